@@ -36,10 +36,11 @@ def main() -> int:
         return 2
     which = int(number[0]) if number else 0
     # Before NumPy is imported: its thread pools count the CPUs of this process once.
-    __import__(PACKAGE + ".launch.affinity", fromlist=["affinity"]).apply(directory[0], which)
+    evidence = __import__(PACKAGE + ".launch.evidence", fromlist=["evidence"])
+    evidence.bind(directory[0], which)
     if not which:
-        # Of all workers' descendants the first one tells.
-        __import__(PACKAGE + ".launch.companions", fromlist=["companions"]).adopt_orphans()
+        # The first worker reports the descendants of all.
+        evidence.adopt_orphans()
     worker = __import__(PACKAGE + ".launch.worker", fromlist=["worker"])
     code = worker.join(directory[0], which) if which else worker.run(directory[0])
     sys.stdout.flush()

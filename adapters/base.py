@@ -21,11 +21,10 @@ import numpy as np
 
 from . import axes
 from .families import Recurrent
-from .launch.batches import Batch
-from .libraries.device_ceilings import Probe
+from .launch.batches import Batch, Block, RmsProp
+from .libraries.gpus import Probe
 from .networks import Network
 from .protocol import Cell, Profile
-from .texts.mini_batches import Block, RmsProp
 
 PROCESSES = "processes"
 ONE_PROCESS = "one process"

@@ -9,7 +9,7 @@ import json
 from typing import Any, Dict, NamedTuple
 
 from .families import FAMILIES, Family, NumbersError, ParityRecipe
-from .families.numbers import MOST_PARAMETERS, Numbers
+from .families.family import MOST_PARAMETERS, Numbers
 
 USUAL_BATCH_SIZE = 64
 

@@ -16,6 +16,10 @@ CELL_FILE = "cell.json"
 OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
 
+HOST_LINE = "DLBENCH_HOST"  # the variable that names the file descriptor of the guest's line to the host
+BEGIN, END, RESET, STEPS, READ = ("begin", "end", "reset", "steps", "read")  # marks on it, in their order
+PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
+
 
 class ProtocolError(Exception):
     """A ``cell.json`` or ``outcome.json`` that is not what this version of the contract describes."""

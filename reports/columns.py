@@ -19,9 +19,12 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Table, interval, number, times
 from dlbench.reports.statistics import Ratio, Summary
 
-__all__ = ["MEDIAN", "VALUE", "Column", "axis_columns", "csv_rows", "objects", "shown", "table"]
+__all__ = ["MEDIAN", "VALUE", "Column", "axis_columns", "csv_rows", "objects", "shown", "table", "within"]
 
+GROUP, ROW, PLACE = (tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN))
+"""The axes that say which work a cell does, how, and on what."""
 Row = TypeVar("Row")
+Outer = TypeVar("Outer")
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,23 @@ def table(
     return Table(
         title, head, tuple(lines), tuple(notes), key=key, columns=tuple(columns), objects=tuple(found), **layout
     )
+
+
+def within(columns: Iterable[Column[Row]], part: Callable[[Outer], Row]) -> tuple[Column[Outer], ...]:
+    """Return columns of a part of a larger row."""
+
+    def of_part(column: Column[Row]) -> Column[Outer]:
+        text, csv = column.text, column.csv
+        return Column(
+            column.key,
+            column.heading,
+            lambda outer: column.value(part(outer)),
+            None if text is None else lambda outer: text(part(outer)),
+            column.fields,
+            None if csv is None else lambda outer: csv(part(outer)),
+        )
+
+    return tuple(map(of_part, columns))
 
 
 def objects(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@
     python3 suites/bootstrap.py rest             the tests of the large and historic frameworks, which `test` leaves out
     python3 suites/bootstrap.py properties       the properties alone, with many examples at random (--examples N)
     python3 suites/bootstrap.py kills            kills at random moments: nothing is lost or doubled (--count N)
-    python3 suites/bootstrap.py fuzz             damaged inputs: each ends in words and a documented code (--count N)
     python3 suites/bootstrap.py check            formatting, lint, types, and the guest's syntax
 
 Needs Python 3.11 or newer with its venv module, and nothing else: no root, no installed package. The requirements are
@@ -30,7 +29,6 @@ PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
-ORDEALS = ("kills", "fuzz")
 # Groups of tests: two more at a time than there are CPUs, since many wait for something, in the order of their files:
 # those of adapters take longest and come first. Then those that must not run beside others.
 WORKERS = ["-n", str(min(4, len(os.sched_getaffinity(0)) + 2)), "--dist", "loadgroup", "--no-loadscope-reorder"]
@@ -161,13 +159,13 @@ def run_properties(arguments: list[str]) -> int:
     return subprocess.run([*PYTEST, *WORKERS, "-m", "hypothesis", *others], cwd=ROOT, env=variables).returncode
 
 
-def run_ordeal(name: str, arguments: list[str]) -> int:
-    """Run a program of ``tests/hardening``, on the import path what the tests have on theirs."""
+def run_kills(arguments: list[str]) -> int:
+    """Run ``tests/hardening/kills.py`` with the import path of the tests."""
     import tomllib
 
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     path = os.pathsep.join(str(ROOT / folder) for folder in options["pythonpath"])
-    program = ROOT / "tests" / "hardening" / f"{name}.py"
+    program = ROOT / "tests" / "hardening" / "kills.py"
     return subprocess.run([str(PYTHON), str(program), *arguments], env={**os.environ, "PYTHONPATH": path}).returncode
 
 
@@ -220,7 +218,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0 if arguments else 2
-    testing = arguments[0] in ("test", "rest", "properties", "check", *ORDEALS)
+    testing = arguments[0] in ("test", "rest", "properties", "check", "kills")
     try:
         problem = set_up(TEST_LOCK if testing else RUN_LOCK)
     except OSError as error:
@@ -236,8 +234,8 @@ def main(arguments: list[str]) -> int:
         return fail(str(error))
     if arguments[0] == "properties":
         return run_properties(arguments[1:])
-    if arguments[0] in ORDEALS:
-        return run_ordeal(arguments[0], arguments[1:])
+    if arguments[0] == "kills":
+        return run_kills(arguments[1:])
     if arguments[0] == "check":
         return check()
     command = str(VENV / "bin" / "dlbench")

@@ -54,9 +54,9 @@ def _options(
     ] = False,
 ) -> None:
     """Take the options before a command, and register the adapters that need no option."""
-    from .planning import external_adapters
+    from .planning import own
 
-    external_adapters.register(None)
+    own.register_adapters(None)
 
 
 def build_app(chosen: str) -> typer.Typer:

@@ -16,7 +16,7 @@ from properties import load_profile
 
 from dlbench.adapters.protocol import Outcome
 from dlbench.suites import cli
-from dlbench.suites.planning import external_adapters
+from dlbench.suites.planning import own
 from dlbench.suites.planning.framework import catalogue
 
 _LONGEST_GROUPS = ("slurm", "browser")
@@ -24,7 +24,7 @@ _LONGEST_GROUPS = ("slurm", "browser")
 load_profile()
 
 # So that the conformance suite holds an adapter outside the project to the contract too.
-external_adapters.register(None)
+own.register_adapters(None)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,7 +16,7 @@ SHARED = (
     "adapters.families",
     "adapters.networks",
     "adapters.tuning",
-    "adapters.libraries.device_ceilings",
+    "adapters.libraries.gpus",
     "adapters.libraries.profiles",
 )
 #: What a room may import of the others.

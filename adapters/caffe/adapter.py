@@ -1,5 +1,6 @@
 """Caffe 1.0: nets of layers written by hand in C++, over a BLAS, driven by Caffe's own SGD solver."""
 
+import ctypes
 import os
 import tempfile
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
@@ -12,11 +13,51 @@ from google.protobuf import text_format
 from ..base import Adapter
 from ..families import LEARNING_RATE, Recurrent
 from ..launch.batches import Batch
-from ..libraries import openblas
+from ..libraries import blas
 from ..networks import Network
 from ..protocol import Cell
-from . import libraries
 from .networks import LOSS, build, feeds_of, reorder_gates
+
+# A handle of the extension module finds the symbols of every library it depends on: libcaffe, and Caffe's own BLAS.
+LINKED = ctypes.CDLL(caffe._caffe.__file__)
+_ROW_MAJOR, _NOT_TRANSPOSED = 101, 111  # CBLAS
+
+
+def has_cublas() -> bool:
+    """Tell whether this Caffe is linked to CUDA's BLAS, as every build with GPU code is."""
+    return hasattr(LINKED, "cublasSgemm_v2")
+
+
+def _address(array: np.ndarray) -> ctypes.c_void_p:
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def blas_product(size: int) -> Callable[[], object]:
+    """Return a call of the BLAS routine that carries Caffe's dense layers and convolutions, on square matrices."""
+    left, right = (np.full((size, size), value, dtype=np.float32) for value in (0.5, 0.25))
+    out = np.zeros((size, size), dtype=np.float32)
+    one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
+
+    def multiply() -> np.ndarray:
+        LINKED.cblas_sgemm(
+            _ROW_MAJOR,
+            _NOT_TRANSPOSED,
+            _NOT_TRANSPOSED,
+            size,
+            size,
+            size,
+            one,
+            _address(left),
+            size,
+            _address(right),
+            size,
+            zero,
+            _address(out),
+            size,
+        )
+        return out
+
+    return multiply
 
 
 class CaffeAdapter(Adapter):
@@ -32,7 +73,7 @@ class CaffeAdapter(Adapter):
         super().__init__(cell, settings, cache_directory)
         caffe.set_mode_cpu()
         if cell.threads:
-            openblas.set_threads(libraries.LINKED, cell.threads)
+            blas.set_openblas_threads(LINKED, cell.threads)
 
     def refuses_family(self, network: Network) -> str:
         """Say what Caffe has in the place of other cells."""
@@ -79,14 +120,14 @@ class CaffeAdapter(Adapter):
 
     def effective_threads(self) -> Optional[int]:
         """Return the threads of OpenBLAS: nothing else in Caffe's CPU code is parallel."""
-        return openblas.threads(libraries.LINKED)
+        return blas.openblas_threads(LINKED)
 
     def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
         return {
             "framework": "caffe",
             "version": caffe.__version__,
-            "blas": openblas.told(libraries.LINKED),
+            "blas": blas.describe_openblas(LINKED),
             "execution": "one layer after another; convolutions as im2col and a matrix product for each image",
             "optimizer": "SGDSolver, momentum 0, weight decay 0",
         }
@@ -94,14 +135,14 @@ class CaffeAdapter(Adapter):
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Return what this build can do; each of its layers brings its own gradient, which a Net puts together."""
         return {
-            "gpu": (libraries.has_cublas(), "whether it is linked to cuBLAS"),
+            "gpu": (has_cublas(), "whether it is linked to cuBLAS"),
             "automatic_gradients": (callable(getattr(caffe.Net, "backward", None)), "whether a Net has backward()"),
             "several_processes": (bool(caffe.has_nccl()), "caffe.has_nccl()"),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a product by the BLAS that Caffe is linked to."""
-        return libraries.product(size)
+        return blas_product(size)
 
 
 def _solver(net: Any) -> Any:

@@ -1,5 +1,8 @@
 """Chainer 7.8: define-by-run on NumPy, or with Intel's iDeep (oneDNN) for the operations it has."""
 
+import ctypes
+import glob
+import os
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import chainer
@@ -10,11 +13,26 @@ from chainer.backends import cuda, intel64
 from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
-from ..libraries import mkl_kernels, openblas
+from ..libraries import blas
 from ..networks import Network
 from ..protocol import Cell
-from . import libraries
 from .networks import arrays_of, build, from_chainer, has_gates
+
+
+def openblas_loaded() -> Any:
+    """Return a handle of the OpenBLAS of NumPy's wheel, which is loaded already; None where NumPy has another BLAS."""
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))), "numpy.libs")
+    found = sorted(glob.glob(os.path.join(folder, "libopenblas*.so")))
+    return ctypes.CDLL(found[0]) if found else None
+
+
+def ideep_threads() -> Optional[int]:
+    """Return the threads of iDeep's own OpenMP runtime; None where it has none."""
+    import ideep4py
+
+    runtime = os.path.join(os.path.dirname(ideep4py.__file__), "lib", "libiomp5.so")
+    return int(ctypes.CDLL(runtime).omp_get_max_threads()) if os.path.exists(runtime) else None
+
 
 LOSSES = {"cross_entropy": F.softmax_cross_entropy, "squares": F.mean_squared_error}
 
@@ -33,10 +51,10 @@ class ChainerAdapter(Adapter):
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if cell.threads:
-            openblas.set_threads(libraries.openblas_loaded(), cell.threads)
+            blas.set_openblas_threads(openblas_loaded(), cell.threads)
         self.ideep = bool(settings.get("ideep", False))
         if self.ideep and settings.get("kernels", "mkl") == "widest":
-            mkl_kernels.take_widest()
+            blas.take_widest_mkl_kernels()
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 
     def supports(self, network: Network) -> Tuple[bool, str]:
@@ -86,7 +104,7 @@ class ChainerAdapter(Adapter):
 
     def effective_threads(self) -> Optional[int]:
         """Return the threads of iDeep's OpenMP, or of NumPy's OpenBLAS where iDeep is not used."""
-        return libraries.ideep_threads() if self.ideep else openblas.threads(libraries.openblas_loaded())
+        return ideep_threads() if self.ideep else blas.openblas_threads(openblas_loaded())
 
     def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
@@ -97,8 +115,8 @@ class ChainerAdapter(Adapter):
             "ideep_available": available,
             "ideep": intel64.ideep.__version__ if available else None,
             "use_ideep": chainer.config.use_ideep,
-            "mkl_kernels": mkl_kernels.asked_for() if self.ideep else None,
-            "blas": openblas.told(libraries.openblas_loaded()),
+            "mkl_kernels": blas.mkl_kernels_asked_for() if self.ideep else None,
+            "blas": blas.describe_openblas(openblas_loaded()),
             "execution": "define-by-run",
             "recurrence": "loop",
             "optimizer": "chainer.optimizers.SGD",

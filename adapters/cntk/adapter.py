@@ -1,18 +1,60 @@
 """CNTK 2.7: one static graph, trained by CNTK's own ``Trainer`` and SGD learner."""
 
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+import ctypes
+import os
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+# At import it warns of every Linux but Ubuntu 16.04, and of the GPU's libraries, which its CPU build never loads.
+warnings.filterwarnings("ignore", module=r"cntk\.")
 
 import cntk
-import numpy as np
 
 from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
-from ..libraries import mkl_kernels
+from ..libraries import blas
 from ..networks import Network
 from ..protocol import Cell
-from . import libraries
 from .networks import build, values_of
+
+
+def loaded_libraries() -> List[str]:
+    """Return the paths of the shared libraries in this process."""
+    try:
+        with open("/proc/self/maps", errors="replace") as file:
+            paths = {line.split(None, 5)[-1].strip() for line in file}
+    except OSError:
+        return []
+    return sorted(path for path in paths if ".so" in os.path.basename(path))
+
+
+class _Version(ctypes.Structure):
+    """MKL's ``MKLVersion``."""
+
+    _fields_ = [(name, ctypes.c_int) for name in ("major", "minor", "update")] + [
+        (name, ctypes.c_char_p) for name in ("status", "build", "processor", "platform")
+    ]
+
+
+def describe_mkl() -> Dict[str, Any]:
+    """Return the version and the threads of MKL; empty where it is not found.
+
+    Which kernels it takes it does not tell: its word on the processor is about the maker alone.
+    """
+    paths = [path for path in loaded_libraries() if os.path.basename(path).startswith("libmklml")]
+    if not paths:
+        return {}
+    library = ctypes.CDLL(paths[0])
+    version = _Version()
+    library.MKL_Get_Version(ctypes.byref(version))
+    return {
+        "name": "mkl",
+        "version": "%d.%d.%d" % (version.major, version.minor, version.update),
+        "threads": int(library.MKL_Get_Max_Threads()),
+    }
 
 
 class CntkAdapter(Adapter):
@@ -29,7 +71,7 @@ class CntkAdapter(Adapter):
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if settings.get("kernels", "mkl") == "widest":
-            mkl_kernels.take_widest()
+            blas.take_widest_mkl_kernels()
         if cell.threads:
             # The only thread setting it honours, and that up to the CPUs present.
             cntk.cntk_py.set_max_num_cputhreads(cell.threads)
@@ -87,8 +129,8 @@ class CntkAdapter(Adapter):
         return {
             "framework": "cntk",
             "version": cntk.__version__,
-            "blas": libraries.mkl(),
-            "kernels": mkl_kernels.asked_for(),
+            "blas": describe_mkl(),
+            "kernels": blas.mkl_kernels_asked_for(),
             "execution": "static graph, Trainer.train_minibatch, mini-batch held as Value",
             "recurrence": "loop",
             "recurrent_layers": "layers.Recurrence of layers.LSTM or layers.RNNStep",
@@ -97,7 +139,7 @@ class CntkAdapter(Adapter):
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask CNTK for the libraries it is linked with, for a gradient and for its distributed learner."""
-        cuda = any("libcudart" in path or "libcublas" in path for path in libraries.loaded())
+        cuda = any("libcudart" in path or "libcublas" in path for path in loaded_libraries())
         variable = cntk.input_variable(1, needs_gradient=True)
         slope = float(np.ravel(cntk.square(variable).grad({variable: np.array([[3.0]], np.float32)}))[0])
         several = callable(getattr(cntk.train.distributed, "data_parallel_distributed_learner", None))

@@ -8,13 +8,24 @@ Standard library only, and the syntax of Python 3.6: host and guest both import 
 from typing import Dict, Type
 
 from .attention import Attention
-from .chain import Chain
-from .convolutional import Convolutional
+from .chains import Chain, Convolutional, Feedforward
 from .elman import Elman
-from .family import ALPHABET, LEARNING_RATE, LOSSES, Drawn, Family, ParityRecipe
-from .feedforward import Feedforward
-from .layers import ACTIVATIONS, Convolution, Dense, Flatten, Layer, MaxPool, Parameter
-from .numbers import NumbersError
+from .family import (
+    ACTIVATIONS,
+    ALPHABET,
+    LEARNING_RATE,
+    LOSSES,
+    Convolution,
+    Dense,
+    Drawn,
+    Family,
+    Flatten,
+    Layer,
+    MaxPool,
+    NumbersError,
+    Parameter,
+    ParityRecipe,
+)
 from .own import Own
 from .recurrent import CELLS, Recurrent
 from .residual import Bottleneck, Residual

@@ -3,9 +3,7 @@
 import math
 from typing import Any, Dict, List, NamedTuple
 
-from .family import Drawn, Family, ParityRecipe
-from .layers import Parameter
-from .numbers import Numbers, without_usual
+from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, without_usual
 
 
 class _Numbers(NamedTuple):

@@ -6,9 +6,7 @@ As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within
 import math
 from typing import Any, Dict, List, NamedTuple
 
-from .family import Drawn, Family, ParityRecipe
-from .layers import ACTIVATIONS, Parameter
-from .numbers import Numbers, without_usual
+from .family import ACTIVATIONS, Drawn, Family, Numbers, Parameter, ParityRecipe, without_usual
 
 _USUAL = (("alpha", 1.0), ("clip", 1.0), ("input_scale", 5.0))
 

@@ -2,9 +2,7 @@
 
 from typing import Any, Dict, List, NamedTuple
 
-from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
-from .layers import Parameter
-from .numbers import Numbers
+from .family import LEARNING_RATE, Drawn, Family, Numbers, Parameter, ParityRecipe
 
 LOSS_TOLERANCE = 1e-3
 

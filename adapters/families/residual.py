@@ -3,9 +3,17 @@
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .family import LEARNING_RATE, Drawn, Family, ParityRecipe
-from .layers import Parameter, convolution_weight, output_side
-from .numbers import Numbers, without_usual
+from .family import (
+    LEARNING_RATE,
+    Drawn,
+    Family,
+    Numbers,
+    Parameter,
+    ParityRecipe,
+    convolution_weight,
+    output_side,
+    without_usual,
+)
 
 _EXPANSION = 4  # a block has so many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
 

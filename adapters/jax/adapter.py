@@ -4,18 +4,55 @@ import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import jax
+import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
 from ..base import ONE_PROCESS, Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE
-from ..launch.batches import Batch
-from ..libraries.device_ceilings import Probe
+from ..launch.batches import Batch, Block, RmsProp
+from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
-from ..texts.mini_batches import Block, RmsProp
-from . import ceilings, devices, parallel, profile, training
+from . import devices
+from .devices import Differentiated
 from .networks import CONVOLUTIONS, Loss, canonical, held, mean_loss, place
+
+
+def rmsprop_step(differentiated: Differentiated, update: RmsProp) -> Callable[..., Any]:
+    """Return the function of a step: (parameters, squares, rate, inputs, labels) to (parameters, squares, loss)."""
+
+    def step(parameters: Any, squares: Any, rate: Any, inputs: Any, labels: Any) -> Any:
+        loss, gradients = differentiated(parameters, inputs, labels)
+        norm = jnp.sqrt(sum(jnp.vdot(each, each) for each in gradients.values()))
+        scale = jnp.minimum(1.0, update.clip / norm)
+        new, means = {}, {}
+        for name, value in parameters.items():
+            gradient = gradients[name] * scale
+            means[name] = update.decay * squares[name] + (1.0 - update.decay) * gradient * gradient
+            new[name] = value - rate * gradient / (jnp.sqrt(means[name]) + update.epsilon)
+        return new, means, loss
+
+    return step
+
+
+def training_losses(
+    differentiated: Differentiated,
+    parameters: Dict[str, Any],
+    place: Callable[[Batch], Any],
+    blocks: Iterable[Block],
+    update: RmsProp,
+) -> Iterator[List[float]]:
+    """Train from these parameters on mini-batches that ``place`` puts on the device; yield each block's losses."""
+    step = jax.jit(rmsprop_step(differentiated, update), donate_argnums=(0, 1))
+    squares = {name: jnp.zeros_like(value) for name, value in parameters.items()}
+    for block in blocks:
+        found = []
+        for batch in block.batches:
+            parameters, squares, loss = step(parameters, squares, block.rate, *place(batch))
+            found.append(loss)
+        yield [float(each) for each in jax.device_get(found)]
+
 
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
 
@@ -36,7 +73,7 @@ class JaxAdapter(Adapter):
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         self._devices: List[Any] = []
-        self._workers: Optional[parallel.Workers] = None
+        self._workers: Optional[devices.Workers] = None
         self._donated: Tuple[int, ...] = (0,) if settings.get("donate", False) else ()
         self._pointwise = str(settings.get("pointwise", "convolution"))
         if self._pointwise not in CONVOLUTIONS:
@@ -44,8 +81,8 @@ class JaxAdapter(Adapter):
             raise ValueError("the setting pointwise is %r; JAX's are %s" % (self._pointwise, known))
         # The CPU has float32 only; where a cell asks it for another, supports() refuses.
         jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(cell.precision, "highest"))
-        if cell.world_size > 1 and not parallel.refusal():
-            parallel.start(cell)
+        if cell.world_size > 1 and not devices.workers_refusal():
+            devices.start_workers(cell)
         if settings.get("keep_programs", True):
             programs = "programs-%d" % _threads_at_start() if cell.on_cpu else "programs-gpu"
             _keep_programs(os.path.join(cache_directory, programs))
@@ -58,7 +95,7 @@ class JaxAdapter(Adapter):
         """Decline, beside what every adapter declines, workers that have no device."""
         supported, reason = super().supports(network)
         if supported and self.cell.world_size > 1:
-            reason = parallel.refusal() or devices.too_few(self.cell)
+            reason = devices.workers_refusal() or devices.too_few(self.cell)
         return not reason, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
@@ -70,7 +107,7 @@ class JaxAdapter(Adapter):
             self._everywhere: Any = self._devices[0]
             self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=self._donated)
         else:
-            self._workers = parallel.Workers(self._devices, network.family)
+            self._workers = devices.Workers(self._devices, network.family)
             self._everywhere = self._workers.everywhere
             step = training_step(self._workers.share(differentiated, self._workers.split()), network.family.clip)
             self._step = jax.jit(step, donate_argnums=self._donated, out_shardings=self._everywhere)
@@ -161,7 +198,7 @@ class JaxAdapter(Adapter):
         def on_device(batch: Batch) -> Any:
             return jax.device_put(self._read(batch), self._everywhere)
 
-        return training.losses(self._differentiated, there, on_device, blocks, update)
+        return training_losses(self._differentiated, there, on_device, blocks, update)
 
     def describe(self) -> Dict[str, Any]:
         """Name JAX's and XLA's versions, the flags in force and how the step is run."""
@@ -220,11 +257,11 @@ class JaxAdapter(Adapter):
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Copy arrays; a step's operators are started by XLA, not one by one."""
-        return ceilings.probe(name, size, self._devices[0])
+        return devices.probe(name, size, self._devices[0])
 
     def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under jax.profiler."""
-        return profile.take(self, steps)
+        return devices.take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise XLA's failed allocations by their status code."""
@@ -233,7 +270,7 @@ class JaxAdapter(Adapter):
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
-def training_step(differentiated: parallel.Differentiated, clip: float) -> Callable[[Any, Any, Any, Any], Any]:
+def training_step(differentiated: devices.Differentiated, clip: float) -> Callable[[Any, Any, Any, Any], Any]:
     """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss).
 
     Gradients whose norm, that of all together, is beyond ``clip`` are scaled down to it; 0 lets them be.

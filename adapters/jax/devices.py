@@ -1,12 +1,24 @@
 """JAX's devices: those that a launch computes on, whether they can, and what JAX tells of them."""
 
 import importlib.metadata
-from typing import Any, List, Optional, Tuple
+import os
+import tempfile
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import jax
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..libraries import gpus
-from ..protocol import PLACEMENTS, Cell
+from ..base import Adapter
+from ..families import Family
+from ..launch.batches import Batch
+from ..launch.team import part_of
+from ..libraries import gpus, profiles
+from ..libraries.gpus import Probe
+from ..libraries.profiles import HLO, TslEvent, TslLine
+from ..protocol import PLACEMENTS, Cell, Profile
+from .networks import place
 
 #: What jax_default_matmul_precision is set to for each precision of a cell; it holds for products and convolutions.
 #: On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
@@ -87,3 +99,183 @@ def in_memory(place: Any, kind: str) -> Any:
     if isinstance(place, jax.sharding.Sharding):
         return place.with_memory_kind(kind)
     return jax.sharding.SingleDeviceSharding(place, memory_kind=kind)
+
+
+# What `device_ceilings` times on a GPU, by JAX's own copies.
+#
+# Left out are the smallest operator, since a step is one program whose operators XLA starts itself, and the copy back
+# into ordinary memory, since an array keeps what it was once read as and is not read again.
+
+
+def probe(name: str, size: int, device: Any) -> Optional[Probe]:
+    """Return how JAX does what this name of `device_ceilings.NAMES` says, with arrays of so many bytes; None: not.
+
+    Every array is written to before: pages of the host that never were may all be one.
+    """
+    copy = _copies(size, device).get(name)
+    if copy is None:
+        return None
+    copied = copy()
+    # All since the last wait, as nobody promises that transfers end in the order in which they began.
+    results: List[Any] = []
+
+    def start() -> None:
+        if name == gpus.COPY:
+            del results[:]  # a program's runs do; and the device need not hold all of their results
+        results.append(copied())
+
+    def wait() -> None:
+        jax.block_until_ready(results)
+        del results[:]
+
+    return Probe(start, wait)
+
+
+def _copies(size: int, device: Any) -> Dict[str, Callable[[], Callable[[], Any]]]:
+    """Return by name what makes the array that is copied, and gives what copies it once."""
+    there, pinned = in_memory(device, "device"), in_memory(device, "pinned_host")
+
+    def between(source: Any, target: Any) -> Callable[[], Any]:
+        # A copy, even where the device could read the host's memory in its place.
+        return lambda: jax.device_put(source, target, may_alias=False)
+
+    def on_device() -> Callable[[], Any]:
+        copied, source = jax.jit(jax.numpy.copy), _filled(size, there)
+        return lambda: copied(source)
+
+    return {
+        gpus.COPY: on_device,
+        gpus.TO_DEVICE_PINNED: lambda: between(_filled(size, pinned), there),
+        gpus.TO_DEVICE_PAGEABLE: lambda: between(np.full(size, 1, np.uint8), there),
+        gpus.FROM_DEVICE_PINNED: lambda: between(_filled(size, there), pinned),
+    }
+
+
+def _filled(size: int, home: Any) -> Any:
+    return jax.device_put(np.full(size, 1, np.uint8), home)
+
+
+# Data-parallel training with JAX's own sharding: one jitted program over a mesh of devices, each of them a worker.
+#
+# Parameters are replicated, the mini-batch is split. Within the program `jax.shard_map` gives every worker the loss
+# of its own part, and one all-reduce gives the mean of all gradients: a worker computes just what it would compute
+# alone. Batch normalisation so uses each worker's own part of the mini-batch, as data-parallel engines do unless told
+# otherwise. Were the split left to the compiler alone, every batch normalisation would wait for all workers, and
+# where the steps and the rows of a recurrent network become one axis there would be none.
+
+AXIS = "batch"  # the mesh's one axis, along which the mini-batch is split
+#: Unless told otherwise XLA kills the process where a worker on the CPU comes a minute after another to where they
+#: meet. With fewer CPUs than workers that may be a slow step; for one that never comes the host has its own time limit.
+PATIENCE = "--xla_cpu_collective_call_terminate_timeout_seconds"
+PATIENCE_SECONDS = 3600
+
+Differentiated = Callable[[Any, Any, Any], Tuple[Any, Any]]  # (parameters, inputs, labels) -> (loss, gradients)
+
+
+def workers_refusal() -> str:
+    """Return why this version of JAX cannot train with several workers; empty where it can."""
+    missing = [name for name, there in _needed().items() if not there]
+    return "JAX %s: its workers need %s" % (jax.__version__, " and ".join(missing)) if missing else ""
+
+
+def _needed() -> Dict[str, bool]:
+    return {
+        "jax.shard_map": hasattr(jax, "shard_map"),
+        "the setting jax_num_cpu_devices": "jax_num_cpu_devices" in jax.config.values,
+    }
+
+
+def start_workers(cell: Cell) -> None:
+    """Ask for the threads of all workers and, on the CPU, a device for each; before JAX's first operation.
+
+    All devices of the CPU compute on one pool of threads.
+    """
+    if cell.threads:
+        os.environ["NPROC"] = str(cell.all_threads)
+    if cell.on_cpu:
+        jax.config.update("jax_num_cpu_devices", cell.world_size)
+        flags = os.environ.get("XLA_FLAGS", "")
+        if PATIENCE not in flags:
+            os.environ["XLA_FLAGS"] = ("%s %s=%d" % (flags, PATIENCE, PATIENCE_SECONDS)).strip()
+
+
+class Workers:
+    """The devices that train together, and where they keep what."""
+
+    def __init__(self, devices: List[Any], family: Family) -> None:
+        """Lay the devices out along the mini-batch of this family."""
+        self._family = family
+        self._count = len(devices)
+        self._mesh = Mesh(np.array(devices), (AXIS,))
+        #: Where each worker has all of a value.
+        self.everywhere = NamedSharding(self._mesh, PartitionSpec())
+
+    def deal(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+        """Return copies of inputs and labels as `networks.place` lays them out, part by part.
+
+        Where the steps come first the labels of a part are time-major and follow those of the part before: a worker's
+        labels are contiguous, whose tokens are a slice of the second axis.
+        """
+        parts = [place(self._family, part_of(batch, worker, self._count)) for worker in range(self._count)]
+        axis = 1 if self._family.time_major else 0
+        inputs = np.concatenate([each for each, _ in parts], axis=axis)
+        return inputs, np.concatenate([each for _, each in parts])
+
+    def split(self) -> Tuple[Any, Any]:
+        """Return the shardings of the inputs and the labels that ``deal`` returns."""
+        inputs = PartitionSpec(None, AXIS) if self._family.time_major else PartitionSpec(AXIS)
+        return NamedSharding(self._mesh, inputs), NamedSharding(self._mesh, PartitionSpec(AXIS))
+
+    def share(self, differentiated: Differentiated, along: Tuple[Any, Any]) -> Differentiated:
+        """Return the mean over all workers of what a function says of each one's part, dealt out as `deal` did it."""
+
+        def mean(parameters: Any, inputs: Any, labels: Any) -> Any:
+            return lax.pmean(differentiated(parameters, inputs, labels), AXIS)
+
+        everywhere, (inputs, labels) = PartitionSpec(), along
+        # JAX cannot tell by itself that a scan's zero state, the same everywhere, becomes a worker's own: no check.
+        return jax.shard_map(
+            mean,
+            mesh=self._mesh,
+            in_specs=(everywhere, inputs.spec, labels.spec),
+            out_specs=everywhere,
+            check_vma=False,
+        )
+
+    def describe(self) -> Dict[str, Any]:
+        """Name the engine and what it does with the mini-batch."""
+        return {
+            "engine": "jit over a mesh of %d devices" % self._count,
+            "split": "jax.shard_map, gradients by lax.pmean",
+            "devices": [str(device) for device in self._mesh.devices.flat],
+            "batch_statistics": "each worker's own part",
+        }
+
+
+PROFILER = "jax.profiler"
+
+
+def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
+    """Run so many steps under the profiler; None where this version of JAX cannot read what it writes."""
+    if not hasattr(jax.profiler, "ProfileData"):
+        return None
+    with tempfile.TemporaryDirectory(prefix="jax-", dir=adapter.cache_directory) as directory:
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # a step's Python is a few lines; tracing them slows it
+        jax.profiler.start_trace(directory, profiler_options=options)
+        seconds = profiles.run(adapter.step, adapter.synchronize, steps)
+        jax.profiler.stop_trace()
+        data = jax.profiler.ProfileData.from_file(profiles.tsl_file_in(directory))
+        found = list(profiles.tsl_calls(profiled_lines(data), adapter.cell.on_cpu))
+    return profiles.profile(PROFILER, steps, seconds, found)
+
+
+def profiled_lines(data: Any) -> Iterator[TslLine]:
+    """Yield the lines of a ``ProfileData``."""
+    for plane in data.planes:
+        for line in plane.lines:
+            events = [
+                TslEvent(event.name, event.start_ns, event.duration_ns, any(key == HLO for key, _ in event.stats))
+                for event in line.events
+            ]
+            yield TslLine(plane.name, line.name, events)

@@ -18,8 +18,125 @@ from ..families import Attention, Chain, Convolution, Dense, Elman, Family, Flat
 from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch, laid_out
 from ..networks import Network
-from . import attention, elman, recurrent
-from .products import dense, plus
+
+
+def product(values: Any, weight: Any) -> Any:
+    """Return ``values @ weight.T``: a dense product with a weight in canonical layout, over any leading axes."""
+    return lax.dot_general(values, weight, (((values.ndim - 1,), (1,)), ((), ())))
+
+
+def plus(values: Any, bias: Any) -> Any:
+    """Add a bias in the bias's type, and return the sum in the values' type."""
+    return values + bias if values.dtype == bias.dtype else (values.astype(bias.dtype) + bias).astype(values.dtype)
+
+
+def dense(parameters: Dict[str, Any], name: str, values: Any) -> Any:
+    """Return the dense layer of this name."""
+    return plus(product(values, parameters[name + ".weight"]), parameters[name + ".bias"])
+
+
+# Stacked recurrent layers, and the logits of all steps.
+#
+# The inputs' share of all steps' sums is one product; a scan over the steps adds the state's.
+
+State = Tuple[Any, ...]  # the layer's output first, each (batch, hidden)
+#: (state, a step's share of the inputs, function from an output to its product) -> the state after that step
+Turn = Callable[[State, Any, Callable[[Any], Any]], State]
+
+
+def _lstm(state: State, share: Any, from_output: Callable[[Any], Any]) -> State:
+    """Gates input, forget, cell, output."""
+    output, memory = state
+    input_gate, forget_gate, candidate, output_gate = jnp.split(share + from_output(output), 4, axis=-1)
+    memory = jax.nn.sigmoid(forget_gate) * memory + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)
+    return jax.nn.sigmoid(output_gate) * jnp.tanh(memory), memory
+
+
+def _gru(state: State, share: Any, from_output: Callable[[Any], Any]) -> State:
+    """Gates reset, update, new; the reset gate weighs the state's product."""
+    (output,) = state
+    ours, theirs = jnp.split(share, 3, axis=-1), jnp.split(from_output(output), 3, axis=-1)
+    reset, update = [jax.nn.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
+    new = jnp.tanh(ours[2] + reset * theirs[2])
+    return ((1.0 - update) * new + update * output,)
+
+
+def _rnn(state: State, share: Any, from_output: Callable[[Any], Any]) -> State:
+    return (jnp.tanh(share + from_output(state[0])),)
+
+
+TURNS: Dict[str, Turn] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
+
+
+def recurrent_layer(cell: str, parameters: Dict[str, Any], name: str, values: Any) -> Any:
+    """Run a layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
+    shares = plus(product(values, parameters[name + ".input_weight"]), parameters[name + ".bias"])
+    weight, bias = parameters[name + ".hidden_weight"], parameters.get(name + ".hidden_bias")
+
+    def from_output(output: Any) -> Any:
+        found = product(output, weight)
+        return found if bias is None else plus(found, bias)
+
+    def turn(state: State, share: Any) -> Tuple[State, Any]:
+        state = TURNS[cell](state, share, from_output)
+        return state, state[0]
+
+    zero = jnp.zeros((values.shape[1], weight.shape[1]), values.dtype)
+    _, outputs = lax.scan(turn, (zero,) * (2 if cell == "lstm" else 1), shares)
+    return outputs
+
+
+def recurrent_logits(family: Recurrent, parameters: Dict[str, Any], inputs: Any) -> Any:
+    """Return the logits of all steps, (steps * batch, vocabulary), of time-major tokens or one-hot symbols."""
+    values = parameters["embedding.weight"][inputs] if family.embedding else inputs
+    for name in family.layer_names():
+        values = recurrent_layer(family.cell, parameters, name, values)
+    return dense(parameters, "fc", values.reshape(-1, family.hidden))
+
+
+PHI = {"tanh": jnp.tanh, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid}
+
+
+def elman_outputs(family: Elman, parameters: Dict[str, Any], values: Any) -> Any:
+    """Return the outputs of all steps, (steps * batch, outputs), of inputs (steps, batch, inputs)."""
+    phi, alpha = PHI[family.activation], family.alpha
+    weight = parameters["rnn.hidden_weight"]
+    shares = values @ parameters["rnn.input_weight"].T + parameters["rnn.bias"]
+
+    def turn(state: Any, share: Any) -> Any:
+        # Turned here, not before the scan: at a mini-batch of 1 that is faster.
+        found = phi(share + state @ weight.T)
+        state = found if alpha == 1.0 else (1.0 - alpha) * state + alpha * found
+        return state, state
+
+    _, states = lax.scan(turn, jnp.zeros(shares.shape[1:], shares.dtype), shares)
+    return states.reshape(-1, family.hidden) @ parameters["out.weight"].T + parameters["out.bias"]
+
+
+def attention_logits(family: Attention, parameters: Dict[str, Any], tokens: Any) -> Any:
+    """Return the logits of all steps, (batch * steps, vocabulary), of tokens (batch, steps)."""
+    batch, steps = tokens.shape
+
+    def dense(name: str, values: Any) -> Any:
+        return values @ parameters[name + ".weight"].T + parameters[name + ".bias"].astype(values.dtype)
+
+    def norm(name: str, values: Any) -> Any:
+        wide = values.astype(jnp.float32)
+        mean = jnp.mean(wide, axis=-1, keepdims=True)
+        variance = jnp.mean(jnp.square(wide - mean), axis=-1, keepdims=True)
+        standard = (wide - mean) * lax.rsqrt(variance + family.epsilon)
+        return (standard * parameters[name + ".gamma"] + parameters[name + ".beta"]).astype(values.dtype)
+
+    values = parameters["embedding.weight"][tokens] + parameters["position.weight"]
+    for layer in range(1, family.layers + 1):
+        name = "layer%d." % layer
+        parts = dense(name + "qkv", norm(name + "norm1", values)).reshape(batch, steps, 3, family.heads, -1)
+        mixed = jax.nn.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
+        values = values + dense(name + "project", mixed.reshape(batch, steps, family.width))
+        raised = jax.nn.gelu(dense(name + "upper", norm(name + "norm2", values)), approximate=True)
+        values = values + dense(name + "lower", raised)
+    return dense("fc", norm("norm", values).reshape(-1, family.width))
+
 
 ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
@@ -65,11 +182,11 @@ def mean_loss(network: Network, convolve: Convolve, narrow: Any = None) -> Loss:
     elif isinstance(family, Residual):
         logits = partial(_residual, family, convolve)
     elif isinstance(family, Recurrent):
-        logits = partial(recurrent.logits, family)
+        logits = partial(recurrent_logits, family)
     elif isinstance(family, Elman):
-        logits = partial(elman.outputs, family)
+        logits = partial(elman_outputs, family)
     elif isinstance(family, Attention):
-        logits = partial(attention.logits, family)
+        logits = partial(attention_logits, family)
     else:
         raise Unsupported("JAX: no way to build a network of type %s" % type(family).__name__)
 

@@ -12,6 +12,7 @@ Settings of a mode, each Keras's own default (framework.toml says what else was 
     programs is taken
 """
 
+import importlib
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
@@ -24,9 +25,17 @@ from ..launch.batches import Batch
 from ..libraries.layouts import Layout
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import backends, profile
-from .networks import Options, arrays, build
-from .recurrent import BiasesLayout
+from . import backends
+from .networks import BiasesLayout, Options, arrays, build
+
+_FOLDERS = {"tensorflow": "tensorflow", "jax": "jax", "torch": "pytorch"}
+
+
+def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
+    """Run so many steps under the backend's profiler."""
+    module = importlib.import_module("..%s.profile" % _FOLDERS[keras.config.backend()], __package__)
+    return module.take(adapter, steps)
+
 
 _LOOPS = {"jax": "scan"}  # what a recurrent layer of this backend is where it is not unrolled; else a loop
 LOSSES: Dict[str, Callable[[], Any]] = {
@@ -160,7 +169,7 @@ class KerasAdapter(Adapter):
 
     def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under the backend's profiler."""
-        return profile.take(self, steps)
+        return take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell a failed allocation of the backend or NumPy."""

@@ -12,12 +12,128 @@ import numpy as np
 from keras import layers
 
 from ..base import Unsupported
-from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
+from ..families import CELLS, Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
 from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
-from . import attention, recurrent
+
+# Keras's recurrent layers, and how they hold their weights.
+#
+# A GRU has its gates in the order update, reset, new, and both biases in one variable.
+
+
+def swapped(values: np.ndarray) -> np.ndarray:
+    """Exchange the first two of a GRU's three gates along the last axis; it is its own inverse."""
+    first, second, third = np.split(values, 3, axis=-1)
+    return np.concatenate((second, first, third), axis=-1)
+
+
+class GatesLayout(DenseLayout):
+    """A GRU's weight: canonical (3 x hidden, inputs), held as (inputs, 3 x hidden) with other gates first."""
+
+    def split(self, canonical: np.ndarray) -> np.ndarray:
+        """Return a copy with the gates in Keras's order."""
+        return swapped(canonical.T).T
+
+    def canonical(self, held: np.ndarray) -> np.ndarray:
+        """Put them back in order, and transpose back."""
+        return swapped(held).T
+
+
+class BiasesLayout(Layout):
+    """A GRU's biases: canonical one by one, held as (2, 3 x hidden)."""
+
+    def __init__(self, second: str) -> None:
+        self.second = second  # the canonical name of the bias in the second row
+
+    def split(self, canonical: np.ndarray) -> np.ndarray:
+        """Return a copy with the gates in Keras's order."""
+        return swapped(canonical)
+
+    def canonical(self, held: np.ndarray) -> np.ndarray:
+        """Put them back in order."""
+        return swapped(held)
+
+
+def recurrent_layer(cell: str, hidden: int, unroll: bool, use_cudnn: Any, activation: str = "tanh") -> Any:
+    """Return a layer that gives the outputs of all steps from a zero state; its weights start as zeros."""
+    options: Dict[str, Any] = {"return_sequences": True, "unroll": unroll}
+    options.update(kernel_initializer="zeros", recurrent_initializer="zeros")
+    if cell == "rnn":
+        return layers.SimpleRNN(hidden, activation=activation, **options)
+    if cell == "gru":
+        return layers.GRU(hidden, reset_after=True, use_cudnn=use_cudnn, **options)
+    assert cell == "lstm"
+    return layers.LSTM(hidden, unit_forget_bias=False, use_cudnn=use_cudnn, **options)
+
+
+def recurrent_places(cell: str, layer: Any, name: str) -> Dict[str, Tuple[Any, Layout]]:
+    """Return the variables of a layer that has been applied, by canonical name."""
+    several = len(CELLS[cell].biases) > 1
+    weights = GatesLayout() if several else DenseLayout()
+    return {
+        name + ".input_weight": (layer.cell.kernel, weights),
+        name + ".hidden_weight": (layer.cell.recurrent_kernel, weights),
+        name + ".bias": (layer.cell.bias, BiasesLayout(name + ".hidden_bias") if several else Layout()),
+    }
+
+
+Parameters = Dict[str, Tuple[Any, Layout]]
+
+
+class Positions(layers.Layer):
+    """Adds a learnt vector to each step."""
+
+    def __init__(self, family: Attention) -> None:
+        super(Positions, self).__init__()
+        self.position = self.add_weight(shape=(family.steps, family.width), initializer="zeros", name="position")
+
+    def call(self, inputs: Any) -> Any:
+        """Return the sums."""
+        return inputs + self.position
+
+    def compute_output_shape(self, input_shape: Tuple[int, ...]) -> Tuple[int, ...]:
+        """Return the same shape."""
+        return input_shape
+
+
+def attention_logits(family: Attention, tokens: Any, parameters: Parameters) -> Any:
+    """Return the logits (batch, steps, vocabulary) of tokens (batch, steps); enter the variables."""
+
+    def dense(name: str, values: Any, outputs: int) -> Any:
+        layer = layers.Dense(outputs, kernel_initializer="zeros")
+        values = layer(values)
+        parameters[name + ".weight"] = (layer.kernel, DenseLayout())
+        parameters[name + ".bias"] = (layer.bias, Layout())
+        return values
+
+    def norm(name: str, values: Any) -> Any:
+        layer = layers.LayerNormalization(epsilon=family.epsilon)
+        values = layer(values)
+        parameters[name + ".gamma"] = (layer.gamma, Layout())
+        parameters[name + ".beta"] = (layer.beta, Layout())
+        return values
+
+    def attended(values: Any) -> Any:
+        shape = (family.steps, family.heads, family.width // family.heads)
+        query, key, value = [layers.Reshape(shape)(part) for part in keras.ops.split(values, 3, axis=-1)]
+        mixed = keras.ops.dot_product_attention(query, key, value, is_causal=True)
+        return layers.Reshape((family.steps, family.width))(mixed)
+
+    embedding = layers.Embedding(family.vocabulary, family.width, embeddings_initializer="zeros")
+    positions = Positions(family)
+    values = positions(embedding(tokens))
+    parameters["embedding.weight"] = (embedding.embeddings, Layout())
+    parameters["position.weight"] = (positions.position, Layout())
+    for number in range(1, family.layers + 1):
+        name = "layer%d." % number
+        raised = dense(name + "qkv", norm(name + "norm1", values), 3 * family.width)
+        values = values + dense(name + "project", attended(raised), family.width)
+        raised = dense(name + "upper", norm(name + "norm2", values), family.feedforward)
+        raised = keras.ops.gelu(raised, approximate=True)
+        values = values + dense(name + "lower", raised, family.width)
+    return dense("fc", norm("norm", values), family.vocabulary)
 
 
 class Options(NamedTuple):
@@ -119,9 +235,9 @@ class Builder:
 
     def recurrent(self, values: Any, name: str, cell: str, hidden: int, activation: str = "tanh") -> Any:
         """Apply a recurrent layer from a zero state; returns the outputs of all steps."""
-        layer = recurrent.make(cell, hidden, self.options.unroll, self.options.use_cudnn, activation)
+        layer = recurrent_layer(cell, hidden, self.options.unroll, self.options.use_cudnn, activation)
         values = layer(values)
-        self.parameters.update(recurrent.places(cell, layer, name))
+        self.parameters.update(recurrent_places(cell, layer, name))
         return values
 
 
@@ -198,7 +314,7 @@ def build(network: Network, batch_size: int, options: Options) -> Built:
     elif isinstance(family, Elman):
         outputs = _elman(family, inputs, builder)
     elif isinstance(family, Attention):
-        outputs = attention.logits(family, inputs, builder.parameters)
+        outputs = attention_logits(family, inputs, builder.parameters)
     else:
         raise Unsupported("Keras: no way to build a network of type %s" % type(family).__name__)
     return Built(keras.Model(inputs, outputs), builder.parameters)

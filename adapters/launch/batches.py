@@ -5,12 +5,12 @@ and scaling 16-bit integers is four times as fast as drawing float64 numbers (fc
 """
 
 import zlib
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..families import Drawn, Family
-from ..families.layers import Parameter
+from ..families.family import Parameter
 from ..networks import Network
 from ..protocol import Launch
 
@@ -158,3 +158,90 @@ def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
     if size <= count:
         return np.arange(size)
     return integers(seeded("entries", name), (count,), size)
+
+
+# Training on a text: how it is done, and its mini-batches, the same in every framework.
+#
+# The text is a file of one byte a symbol, made by the host. A mini-batch holds as many stretches of it as examples,
+# each from a place of its own; the labels are the inputs a symbol later. Places are drawn anew for every step, so the
+# loss before an update is that of stretches hardly ever seen before. The last tenth is kept to test with.
+
+#: Steps whose losses are read together, and of which the curve has the mean.
+BLOCK = 50
+#: Mini-batches of the part that is kept.
+TESTED = 10
+#: Of the text the share that is trained on, in tenths.
+_TRAINED_TENTHS = 9
+
+
+class RmsProp(NamedTuple):
+    """The update: v = decay v + (1 - decay) g^2, w = w - rate g / (sqrt(v) + epsilon), v = 0 at first.
+
+    Gradients are scaled down before, so that the norm of all together is at most ``clip``.
+    """
+
+    rate: float = 2e-3
+    decay: float = 0.95
+    epsilon: float = 1e-8
+    clip: float = 5.0
+
+
+class Block(NamedTuple):
+    """Steps whose losses are read together."""
+
+    batches: Iterable[Batch]  # made one by one as they are asked for
+    length: int
+    rate: float  # 0: the weights stay as they are
+
+
+class TextParts(NamedTuple):
+    """A text cut into what is trained on and what is kept."""
+
+    training: np.ndarray
+    kept: np.ndarray
+
+
+def read_text(path: str) -> TextParts:
+    """Return the parts of a text's file."""
+    symbols = np.fromfile(path, dtype=np.uint8)
+    cut = len(symbols) * _TRAINED_TENTHS // 10
+    return TextParts(symbols[:cut], symbols[cut:])
+
+
+def text_refusal(parts: TextParts, network: Network) -> str:
+    """Return why the network cannot be trained on the text; empty where it can."""
+    family = network.family
+    steps = family.drawn_labels().shape[0]
+    largest = int(max(parts.training.max(), parts.kept.max())) if len(parts.kept) else 0
+    if largest >= family.alphabet:
+        return "the text has %d symbols, the network %d" % (largest + 1, family.alphabet)
+    if len(parts.kept) <= steps:
+        return "a tenth of the text has %d symbols, too few for %d steps" % (len(parts.kept), steps)
+    return ""
+
+
+def text_blocks(parts: TextParts, network: Network, batch_size: int, steps: int) -> Iterator[Block]:
+    """Yield the blocks of so many steps, and last one of mini-batches that were kept, at rate 0."""
+    for start in range(0, steps, BLOCK):
+        count = min(BLOCK, steps - start)
+        yield Block(_drawn_text(parts.training, "step", start, count, network, batch_size), count, RmsProp().rate)
+    yield Block(_drawn_text(parts.kept, "test", 0, TESTED, network, batch_size), TESTED, 0.0)
+
+
+def _drawn_text(
+    symbols: np.ndarray, name: str, first: int, count: int, network: Network, batch_size: int
+) -> Iterator[Batch]:
+    for number in range(first, first + count):
+        yield text_mini_batch(symbols, network, seeded("text", name, number), batch_size)
+
+
+def text_mini_batch(symbols: np.ndarray, network: Network, numbers: np.random.RandomState, batch_size: int) -> Batch:
+    """Return a mini-batch of stretches that begin at places drawn from these random numbers."""
+    family = network.family
+    steps = family.drawn_labels().shape[0]
+    places = integers(numbers, (batch_size, 1), len(symbols) - steps)
+    stretches = symbols[places + np.arange(steps + 1)].astype(np.int64)
+    tokens, labels = stretches[:, :-1], np.ascontiguousarray(stretches[:, 1:])
+    if family.drawn_inputs().one_hot:
+        return Batch(one_hot(tokens, family.alphabet), labels)
+    return Batch(np.ascontiguousarray(tokens), labels)

@@ -13,10 +13,10 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from ..base import Adapter
-from ..libraries.device_ceilings import Probe
+from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Launch, Profile
-from ..texts.mini_batches import Block, RmsProp
+from .batches import Block, RmsProp
 
 OUTSIDE = "outside_"
 

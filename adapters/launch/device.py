@@ -10,7 +10,7 @@ import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..base import Adapter
-from ..libraries import device_ceilings
+from ..libraries import gpus
 from ..protocol import DeviceEvidence, Launch, Outcome, Profile
 from . import contract, timing
 
@@ -122,7 +122,7 @@ def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
 def _with_ceilings(outcome: Outcome, adapter: Adapter) -> Outcome:
     if outcome.device is None:
         return outcome
-    found, failures = device_ceilings.measure(
+    found, failures = gpus.measure_ceilings(
         lambda name, size: contract.device_probe(adapter, name, size), adapter.is_out_of_memory
     )
     software: Dict[str, Any] = dict(outcome.software)

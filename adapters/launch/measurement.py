@@ -3,7 +3,10 @@
 import gc
 import math
 import os
+import re
+import sys
 import time
+import traceback
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -12,10 +15,107 @@ from .. import networks
 from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import software
-from ..protocol import PHASE_FILE, Launch, Outcome, ParitySample, Protocol, Status, write_json
-from ..texts import training
-from . import affinity, batches, check, contract, device, evidence, extra_work, parity, steady, team, timing
-from .host import BEGIN, Host, Order
+from ..networks import Network
+from ..protocol import BEGIN, PHASE_FILE, TRAINING, Launch, Outcome, ParitySample, Protocol, Status, write_json
+from . import batches, check, contract, device, evidence, parity, steady, team, timing
+from .check import Host, Order
+
+# Real extra work in each step, to try out whether a slowdown is found.
+#
+# ``DLBENCH_EXTRA_PRODUCTS`` in a launch's environment, such as "18x128", adds so many of the framework's own matrix
+# products of this order to every step. It is work that competes for the same caches and threads as a slower kernel
+# would, which a sleep does not.
+
+EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"
+
+
+def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
+    """Return the step to time: the adapter's own, with the extra products after it where any were asked for."""
+    asked = os.environ.get(EXTRA_PRODUCTS, "")
+    if not asked:
+        return adapter.step
+    found = re.match(r"([0-9]{1,6})x([1-9][0-9]{0,4})\Z", asked)
+    if found is None:
+        raise Unsupported("%s=%s cannot be read; write COUNTxORDER, such as 18x128" % (EXTRA_PRODUCTS, asked[:40]))
+    count = int(found.group(1))
+    multiply = adapter.multiply(int(found.group(2)))
+    if multiply is None:
+        raise Unsupported("%s: this framework offers no matrix product" % EXTRA_PRODUCTS)
+    product: Callable[[], object] = multiply
+    step = adapter.step
+
+    def heavier() -> None:
+        step()
+        for _ in range(count):
+            product()
+
+    return heavier
+
+
+# The part of a launch that trains on a text, after everything that is timed; nothing of it is timed.
+#
+# It starts from the weights that the network starts with, whatever the timed steps did to them.
+
+#: Tells what the guest does, and how many seconds more it will take.
+Announce = Callable[[str, Optional[float]], None]
+
+
+def trains_on_text(launch: Launch) -> bool:
+    """Tell whether the launch trains on a text."""
+    return launch.protocol.curve_steps > 0 and launch.text is not None
+
+
+def training_refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
+    """Return why the launch cannot train on its text; empty where it can, or where it is not asked to."""
+    if not trains_on_text(launch):
+        return ""
+    cell = launch.cell
+    if not network.family.alphabet:
+        return "no training on a text: %s takes no symbols" % network.name
+    for what, value, usual in (
+        ("world size", cell.world_size, 1),
+        ("precision", cell.precision, "float32"),
+        ("placement", cell.placement, "resident"),
+    ):
+        if value != usual:
+            return "%s %s: training on a text is at %s only" % (what, value, usual)
+    refused = contract.refuses_training(adapter, network)
+    return refused or batches.text_refusal(batches.read_text(launch.text or ""), network)
+
+
+def with_curve(outcome: Outcome, adapter: Adapter, launch: Launch, announce: Announce) -> Outcome:
+    """Return the outcome with the losses of the blocks, as far as training came; what ended it early is noted."""
+    curve: List[List[float]] = []
+    try:
+        return _train(outcome, curve, adapter, launch, announce)
+    except Exception as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        words = adapter.words_of(error) or "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
+        return outcome._replace(curve=curve, curve_ended=words)
+
+
+def _train(outcome: Outcome, curve: List[List[float]], adapter: Adapter, launch: Launch, announce: Announce) -> Outcome:
+    network = networks.from_data(launch.network or {})
+    steps = launch.protocol.curve_steps
+    announce(TRAINING, None)
+    weights = batches.initial_weights(network) if adapter.computes else {}
+    found = batches.text_blocks(batches.read_text(launch.text or ""), network, launch.cell.batch_size, steps)
+    begun = time.perf_counter()
+    done = 0
+    for losses in contract.block_losses(adapter, weights, found, batches.RmsProp()):
+        mean = math.fsum(losses) / len(losses)
+        if not math.isfinite(mean):
+            last = min(done + batches.BLOCK, steps)
+            where = "in steps %d to %d" % (done + 1, last) if done < steps else "on the text kept to test with"
+            return outcome._replace(curve=curve, curve_ended="the loss was not finite " + where)
+        if done == steps:
+            return outcome._replace(curve=curve, test_loss=mean)
+        done += len(losses)
+        curve.append([done, mean])
+        announce("%s, step %d of %d" % (TRAINING, done, steps), (time.perf_counter() - begun) / done * (steps - done))
+    raise contract.ContractBroken("train_on_text() ended after %d of %d steps" % (done, steps))
+
 
 SENTINEL_SIZE = 1536
 
@@ -139,7 +239,7 @@ def _prepare(
 
 def _warm_up(adapter: Adapter, launch: Launch, note_loss: Callable[[], None]) -> Warm:
     """Carry out the steps before the timed ones, and find out how many steps make a sample."""
-    step, protocol = extra_work.step_of(adapter), launch.protocol
+    step, protocol = step_with_extra_work(adapter), launch.protocol
     warmup = []
     # The first step was one already.
     for _ in range(max(1, protocol.warmup_steps - 1)):
@@ -159,7 +259,7 @@ def _take(adapter: Adapter, launch: Launch, warm: Warm, host: Host) -> Taken:
     warm.watch.begin()
     # Of a team each worker is bound to its part of the launch's.
     bound = team.needed(adapter, launch) and launch.cpus
-    cpus = sorted(launch.cpus or []) if bound else affinity.cpus_allowed()
+    cpus = sorted(launch.cpus or []) if bound else evidence.cpus_allowed()
     host.mark(BEGIN)
     earlier = evidence.snapshot(cpus)
     begun = time.monotonic()
@@ -177,14 +277,14 @@ def _refusal(adapter: Adapter, network: networks.Network, launch: Launch) -> str
     refused = ""
     if team.needed(adapter, launch):
         team.see_own_gpu(launch, 0)
-        affinity.narrow(affinity.share(launch, 0))
-        refused = affinity.refusal(affinity.share(launch, 0))
+        evidence.bind_threads(evidence.cpus_of_worker(launch, 0))
+        refused = evidence.binding_refusal(evidence.cpus_of_worker(launch, 0))
     return (
         refused
         or adapter.refuses_axes(launch.cell)
         or team.refusal(adapter, launch)
         or contract.supports(adapter, network)[1]
-        or training.refusal(adapter, network, launch)
+        or training_refusal(adapter, network, launch)
     )
 
 
@@ -196,7 +296,7 @@ def measure(
         network = network_of(launch)
     except NumbersError as error:
         return Outcome(Status.UNSUPPORTED, "%s: %s: %s" % (launch.cell.network, error.key, error))
-    refused = affinity.refusal(launch.cpus)
+    refused = evidence.binding_refusal(launch.cpus)
     if refused:
         return Outcome(Status.UNSUPPORTED, refused)
     phases.enter("import")
@@ -256,7 +356,7 @@ def _checked(
         moved = not parity.stood_still(contract.learnt(adapter, network), before)
     if taken.order is None:
         return None
-    return check.carry_out(adapter, step, launch, host, taken.order)._replace(moved=moved)
+    return check.carry_out_check(adapter, step, launch, host, taken.order)._replace(moved=moved)
 
 
 def _told(adapter: Adapter, launch: Launch, warm: Warm, taken: Taken) -> Outcome:

@@ -22,7 +22,7 @@ import numpy as np
 from ..base import PROCESSES, Adapter
 from ..networks import Network
 from ..protocol import Launch, Outcome, Status, read_json_object, write_json, write_outcome
-from . import batches, check, companions
+from . import batches, check, evidence
 from .batches import Batch
 
 OPTION = "--worker"  # as `__main__` reads it
@@ -103,7 +103,7 @@ class Team:
         self._world_size = launch.cell.world_size
         self._lock = threading.Lock()
         self._over = False
-        self._oom_kills = companions.oom_kills()
+        self._oom_kills = evidence.oom_kills()
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         self._others = [
             subprocess.Popen(
@@ -153,7 +153,7 @@ class Team:
         code = self._others[worker - 1].poll()
         if code is None:
             return None
-        if code == -signal.SIGKILL and companions.oom_kills() > self._oom_kills:
+        if code == -signal.SIGKILL and evidence.oom_kills() > self._oom_kills:
             reason = "worker %d of %d was killed by the kernel: memory ran out" % (worker, self._world_size)
             return _Lost(0, 0.0, Outcome(Status.OUT_OF_MEMORY, reason))
         ended = "by signal %d" % -code if code < 0 else "with exit code %d" % code

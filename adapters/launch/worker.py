@@ -7,10 +7,9 @@ import traceback
 from typing import Any, Callable, List
 
 from ..base import Adapter, Unsupported
-from ..protocol import Launch, Outcome, Status, read_launch, write_outcome
-from ..texts import training
-from . import affinity, batches, contract, device, team
-from .host import PROFILE, Host
+from ..protocol import PROFILE, Launch, Outcome, Status, read_launch, write_outcome
+from . import batches, contract, device, evidence, measurement, team
+from .check import Host
 from .measurement import Phases, measure, network_of
 
 
@@ -59,10 +58,10 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         if os.getpid() != process:
             return 1
         write_outcome(directory, outcome)
-    if not teams and outcome.samples_ns and training.wanted(launch):
+    if not teams and outcome.samples_ns and measurement.trains_on_text(launch):
         # Should it end this process, that is what the answer says.
         write_outcome(directory, outcome._replace(curve_ended="the process ended while it trained"))
-        outcome = training.with_curve(outcome, made[0], launch, phases.enter)
+        outcome = measurement.with_curve(outcome, made[0], launch, phases.enter)
         if os.getpid() != process:
             return 1
         write_outcome(directory, outcome)
@@ -74,7 +73,7 @@ def join(directory: str, worker: int, load: Callable[[Launch], Adapter] = contra
     made: List[Adapter] = []
     try:
         launch = read_launch(directory)
-        refused = affinity.refusal(affinity.share(launch, worker))
+        refused = evidence.binding_refusal(evidence.cpus_of_worker(launch, worker))
         if refused:
             raise Unsupported(refused)
         team.see_own_gpu(launch, worker)

@@ -8,7 +8,7 @@ other way round was no faster). LSTM gates are in the order input, forget, outpu
 three of them, and recurrent tokens and labels are rows in the order of the steps, so that a step's rows are adjacent.
 """
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
@@ -17,7 +17,63 @@ from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Fla
 from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
 from ..networks import Network
-from . import onnx_recurrent
+
+# Recurrent layers in ONNX graphs, every step by itself.
+#
+# The operators LSTM, GRU and RNN have no gradient in ONNX Runtime's own training, nor one in ordinary operators.
+
+State = Tuple[str, ...]  # names of values (batch, hidden), the layer's output first
+
+
+def _split(graph: Any, value: str, names: List[str], *sizes: int) -> List[str]:
+    return list(graph.several("Split", [value, graph.integers(*sizes)], names, axis=1))
+
+
+def _lstm(graph: Any, name: str, hidden: int, share: str, state: State) -> State:
+    """Gates input, forget, output, cell: one sigmoid covers three of them."""
+    sums = graph.node("Gemm", [state[0], name + ".hidden_weight", share], transB=1)
+    parts = ["%s:%s" % (share, part) for part in ("sigmoids", "cell", "input", "forget", "output")]
+    _split(graph, sums, parts[:2], 3 * hidden, hidden)
+    _split(graph, graph.node("Sigmoid", [parts[0]]), parts[2:], hidden, hidden, hidden)
+    written = graph.node("Mul", [parts[2], graph.node("Tanh", [parts[1]])])
+    memory = graph.node("Add", [graph.node("Mul", [parts[3], state[1]]), written])
+    return graph.node("Mul", [parts[4], graph.node("Tanh", [memory])]), memory
+
+
+def _gru(graph: Any, name: str, hidden: int, share: str, state: State) -> State:
+    """Gates reset, update, new; the reset gate weighs the product."""
+    product = graph.node("Gemm", [state[0], name + ".hidden_weight", name + ".hidden_bias"], transB=1)
+    parts = ["%s:%s" % (share, part) for part in ("ours", "our_new", "theirs", "their_new", "reset", "update")]
+    _split(graph, share, parts[:2], 2 * hidden, hidden)
+    _split(graph, product, parts[2:4], 2 * hidden, hidden)
+    opened = graph.node("Sigmoid", [graph.node("Add", [parts[0], parts[2]])])
+    reset, update = _split(graph, opened, parts[4:], hidden, hidden)
+    new = graph.node("Tanh", [graph.node("Add", [parts[1], graph.node("Mul", [reset, parts[3]])])])
+    # (1 - z) n + z h
+    return (graph.node("Add", [new, graph.node("Mul", [update, graph.node("Sub", [state[0], new])])]),)
+
+
+def _rnn(graph: Any, name: str, hidden: int, share: str, state: State) -> State:
+    return (graph.node("Tanh", [graph.node("Gemm", [state[0], name + ".hidden_weight", share], transB=1)]),)
+
+
+#: By the number ``cell``: what adds a step, and the states that it goes by.
+_STEPS: Dict[str, Tuple[Callable[..., State], int]] = {"lstm": (_lstm, 2), "gru": (_gru, 1), "rnn": (_rnn, 1)}
+
+
+def _recurrent_layer(graph: Any, family: Recurrent, name: str, value: str, batch_size: int) -> str:
+    """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
+    advance, states = _STEPS[family.cell]
+    projected = graph.node("Gemm", [value, name + ".input_weight", name + ".bias"], transB=1)
+    shares = ["%s:projected:%d" % (name, step) for step in range(family.steps)]
+    graph.several("Split", [projected, graph.integers(*[batch_size] * family.steps)], shares, axis=0)
+    state = (graph.constant("zero_state", np.zeros((batch_size, family.hidden), dtype=graph.element)),) * states
+    outputs = []
+    for share in shares:
+        state = advance(graph, name, family.hidden, share, state)
+        outputs.append(state[0])
+    return str(graph.node("Concat", outputs, axis=0))
+
 
 LOSS = "loss"
 #: Of a simple recurrent network: a graph of more takes a minute or more to build and to load.
@@ -204,7 +260,7 @@ def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, in
             value = graph.input("inputs", (rows, family.vocabulary))
         graph.input("labels", (rows,), np.int64)
         for name in family.layer_names():
-            value = onnx_recurrent.layer(graph, family, name, value, batch_size)
+            value = _recurrent_layer(graph, family, name, value, batch_size)
         return graph.dense("fc", value), rows
     if isinstance(family, Elman):
         rows = family.steps * batch_size

@@ -6,10 +6,15 @@ so that frameworks can be held against each other. It goes by names, so it can b
 OTHER.
 """
 
+import bisect
 import gc
+import glob
 import heapq
+import json
+import os
 import re
-from typing import Callable, Dict, Iterable, List, NamedTuple, Tuple
+import tempfile
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from ..launch.timing import time_one
 from ..protocol import Operator, Profile
@@ -165,3 +170,137 @@ def profile(profiler: str, steps: int, seconds: float, calls: Iterable[Calls]) -
     ]
     operators.sort(key=lambda each: (-each.seconds, each.name))
     return Profile(profiler, steps, seconds / steps, operators)
+
+
+# What the profiler that TensorFlow and JAX share (TSL's) tells: planes, of lines, of events.
+#
+# A plane is the host or a device, a line a thread of the host or a stream of the device. Besides what is computed,
+# lines hold much else: calls of the runtime, waiting, pieces of loops.
+#
+# On the CPU a compiled program's operation may go on, on other threads, after the call that began it: an event "end:
+# dot.3" then says when "dot.3" was done.
+
+HLO = "hlo_op"  # the statistic that an event of a compiled program's operation carries
+_END = "end: "
+_FURTHER_GPU = re.compile("/device:GPU:[1-9]")
+_OPERATION = re.compile(r"[^:]+:([A-Za-z_]\w*)")  # "mean/MatMul:MatMul", a node of a graph and its operation
+_NUMBERED = re.compile(r"(?:[._](?:\d+|clone|remat))+$")  # "dot.12.clone": one of many of its name
+
+
+class TslEvent(NamedTuple):
+    """One stretch of time on a line, in nanoseconds, by one clock for all lines."""
+
+    name: str
+    start: float
+    duration: float
+    compiled: bool  # it carries the statistic HLO
+
+
+class TslLine(NamedTuple):
+    """A thread or a stream."""
+
+    plane: str
+    name: str
+    events: List[TslEvent]
+
+
+def tsl_calls(lines: Iterable[TslLine], on_cpu: bool) -> Iterator[Calls]:
+    """Yield the calls of the operators that the host ran, or of the kernels and copies of the device."""
+    if on_cpu:
+        events = [event for line in lines if line.plane.startswith("/host:CPU") for event in line.events]
+        for name, duration in self_durations(_on_host(events)):
+            yield Calls(name, False, duration * 1e-9, 1)
+        return
+    for line in lines:
+        # Of several GPUs, whose workers do the same side by side, the first: time is not added up over them.
+        of_first = line.plane.startswith("/device:GPU") and not _FURTHER_GPU.match(line.plane)
+        # The device's other lines are summaries of its streams.
+        if of_first and line.name.startswith("Stream"):
+            for event in line.events:
+                yield Calls(_NUMBERED.sub("", event.name), True, event.duration * 1e-9, 1)
+
+
+def _on_host(events: List[TslEvent]) -> Iterator[Span]:
+    """Yield the spans of operators, named by what they do and not by their place in the program."""
+    ends: Dict[str, List[float]] = {}
+    for event in sorted(events, key=lambda each: each.start):
+        if event.name.startswith(_END):
+            ends.setdefault(event.name[len(_END) :], []).append(event.start)
+    for event in events:
+        if event.compiled:
+            later = ends.get(event.name, [])
+            place = bisect.bisect_left(later, event.start)
+            done = later[place] if place < len(later) else event.start
+            yield Span(_NUMBERED.sub("", event.name), event.start, max(event.duration, done - event.start))
+        else:
+            found = _OPERATION.fullmatch(event.name)
+            if found:
+                yield Span(found.group(1), event.start, event.duration)
+
+
+def tsl_file_in(directory: str) -> str:
+    """Return the one profile below this directory; raises RuntimeError where the profiler wrote none."""
+    found = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
+    if not found:
+        raise RuntimeError("the profiler wrote no profile")
+    return found[0]
+
+
+# The operators of some steps, as the profiles that ONNX Runtime writes tell them.
+#
+# A session profiles from its making to its end or not at all, so the timed ones do not: others, of the same graphs, are
+# made for the profiled steps. Each writes a profile of its own when it ends.
+
+if TYPE_CHECKING:
+    from .onnx_sessions import SessionAdapter  # ONNX Runtime is not there where the host reads a profile
+
+ONNX_PROFILER = "ONNX Runtime's profiling"
+WARMUP = 2  # runs of a new session before the ones that count
+_MICROSECONDS = 1e-6
+_KERNEL_TIME = "_kernel_time"  # older versions write several events of a node; this is the one of its kernel
+
+
+def take_onnx_profile(
+    adapter: "SessionAdapter", open_sessions: Callable[[Any], object], close_sessions: Callable[[], object], steps: int
+) -> Profile:
+    """Run so many steps in sessions of their own.
+
+    ``open_sessions`` makes them the adapter's, with the options that it is given; ``close_sessions`` ends them.
+    """
+    options = adapter.session_options()
+    with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=adapter.cache_directory) as directory:
+        options.enable_profiling = True
+        options.profile_file_prefix = os.path.join(directory, "profile")
+        open_sessions(options)
+        run(adapter.step, adapter.synchronize, WARMUP)
+        seconds = run(adapter.step, adapter.synchronize, steps)
+        close_sessions()
+        found: List[Calls] = []
+        for path in glob.glob(os.path.join(directory, "*.json")):
+            with open(path, encoding="utf-8") as file:
+                found += onnx_calls(json.load(file), WARMUP)
+    return profile(ONNX_PROFILER, steps, seconds, found)
+
+
+def onnx_calls(events: List[Dict[str, Any]], skipped: int) -> Iterator[Calls]:
+    """Yield the calls of each node, by its operator, after the first ``skipped`` runs of the session.
+
+    An event of a node tells when the CPU was busy with it; one of a kernel, which builds for GPUs may write, when the
+    device was.
+    """
+    runs = sorted(float(event["ts"]) for event in events if event.get("name") == "model_run")
+    if len(runs) <= skipped:
+        return
+    first = runs[skipped]
+    of_threads: Dict[Any, List[Span]] = {}
+    for event in events:
+        if float(event.get("ts", 0)) < first:
+            continue
+        if event.get("cat") == "Kernel":
+            yield Calls(str(event["name"]), True, float(event["dur"]) * _MICROSECONDS, 1)
+        elif event.get("cat") == "Node" and str(event.get("name")).endswith(_KERNEL_TIME):
+            span = Span(str(event["args"]["op_name"]), float(event["ts"]), float(event["dur"]))
+            of_threads.setdefault((event.get("pid"), event.get("tid")), []).append(span)
+    for spans in of_threads.values():
+        for name, duration in self_durations(spans):
+            yield Calls(name, False, duration * _MICROSECONDS, 1)

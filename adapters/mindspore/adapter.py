@@ -13,8 +13,7 @@ from ..families import CELLS, LEARNING_RATE, Elman, Recurrent
 from ..launch.batches import Batch, laid_out
 from ..networks import Network
 from ..protocol import Cell
-from .networks import build, load
-from .recurrent import reason_against
+from .networks import build, load, reason_against
 
 _OUT_OF_MEMORY = re.compile("memory isn't enough|[Aa]llocate ([a-z]+ )*memory failed")
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss, "squares": nn.MSELoss}

@@ -5,17 +5,204 @@ input, forget, cell, output). Recurrent networks' tokens and labels are time-maj
 source: use only the Python that MindSpore's compiler supports.
 """
 
-from typing import Any, Dict, Mapping, NamedTuple
+import math
+from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
 import mindspore
 import numpy as np
 from mindspore import nn, ops
 
 from ..base import Unsupported
-from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
+from ..families import CELLS, Attention, Bottleneck, Chain, Elman, Recurrent, Residual
 from ..libraries.layers_in_a_row import LayersInARow
 from ..networks import Network
-from . import attention, recurrent
+
+
+class AttentionCell(nn.Cell):
+    """Causal self-attention and a feedforward network, each normalised before and added."""
+
+    def __init__(self, spec: Attention, name: str, naming: Any) -> None:
+        super().__init__()
+        self.shape = (-1, spec.steps, 3, spec.heads, spec.width // spec.heads)
+        self.scale = 1.0 / math.sqrt(spec.width // spec.heads)
+        hidden = np.triu(np.full((spec.steps, spec.steps), -1e9, np.float32), 1)
+        self.hides_later = mindspore.Tensor(hidden)
+        self.norm1 = layer_norm(spec, name + "norm1", naming)
+        self.qkv = naming.dense(name + "qkv", spec.width, 3 * spec.width)
+        self.project = naming.dense(name + "project", spec.width, spec.width)
+        self.norm2 = layer_norm(spec, name + "norm2", naming)
+        self.upper = naming.dense(name + "upper", spec.width, spec.feedforward)
+        self.lower = naming.dense(name + "lower", spec.feedforward, spec.width)
+
+    def construct(self, values: Any) -> Any:
+        """Return the values with both added, (batch, steps, width)."""
+        parts = self.qkv(self.norm1(values)).reshape(self.shape).transpose((2, 0, 3, 1, 4))
+        query, key, value = ops.unbind(parts)
+        scores = ops.matmul(query, key.swapaxes(2, 3)) * self.scale + self.hides_later
+        mixed = ops.matmul(ops.softmax(scores, -1), value).transpose((0, 2, 1, 3))
+        values = values + self.project(mixed.reshape(values.shape))
+        return values + self.lower(ops.gelu(self.upper(self.norm2(values)), "tanh"))
+
+
+class Transformer(nn.Cell):
+    """Tokens (batch, steps) to logits (batch * steps, vocabulary)."""
+
+    def __init__(self, spec: Attention, naming: Any) -> None:
+        super().__init__()
+        self.width = spec.width
+        self.embedding = naming.embedding("embedding", spec.vocabulary, spec.width)
+        self.position = naming.free("position.weight", spec.steps, spec.width)
+        names = ["layer%d." % number for number in range(1, spec.layers + 1)]
+        self.body = nn.SequentialCell(*[AttentionCell(spec, name, naming) for name in names])
+        self.norm = layer_norm(spec, "norm", naming)
+        self.dense = naming.dense("fc", spec.width, spec.vocabulary)
+
+    def construct(self, tokens: Any) -> Any:
+        """Return the logits of every step."""
+        values = self.body(self.embedding(tokens) + self.position)
+        return self.dense(self.norm(values).reshape((-1, self.width)))
+
+
+def layer_norm(spec: Attention, name: str, naming: Any) -> Any:
+    """Return a layer normalisation, and name its parameters."""
+    cell = nn.LayerNorm((spec.width,), epsilon=spec.epsilon)
+    naming.parameters[name + ".gamma"], naming.parameters[name + ".beta"] = cell.gamma, cell.beta
+    return cell
+
+
+# Recurrent layers: MindSpore's own LSTM; the others as loops over the steps, which its compiler unrolls.
+#
+# MindSpore's GRU and RNN layers also loop, and multiply the inputs in each step.
+
+MOST_STEPS = 100  # of all layers together that are unrolled: longer graphs take minutes to compile
+
+
+def reason_against(layers: int, steps: int) -> str:
+    """Return why so many layers of so many steps are not unrolled; empty where they are."""
+    if layers * steps <= MOST_STEPS:
+        return ""
+    text = (
+        "%d layers of %d steps: MindSpore unrolls such layers, and its graph of more than %d takes minutes to compile"
+    )
+    return text % (layers, steps, MOST_STEPS)
+
+
+class Gru(nn.Cell):
+    """A GRU from a zero state, reset after the product; (steps, batch, inputs) to (steps, batch, hidden)."""
+
+    def __init__(self, spec: Recurrent, weights: Tuple[Any, ...]) -> None:
+        super().__init__()
+        self.hidden = spec.hidden
+        self.input_weight, self.hidden_weight, self.bias, self.hidden_bias = weights
+
+    def construct(self, values: Any) -> Any:
+        """Return the state after each step."""
+        shares = ops.dense(values, self.input_weight, self.bias)
+        state = ops.zeros((values.shape[1], self.hidden), mindspore.float32)
+        states = []
+        for share in ops.unbind(shares):  # a slice's gradient would be an array of all steps
+            ours = ops.split(share, self.hidden, 1)
+            theirs = ops.split(ops.dense(state, self.hidden_weight, self.hidden_bias), self.hidden, 1)
+            reset = ops.sigmoid(ours[0] + theirs[0])
+            update = ops.sigmoid(ours[1] + theirs[1])
+            new = ops.tanh(ours[2] + reset * theirs[2])
+            state = new + update * (state - new)
+            states.append(state)
+        return ops.stack(states)
+
+
+class Simple(nn.Cell):
+    """The recurrence h = (1 - alpha) h + alpha phi(W x + U h + b) from a zero state."""
+
+    def __init__(self, spec: Any, weights: Tuple[Any, ...], activation: str, alpha: float) -> None:
+        super().__init__()
+        self.hidden, self.alpha = spec.hidden, alpha
+        self.activation = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}[activation]()
+        self.input_weight, self.hidden_weight, self.bias = weights
+
+    def construct(self, values: Any) -> Any:
+        """Return the state after each step."""
+        shares = ops.dense(values, self.input_weight, self.bias)
+        state = ops.zeros((values.shape[1], self.hidden), mindspore.float32)
+        states = []
+        for share in ops.unbind(shares):
+            new = self.activation(share + ops.dense(state, self.hidden_weight))
+            state = new if self.alpha == 1.0 else state + self.alpha * (new - state)
+            states.append(state)
+        return ops.stack(states)
+
+
+class Lstm(nn.Cell):
+    """MindSpore's own layers; it has two biases a gate, of which the second stays zero: it is not trained."""
+
+    def __init__(self, spec: Recurrent, naming: Any) -> None:
+        super().__init__()
+        self.layers = nn.LSTM(spec.width, spec.hidden, spec.layers)
+        theirs = (self.layers.w_ih_list, self.layers.w_hh_list, self.layers.b_ih_list)
+        for layer, name in enumerate(spec.layer_names()):
+            for part, held in zip(spec.parts, theirs):
+                naming.parameters["%s.%s" % (name, part)] = held[layer]
+            second = self.layers.b_hh_list[layer]
+            second.set_data(mindspore.Tensor(np.zeros(second.shape, np.float32)))
+            second.requires_grad = False
+
+    def construct(self, values: Any) -> Any:
+        """Return the outputs of every step."""
+        return self.layers(values)[0]
+
+
+def _parameters(naming: Any, name: str, shapes: Dict[str, Tuple[int, ...]]) -> Tuple[Any, ...]:
+    return tuple(naming.free("%s.%s" % (name, part), *shape) for part, shape in shapes.items())
+
+
+def _stack(spec: Recurrent, naming: Any) -> Any:
+    if spec.cell == "lstm":
+        return Lstm(spec, naming)
+    made, inputs, rows = [], spec.width, CELLS[spec.cell].gates * spec.hidden
+    for name in spec.layer_names():
+        shapes: Dict[str, Tuple[int, ...]] = dict.fromkeys(spec.parts, (rows,))
+        shapes.update(input_weight=(rows, inputs), hidden_weight=(rows, spec.hidden))
+        weights = _parameters(naming, name, shapes)
+        made.append(Gru(spec, weights) if spec.cell == "gru" else Simple(spec, weights, "tanh", 1.0))
+        inputs = spec.hidden
+    return nn.SequentialCell(*made)
+
+
+class LanguageModel(nn.Cell):
+    """Stacked recurrent layers from a zero state, dense; to logits (steps * batch, classes).
+
+    Symbols are tokens (steps, batch), to be looked up, or one-hot (steps, batch, classes).
+    """
+
+    def __init__(self, spec: Recurrent, naming: Any) -> None:
+        super().__init__()
+        self.hidden, self.looks_up = spec.hidden, spec.embedding > 0
+        if spec.embedding:
+            self.embedding = naming.embedding("embedding", spec.vocabulary, spec.embedding)
+        self.layers = _stack(spec, naming)
+        self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
+
+    def construct(self, symbols: Any) -> Any:
+        """Return the logits of every step, time-major."""
+        values = self.embedding(symbols) if self.looks_up else symbols
+        return self.dense(self.layers(values).reshape((-1, self.hidden)))
+
+
+class ElmanNetwork(nn.Cell):
+    """A simple recurrent layer, dense; (steps, batch, inputs) to (steps * batch, outputs)."""
+
+    def __init__(self, spec: Elman, naming: Any) -> None:
+        super().__init__()
+        self.hidden = spec.hidden
+        sizes = {"input_weight": (spec.hidden, spec.inputs), "hidden_weight": (spec.hidden, spec.hidden)}
+        weights = _parameters(naming, "rnn", dict(sizes, bias=(spec.hidden,)))
+        self.layer = Simple(spec, weights, spec.activation, spec.alpha)
+        self.dense = naming.dense("out", spec.hidden, spec.outputs)
+
+    def construct(self, inputs: Any) -> Any:
+        """Return the outputs of every step, time-major."""
+        return self.dense(self.layer(inputs).reshape((-1, self.hidden)))
+
 
 ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
 
@@ -113,11 +300,11 @@ def build(network: Network, weights: Mapping[str, np.ndarray]) -> Built:
     elif isinstance(family, Residual):
         cell = _residual(family, naming)
     elif isinstance(family, Recurrent):
-        cell = recurrent.LanguageModel(family, naming)
+        cell = LanguageModel(family, naming)
     elif isinstance(family, Elman):
-        cell = recurrent.ElmanNetwork(family, naming)
+        cell = ElmanNetwork(family, naming)
     elif isinstance(family, Attention):
-        cell = attention.Transformer(family, naming)
+        cell = Transformer(family, naming)
     else:
         raise Unsupported("MindSpore: no way to build a network of type %s" % type(family).__name__)
     cell.set_train()

@@ -10,7 +10,7 @@ import numpy as np
 from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE, Family
 from ..launch.batches import Batch
-from ..libraries import openblas, software
+from ..libraries import blas, software
 from ..networks import Network
 from ..protocol import Cell
 from .networks import canonical, held, mean_loss, place
@@ -38,7 +38,7 @@ class MlxAdapter(Adapter):
             raise ValueError("the setting blas is %r; MLX's is openblas" % self.blas)
         self.preloaded = ctypes.CDLL(None)  # all that is in the process
         if cell.threads:
-            openblas.set_threads(self.preloaded, cell.threads)
+            blas.set_openblas_threads(self.preloaded, cell.threads)
         self.compiler, self.reason = software.compiler(COMPILER)
         # Where MLX keeps what it has compiled: it knows that by its own version, not by the compiler's.
         kept = os.path.join(os.path.abspath(cache_directory), "compiled-" + software.mark(self.compiler))
@@ -49,7 +49,7 @@ class MlxAdapter(Adapter):
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline, beside what every adapter declines, a BLAS that is not there, and unfused operations."""
         supported, reason = super().supports(network)
-        if supported and self.blas and openblas.threads(self.preloaded) is None:
+        if supported and self.blas and blas.openblas_threads(self.preloaded) is None:
             return False, "the setting openblas: none was loaded before MLX (LD_PRELOAD); give --tuning installed"
         if supported and self.reason:
             return False, "mx.compile fuses operations with g++, and %s; install g++" % self.reason
@@ -89,7 +89,7 @@ class MlxAdapter(Adapter):
 
     def effective_threads(self) -> Optional[int]:
         """Return the threads of OpenBLAS; without it MLX's one thread computes everything, whatever was asked for."""
-        return openblas.threads(self.preloaded) or 1
+        return blas.openblas_threads(self.preloaded) or 1
 
     def describe(self) -> Dict[str, Any]:
         """Return versions, BLAS and execution settings."""
@@ -97,7 +97,7 @@ class MlxAdapter(Adapter):
             "framework": "mlx",
             "version": mx.__version__,
             "device": str(mx.default_device()),
-            "blas": openblas.told(self.preloaded) or {"name": _reference_blas(), "threads": 1},
+            "blas": blas.describe_openblas(self.preloaded) or {"name": _reference_blas(), "threads": 1},
             "compiler": self.compiler,
             "image_layout": "NHWC",
             "recurrence": "unrolled",

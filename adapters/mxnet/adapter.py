@@ -1,18 +1,148 @@
 """MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine."""
 
+import ctypes
+import json
 import os
+import tempfile
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
+from mxnet.base import _LIB
 
 from ..base import Adapter, slope_told
 from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch, laid_out
+from ..libraries import gpus, profiles
+from ..libraries.profiles import Calls
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import devices, libraries, profile
 from .networks import build, load
+
+
+class _Context(ctypes.Structure):
+    """MXNet's ``Context`` as its C interface takes it."""
+
+    _fields_ = [("device_type", ctypes.c_int), ("device_id", ctypes.c_int32)]
+
+
+_CPU = 1
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _openmp() -> Optional[Any]:
+    """Return the OpenMP runtime that libmxnet is linked to; None where that symbol is not visible."""
+    # A handle of the library finds symbols of the libraries it depends on too.
+    return _LIB if hasattr(_LIB, "omp_get_max_threads") else None
+
+
+def worker_threads() -> Optional[int]:
+    """Return how many OpenMP threads an operator gets on the engine's worker thread.
+
+    MXNet's own settings reach only that thread (each thread has its own OpenMP limit), and Python has no call that
+    returns them: so a function is pushed to the engine, as an operator would be, and asks there.
+    """
+    openmp = _openmp()
+    if openmp is None or not hasattr(_LIB, "MXEnginePushSync"):
+        return None
+    seen: List[int] = []
+
+    def ask(_: Any) -> None:
+        seen.append(int(openmp.omp_get_max_threads()))
+
+    callback = _CALLBACK(ask)
+    status = _LIB.MXEnginePushSync(
+        callback, None, None, ctypes.byref(_Context(_CPU, 0)), None, 0, None, 0, None, 0, b"threads"
+    )
+    mx.nd.waitall()  # the callback must outlive its call
+    return seen[0] if status == 0 and seen else None
+
+
+def describe_blas() -> Dict[str, Any]:
+    """Return the BLAS that MXNet was built with and, where OpenBLAS tells it, its build, kernels and threads."""
+    found: Dict[str, Any] = {}
+    for feature in mx.runtime.feature_list():
+        if feature.enabled and feature.name.startswith("BLAS_"):
+            found["name"] = feature.name[len("BLAS_") :].lower()
+    if hasattr(_LIB, "openblas_get_config"):
+        for key, symbol in (("build", "openblas_get_config"), ("kernels", "openblas_get_corename")):
+            function = getattr(_LIB, symbol)
+            function.restype = ctypes.c_char_p
+            found[key] = function().decode("ascii", "replace").strip()
+        found["threads"] = int(_LIB.openblas_get_num_threads())
+    return found
+
+
+def tells_of_memory(text: str) -> bool:
+    """Tell whether an MXNetError's text is about a failed allocation."""
+    return any(
+        words in text for words in ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
+    )
+
+
+_GIVE_ANOTHER = "give a build that can, --python mxnet=<its interpreter>"
+
+
+def context_of(cell: Cell) -> Any:
+    """Return where a cell computes: a launch sees one GPU, so it is always MXNet's first.
+
+    Called before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
+    """
+    if cell.on_cpu:
+        return mx.cpu()
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    return mx.gpu(0)
+
+
+def gpu_refusal(cell: Cell) -> str:
+    """Return why this build of MXNet cannot do the cell on a GPU, in its own terms; empty where it can."""
+    version = "MXNet %s" % mx.__version__
+    reason = gpus.refusal(cell, "MXNet", ("float32",))
+    if reason:
+        return reason
+    if not mx.runtime.Features().is_enabled("CUDA"):
+        return "%s: this build was made without CUDA (its feature CUDA): %s" % (version, _GIVE_ANOTHER)
+    try:
+        # Only a kernel that runs shows that the driver answers and that the build has kernels for this GPU.
+        mx.nd.ones((2,), ctx=mx.gpu(0)).asnumpy()
+    except mx.base.MXNetError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return "%s cannot use the GPU: %s" % (version, lines[-1][:300] if lines else "it does not say why")
+    return ""
+
+
+PROFILER = "mxnet.profiler"
+_MILLISECONDS = 1e-3
+
+
+def take_profile(adapter: Adapter, block: Any, hybridized: Dict[str, Any], steps: int) -> Profile:
+    """Run so many steps under the profiler; ``hybridized`` is what ``block`` was hybridised with.
+
+    A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
+    """
+    block.hybridize(forward_bulk_size=1, backward_bulk_size=1, **hybridized)
+    profiles.run(adapter.step, adapter.synchronize, 2)  # the first one builds the graphs anew
+    with tempfile.TemporaryDirectory(prefix="mxnet-", dir=adapter.cache_directory) as directory:
+        mx.profiler.set_config(
+            profile_symbolic=True,
+            profile_imperative=True,
+            profile_memory=False,
+            profile_api=False,
+            aggregate_stats=True,
+            filename=os.path.join(directory, "profile.json"),
+        )
+        mx.profiler.set_state("run")
+        seconds = profiles.run(adapter.step, adapter.synchronize, steps)
+        mx.profiler.set_state("stop")
+        told = json.loads(mx.profiler.dumps(reset=True, format="json"))
+    return profiles.profile(PROFILER, steps, seconds, profiled_calls(told, not adapter.cell.on_cpu))
+
+
+def profiled_calls(told: Dict[str, Any], on_device: bool) -> Iterator[Calls]:
+    """Yield the calls of each operator of the aggregated statistics, whose times are milliseconds."""
+    for name, row in told.get("Time", {}).get("operator", {}).items():
+        yield Calls(name, on_device, float(row["Total"]) * _MILLISECONDS, float(row["Count"]))
+
 
 UPDATES = {"trainer": "gluon.Trainer", "operator": "sgd_update, one operator for each parameter"}
 
@@ -31,7 +161,7 @@ class MxnetAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        self.context = devices.context(cell)
+        self.context = context_of(cell)
         # The joint operator is oneDNN's.
         self.fused_norm = bool(settings.get("fused_norm", False)) and cell.on_cpu
         self.static = bool(settings.get("static", False))
@@ -42,7 +172,7 @@ class MxnetAdapter(Adapter):
 
     def refuses_gpu(self) -> str:
         """Decline what this build or this GPU cannot do."""
-        return devices.refusal(self.cell)
+        return gpu_refusal(self.cell)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline, beside what every adapter declines, recurrent units that the operator RNN has not."""
@@ -114,7 +244,7 @@ class MxnetAdapter(Adapter):
 
     def effective_threads(self) -> Optional[int]:
         """Return the OpenMP threads that an operator gets, as asked on the engine's own worker thread."""
-        return libraries.worker_threads()
+        return worker_threads()
 
     def describe(self) -> Dict[str, Any]:
         """Return versions, libraries and execution settings."""
@@ -126,7 +256,7 @@ class MxnetAdapter(Adapter):
             "dense_products": self._dense_products(),
             "onednn_recurrent": os.environ.get("MXNET_USE_MKLDNN_RNN", "1") != "0",
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
-            "blas": libraries.blas(),
+            "blas": describe_blas(),
             "recurrence": "fused",
             "execution": "hybridize(static_alloc=%s, static_shape=%s), loss in the graph" % ((self.static,) * 2),
             "optimizer": UPDATES[self.update],
@@ -136,7 +266,7 @@ class MxnetAdapter(Adapter):
     def _dense_products(self) -> Any:
         if not self.cell.on_cpu:
             return "cuBLAS"
-        return "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else libraries.blas().get("name")
+        return "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         """Ask MXNet for the features it was built with and for a gradient."""
@@ -168,13 +298,13 @@ class MxnetAdapter(Adapter):
 
     def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under mx.profiler, their operators one by one."""
-        return profile.take(self, self.block, self._hybridized(), steps)
+        return take_profile(self, self.block, self._hybridized(), steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise MXNet's failed allocations, which are plain MXNetError with words."""
         if isinstance(error, MemoryError):
             return True
-        return isinstance(error, mx.base.MXNetError) and libraries.tells_of_memory(str(error))
+        return isinstance(error, mx.base.MXNetError) and tells_of_memory(str(error))
 
 
 ADAPTER = MxnetAdapter

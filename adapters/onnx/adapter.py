@@ -8,13 +8,78 @@ import onnxruntime
 
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
-from ..libraries import onnx_profiles
-from ..libraries.onnx_graphs import LOSS, feed, parameter_names, permute_gates
-from ..libraries.onnx_sessions import SessionAdapter
+from ..libraries import gpus, profiles
+from ..libraries.onnx_graphs import LOSS, add_product, feed, parameter_names, permute_gates
+from ..libraries.onnx_sessions import CPU, SessionAdapter
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import devices, networks
-from .graph import Graph
+from . import networks
+from .gradients import Graph
+
+CUDA = "CUDAExecutionProvider"
+PRECISIONS = ("float32", "tf32")
+_GIVE_ANOTHER = "give a build that can, --python onnx=<its interpreter>"
+
+
+def providers_of(cell: Cell) -> List[Any]:
+    """Return what runs a session's operators; on a GPU those that it has no kernel for stay on the CPU.
+
+    TF32 is off unless it is asked for. Convolutions are tried out once, as a step's shapes never change.
+    """
+    if cell.on_cpu:
+        return [CPU]
+    tf32 = "1" if cell.precision == "tf32" else "0"
+    return [(CUDA, {"device_id": "0", "use_tf32": tf32, "cudnn_conv_algo_search": "EXHAUSTIVE"}), CPU]
+
+
+def memory_of(cell: Cell) -> Tuple[str, int]:
+    """Return the memory that buffers lie in: a launch sees one GPU, so it is always the first."""
+    return ("cpu", 0) if cell.on_cpu else ("cuda", 0)
+
+
+def gpu_refusal(cell: Cell) -> str:
+    """Return why this build of ONNX Runtime cannot do the cell on a GPU, in its own terms; empty where it can."""
+    version = "ONNX Runtime %s" % onnxruntime.__version__
+    reason = gpus.refusal(cell, "ONNX Runtime", PRECISIONS)
+    if reason:
+        return reason
+    there = onnxruntime.get_available_providers()
+    if CUDA not in there:
+        return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), _GIVE_ANOTHER)
+    # Where the provider cannot be loaded ONNX Runtime says so in its log, and takes the CPU in its place.
+    try:
+        in_force = _in_force(cell)
+    except Exception as error:
+        return "%s cannot use the GPU: %s" % (version, " ".join(str(error).split())[:300])
+    if CUDA not in in_force:
+        return (
+            "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
+            % (version, CUDA)
+        )
+    return ""
+
+
+def _in_force(cell: Cell) -> List[str]:
+    """Return the providers that a small session got."""
+    model = add_product(Graph(), 2).model().SerializeToString()
+    return list(onnxruntime.InferenceSession(model, providers=providers_of(cell)).get_providers())
+
+
+def run_options_of(cell: Cell) -> Any:
+    """Return how a step is run; on a GPU it only starts there, and somebody else waits for its end."""
+    if cell.on_cpu:
+        return None
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    return options
+
+
+def describe_providers(session: Any) -> Dict[str, Any]:
+    """Name the providers in force and their options."""
+    if session is None:
+        return {}
+    return {"providers": session.get_providers(), "provider_options": session.get_provider_options()}
+
 
 #: What ONNX Runtime calls its execution providers that run on no GPU.
 _CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
@@ -33,26 +98,26 @@ class OnnxAdapter(SessionAdapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        self._run_options = devices.run_options(cell)
+        self._run_options = run_options_of(cell)
 
     def _rate_in_product(self) -> bool:
         return bool(self.settings.get("rate_in_product", False))
 
     def refuses_gpu(self) -> str:
         """Decline what this build cannot do."""
-        return devices.refusal(self.cell)
+        return gpu_refusal(self.cell)
 
     def providers(self) -> List[Any]:
         """Return what runs a session's operators."""
-        return devices.providers(self.cell)
+        return providers_of(self.cell)
 
     def value_of(self, array: np.ndarray) -> Any:
         """Return an array where the graph runs: on the CPU the array itself, on a GPU a copy."""
-        return onnxruntime.OrtValue.ortvalue_from_numpy(array, *devices.home(self.cell))
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array, *memory_of(self.cell))
 
     def buffer(self, shape: List[int]) -> Any:
         """Return a float32 buffer where the graph runs, with nothing in it yet."""
-        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32, *devices.home(self.cell))
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32, *memory_of(self.cell))
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Generate the graph, load it, and bind both sets of parameters, the mini-batch and the learning rate."""
@@ -130,7 +195,7 @@ class OnnxAdapter(SessionAdapter):
         described["execution"] = (
             "one graph of forward, loss, backward and update; parameters in two sets of bound buffers"
         )
-        described.update(devices.describe(getattr(self, "session", None)))
+        described.update(describe_providers(getattr(self, "session", None)))
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
@@ -151,7 +216,7 @@ class OnnxAdapter(SessionAdapter):
             return None
         kept = self.session, self.bindings
         try:
-            return onnx_profiles.take(self, self._open_session, lambda: self.session.end_profiling(), steps)
+            return profiles.take_onnx_profile(self, self._open_session, lambda: self.session.end_profiling(), steps)
         finally:
             self.session, self.bindings = kept
 

@@ -11,9 +11,7 @@ from onnx import ModelProto
 
 from ..libraries.onnx_graphs import add_logits, window
 from ..networks import Network
-from .composites import mean_of_squares, normalise, softmax_cross_entropy
-from .gradients import Gradient, Product, backward, multiplied
-from .graph import Graph
+from .gradients import Gradient, Graph, Product, backward, mean_of_squares, multiplied, normalise, softmax_cross_entropy
 
 LEARNING_RATE = "learning_rate"
 

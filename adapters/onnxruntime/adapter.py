@@ -11,17 +11,17 @@ import numpy as np
 # on-device training never calls. An empty module in their place is all that it takes to do without.
 sys.modules.setdefault("onnxruntime.training.optim", types.ModuleType("onnxruntime.training.optim"))
 
-import onnxruntime  # noqa: E402
-from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
+import onnxruntime
+from onnxruntime.training.api import CheckpointState, Module, Optimizer
 
-from ..launch.batches import Batch  # noqa: E402
-from ..libraries import onnx_profiles  # noqa: E402
-from ..libraries.onnx_graphs import feed, parameter_names, permute_gates  # noqa: E402
-from ..libraries.onnx_sessions import SessionAdapter  # noqa: E402
-from ..networks import Network  # noqa: E402
-from ..protocol import Profile  # noqa: E402
-from . import artifacts  # noqa: E402
-from .networks import Graph, forward_model  # noqa: E402
+from ..launch.batches import Batch
+from ..libraries import profiles
+from ..libraries.onnx_graphs import feed, parameter_names, permute_gates
+from ..libraries.onnx_sessions import SessionAdapter
+from ..networks import Network
+from ..protocol import Profile
+from . import networks
+from .networks import Graph, forward_model
 
 
 class OnnxRuntimeAdapter(SessionAdapter):
@@ -52,8 +52,8 @@ class OnnxRuntimeAdapter(SessionAdapter):
         """Make the sessions of a step, with parameters of these values."""
         fused_loss = bool(self.settings.get("fused_loss", True))
         model = forward_model(self.network, self.batch_size, fused_loss)
-        with artifacts.temporary_directory(self.cache_directory) as directory:
-            files = artifacts.generate(model, directory, self.network.family.clip)
+        with networks.temporary_directory(self.cache_directory) as directory:
+            files = networks.generate_artifacts(model, directory, self.network.family.clip)
             self.state = CheckpointState.load_checkpoint(files.checkpoint)
             self.module = Module(files.training_model, self.state, None, "cpu", options)
             self._load(weights)
@@ -125,7 +125,7 @@ class OnnxRuntimeAdapter(SessionAdapter):
             self.state, self.module, self.optimizer = kept
 
         try:
-            return onnx_profiles.take(
+            return profiles.take_onnx_profile(
                 self, lambda options: self._open_sessions(weights, options), close_sessions, steps
             )
         finally:

@@ -1,6 +1,11 @@
 """PaddlePaddle's dynamic graph on the CPU, which computes synchronously."""
 
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+import ctypes
+import json
+import os
+import re
+import tempfile
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import paddle
@@ -10,11 +15,66 @@ from paddle.nn import functional
 from ..base import Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE, Attention, Elman
 from ..launch.batches import Batch, laid_out
-from ..libraries import mkl_kernels
+from ..libraries import blas, profiles
+from ..libraries.profiles import Calls, Span
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import libraries, profile
 from .networks import build, load
+
+# What lies under PaddlePaddle: Intel's MKL (MKLML) for products and convolutions, and an OpenMP runtime.
+#
+# Both are asked through their C interfaces; on a build without them every answer is None.
+
+
+def _library(name: str) -> Optional[Any]:
+    path = os.path.join(paddle.__path__[0], "libs", name)
+    return ctypes.CDLL(path) if os.path.exists(path) else None
+
+
+def openmp_threads() -> Optional[int]:
+    """Return how many threads a parallel region of PaddlePaddle's own OpenMP loops gets."""
+    library = _library("libiomp5.so")
+    return None if library is None else int(library.omp_get_max_threads())
+
+
+def mkl_threads() -> Optional[int]:
+    """Return how many threads a product of MKL gets."""
+    library = _library("libmklml_intel.so")
+    return None if library is None else int(library.MKL_Get_Max_Threads())
+
+
+PROFILER = "paddle.profiler"
+_KERNEL = re.compile(
+    r"(.+?) kernel launch\[.*\]"
+)  # "matmul_grad kernel launch[49.374 ms]"; on the CPU it is the kernel
+_MICROSECONDS = 1e-6
+
+
+def take_profile(adapter: Adapter, steps: int) -> Profile:
+    """Run so many steps under the profiler."""
+    recorder = paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=lambda ready: None)
+    with recorder:
+        seconds = profiles.run(adapter.step, adapter.synchronize, steps)
+    with tempfile.TemporaryDirectory(prefix="paddle-", dir=adapter.cache_directory) as directory:
+        path = os.path.join(directory, "trace.json")
+        recorder.export(path, "json")
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+    return profiles.profile(PROFILER, steps, seconds, profiled_calls(events))
+
+
+def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
+    """Yield the calls of each kernel; what else the trace holds wraps them: layers, gradient nodes, Python."""
+    of_threads: Dict[str, List[Span]] = {}
+    for event in events:
+        found = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
+        if found:
+            span = Span(found.group(1), float(event["ts"]), float(event["dur"]))
+            of_threads.setdefault(str(event.get("tid")), []).append(span)
+    for spans in of_threads.values():
+        for name, duration in profiles.self_durations(spans):
+            yield Calls(name, False, duration * _MICROSECONDS, 1)
+
 
 LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}
 
@@ -34,12 +94,12 @@ class PaddleAdapter(Adapter):
         super().__init__(cell, settings, cache_directory)
         self._widest = bool(settings.get("widest_kernels", False))
         if self._widest:
-            mkl_kernels.take_widest()
+            blas.take_widest_mkl_kernels()
         paddle.device.set_device("cpu")
 
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Refuse to choose kernels of an MKL that this build has not."""
-        if self._widest and libraries.mkl_threads() is None:
+        if self._widest and mkl_threads() is None:
             return False, "the setting widest_kernels: this build of PaddlePaddle computes without MKL"
         family = network.family
         if isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
@@ -91,7 +151,7 @@ class PaddleAdapter(Adapter):
 
     def effective_threads(self) -> Optional[int]:
         """Return the most threads that one of its libraries uses: MKL for products, OpenMP for its own loops."""
-        told = [count for count in (libraries.mkl_threads(), libraries.openmp_threads()) if count is not None]
+        told = [count for count in (mkl_threads(), openmp_threads()) if count is not None]
         return max(told) if told else None
 
     def describe(self) -> Dict[str, Any]:
@@ -101,9 +161,9 @@ class PaddleAdapter(Adapter):
             "version": paddle.__version__,
             "commit": paddle.version.commit,
             "blas": "MKL (MKLML)" if paddle.version.mkl() == "ON" else "OpenBLAS",
-            "mkl_threads": libraries.mkl_threads(),
-            "openmp_threads": libraries.openmp_threads(),
-            "mkl_kernels": mkl_kernels.asked_for(),
+            "mkl_threads": mkl_threads(),
+            "openmp_threads": openmp_threads(),
+            "mkl_kernels": blas.mkl_kernels_asked_for(),
             "onednn_built_in": bool(paddle.base.core.is_compiled_with_onednn()),
             "compiler_built_in": bool(paddle.is_compiled_with_cinn()),
             "allocator": paddle.get_flags("FLAGS_allocator_strategy")["FLAGS_allocator_strategy"],
@@ -133,7 +193,7 @@ class PaddleAdapter(Adapter):
 
     def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under paddle.profiler."""
-        return profile.take(self, steps)
+        return take_profile(self, steps)
 
 
 ADAPTER = PaddleAdapter

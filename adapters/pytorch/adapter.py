@@ -12,21 +12,256 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 """
 
 import os
+import re
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity
 
 from ..base import PROCESSES, Adapter, slope_told
 from ..families import CELLS, Elman, Family, Recurrent
-from ..launch.batches import Batch
-from ..libraries.device_ceilings import OPERATOR, Probe
+from ..launch.batches import Batch, Block, RmsProp
+from ..libraries import gpus, profiles
+from ..libraries.gpus import OPERATOR, Probe
+from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import Cell, Profile
-from ..texts.mini_batches import Block, RmsProp
-from . import ceilings, compiled, cuda, eager, elman, graphs, mixed, onednn, parallel, profile, training
+from ..protocol import PLACEMENTS, Cell, Profile
+from . import networks, steps
 from .networks import build, load, plain_dense
-from .placement import Feed, copy_of, tensors_of
+
+# PyTorch on a CUDA GPU: whether this build can, at which precision, and what its instruments tell.
+#
+# A launch sees one GPU alone, so it is always PyTorch's device 0.
+
+DEVICE = "cuda:0"
+#: What each precision computes products in. TF32 is no data type: float32 whose products lose bits on the way in.
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_OUT_OF_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+_GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
+
+
+def gpu_refusal(cell: Cell) -> str:
+    """Return why this build of PyTorch cannot do the cell on a GPU, in its own terms; empty where it can."""
+    version = "PyTorch %s" % torch.__version__
+    reason = gpus.refusal(cell, "PyTorch", tuple(DTYPES), PLACEMENTS)
+    if reason:
+        return reason
+    if torch.version.cuda is None:
+        if torch.version.hip is not None:
+            return "%s: this build is for ROCm and has no CUDA code: %s" % (version, _GIVE_ANOTHER)
+        return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
+    try:
+        torch.cuda.init()
+        capability = torch.cuda.get_device_capability(0)
+    except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
+        return "%s, built for CUDA %s, cannot use the GPU: %s" % (version, torch.version.cuda, gpus.first_line(error))
+    reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, torch.cuda.get_arch_list(), tuple(capability))
+    if reason:
+        return reason
+    try:
+        torch.backends.cudnn.version()
+    except RuntimeError as error:  # a cuDNN that has left this GPU behind, or that is not the build's
+        return "%s cannot use its cuDNN here: %s" % (version, gpus.first_line(error))
+    return ""
+
+
+def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
+    """Return why layers of this cell cannot be had at this precision on "cpu" or `DEVICE`; empty where they can.
+
+    On GPUs autocast has long given it float16 for bfloat16 as well, in which the gradients of these networks vanish; on
+    CPUs oneDNN does not train every LSTM in bfloat16. So it is asked: with a small one that trains.
+    """
+    if precision != "bfloat16":
+        return ""
+    kind = cell.upper()
+    try:
+        layer, inputs = getattr(torch.nn, kind)(8, 8, 2).to(device), torch.zeros(2, 2, 8, device=device)
+        with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
+            outputs, _ = layer(inputs)
+        outputs.float().sum().backward()
+    except RuntimeError as error:
+        return "precision bfloat16: PyTorch %s cannot run its %s in it: %s" % (
+            torch.__version__,
+            kind,
+            gpus.first_line(error),
+        )
+    if outputs.dtype != torch.bfloat16:
+        given = str(outputs.dtype).rpartition(".")[2]
+        return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (torch.__version__, kind, given)
+    return ""
+
+
+def set_up_gpu(precision: str) -> None:
+    """Let float32 products, convolutions and LSTMs use TF32 or not, and cuDNN try its convolutions out once."""
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    # The mini-batch never changes its shape, so that what is found out in the first step serves all others.
+    torch.backends.cudnn.benchmark = True
+
+
+def gpu_mark() -> torch.cuda.Event:
+    """Put a timed event into the current stream and return it."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def nanoseconds_between(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
+    """Return the time between two events that have passed; CUDA resolves it to about half a microsecond."""
+    return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
+
+
+def gpu_multiply(size: int, precision: str) -> Callable[[], object]:
+    """Return a call that multiplies two square matrices on the GPU and waits for the result."""
+    left, right = (torch.rand(size, size, device=DEVICE).to(DTYPES[precision]) for _ in range(2))
+    result = torch.empty_like(left)
+
+    def product() -> None:
+        torch.mm(left, right, out=result)
+        torch.cuda.synchronize()
+
+    return product
+
+
+def is_out_of_gpu_memory(error: BaseException) -> bool:
+    """Recognise the failures of CUDA and its libraries that are none of PyTorch's own allocator."""
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
+
+
+def gpu_slug() -> str:
+    """Return the GPU's model as a part of a file name: what is tuned for one serves no other."""
+    name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
+    return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+
+
+def describe_gpu(precision: str) -> Dict[str, Any]:
+    """Name the GPU as PyTorch sees it, the libraries that drive it and what decides its arithmetic."""
+    properties = torch.cuda.get_device_properties(0)
+    matmul = torch.backends.cuda.matmul
+    mixed = DTYPES[precision] != torch.float32
+    return {
+        "device": torch.cuda.get_device_name(0),
+        "uuid": str(getattr(properties, "uuid", "")) or None,
+        "compute_capability": "%d.%d" % tuple(torch.cuda.get_device_capability(0)),
+        "device_memory_bytes": int(properties.total_memory),
+        "multiprocessors": int(properties.multi_processor_count),
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "architectures": torch.cuda.get_arch_list(),
+        "matmul_tf32": bool(matmul.allow_tf32),
+        "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
+        "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
+        "reduced_precision_sums": {
+            "float16": bool(matmul.allow_fp16_reduced_precision_reduction),
+            "bfloat16": bool(matmul.allow_bf16_reduced_precision_reduction),
+        },
+        "autocast": precision if mixed else "off",
+    }
+
+
+_PINNED = (gpus.TO_DEVICE_PINNED, gpus.FROM_DEVICE_PINNED)
+_FROM_DEVICE = (gpus.FROM_DEVICE_PINNED, gpus.FROM_DEVICE_PAGEABLE)
+
+
+def gpu_probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object] = torch.cuda.synchronize) -> Probe:
+    """Return how PyTorch does what this name of `device_ceilings.NAMES` says, with tensors of so many bytes."""
+    if name == gpus.OPERATOR:
+        number = torch.zeros(1, device=device)
+        return Probe(lambda: number.add_(1.0), wait)
+    source, target = copied_pair(name, size, device)
+    pinned = name in _PINNED
+    return Probe(lambda: target.copy_(source, non_blocking=pinned), wait)
+
+
+def copied_pair(name: str, size: int, device: str) -> Tuple[torch.Tensor, torch.Tensor]:
+    """Return the tensors between which a copy of this name goes: from the first to the second, each of ``size`` bytes.
+
+    All of them are written to before: pages of the host that never were may all be one.
+    """
+    there = torch.ones(size, dtype=torch.uint8, device=device)
+    other = torch.zeros(size, dtype=torch.uint8, device=device if name == gpus.COPY else "cpu")
+    if name == gpus.COPY:
+        return there, other
+    other.fill_(2)
+    if name in _PINNED:
+        other = other.pin_memory()
+    return (there, other) if name in _FROM_DEVICE else (other, there)
+
+
+def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
+    """Return inputs and labels in the shapes that steps read, with the steps first where the family is so.
+
+    They may share the arrays' memory.
+    """
+    inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
+    if family.time_major:
+        inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
+    return [inputs, labels.flatten(0, 1) if labels.dim() > 1 else labels]
+
+
+def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:
+    """Return a copy in the order in memory that steps read, for images the one that is given."""
+    return tensor.clone(memory_format=images if tensor.dim() == 4 else torch.contiguous_format)
+
+
+class Feed:
+    """Copies a mini-batch from pinned or pageable memory of the host into tensors that stay on the device.
+
+    From pinned memory the copy is queued and the host goes on; from pageable memory CUDA takes it through a buffer of
+    its own, and the host waits.
+    """
+
+    def __init__(self, tensors: List[torch.Tensor], device: str, pinned: bool) -> None:
+        self.pinned = pinned
+        self.pairs: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        for tensor in tensors:
+            # Both keep the order in memory, NHWC too, so that the copy is one plain transfer.
+            self.pairs.append((tensor.pin_memory() if pinned else tensor, torch.empty_like(tensor, device=device)))
+
+    def here(self) -> List[torch.Tensor]:
+        """Return the tensors on the host."""
+        return [host for host, _ in self.pairs]
+
+    def there(self) -> List[torch.Tensor]:
+        """Return the tensors on the device."""
+        return [device for _, device in self.pairs]
+
+    def __call__(self) -> None:
+        """Copy the mini-batch once. Work on one stream runs in order: the step before has read its own by then."""
+        for host, device in self.pairs:
+            device.copy_(host, non_blocking=self.pinned)
+
+
+PROFILER = "torch.profiler"
+_MICROSECONDS = 1e-6
+
+
+def take_profile(adapter: Adapter, steps: int) -> Profile:
+    """Run so many steps under the profiler; on a GPU its kernels and copies are told besides the CPU's operators."""
+    activities = [ProfilerActivity.CPU]
+    if not adapter.cell.on_cpu:
+        activities.append(ProfilerActivity.CUDA)
+    # The first session of a process loads what the profiler needs, within its first step.
+    with torch.profiler.profile(activities=activities):
+        profiles.run(adapter.step, adapter.synchronize, 1)
+    with torch.profiler.profile(activities=activities) as recorded:
+        seconds = profiles.run(adapter.step, adapter.synchronize, steps)
+    return profiles.profile(PROFILER, steps, seconds, profiled_calls(recorded.key_averages()))
+
+
+def profiled_calls(averages: Any) -> Iterator[Calls]:
+    """Yield the calls of each row of ``key_averages()``.
+
+    A row of the CPU holds the device's time of the kernels that it started too; they have rows of their own.
+    """
+    for row in averages:
+        on_device = row.device_type != DeviceType.CPU
+        if on_device and row.is_user_annotation:
+            continue  # a stretch of the device's time line that spans kernels
+        spent = row.self_device_time_total if on_device else row.self_cpu_time_total
+        yield Calls(str(row.key), on_device, spent * _MICROSECONDS, row.count)
 
 
 class TorchAdapter(Adapter):
@@ -52,9 +287,9 @@ class TorchAdapter(Adapter):
         self.compiles = bool(settings.get("compile", False))
         self.graphs = bool(settings.get("graph", False))
         if cell.on_cpu and self.compiles:
-            compiled.use_cache(self._compilers_folder())
+            steps.use_cache(self._compilers_folder())
         if not cell.on_cpu:
-            cuda.set_up(cell.precision)
+            set_up_gpu(cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = settings.get("dense", "mkl")
         if self.dense not in ("mkl", "onednn"):
@@ -70,7 +305,7 @@ class TorchAdapter(Adapter):
 
     def refuses_gpu(self) -> str:
         """Decline what this build or this GPU cannot do."""
-        return cuda.refusal(self.cell)
+        return gpu_refusal(self.cell)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Decline what this build, this GPU or this mode cannot do."""
@@ -78,21 +313,21 @@ class TorchAdapter(Adapter):
         reason = super().supports(network)[1]
         if not reason and precision != "float32" and recurrent:
             cell = network.family.cell if isinstance(network.family, Recurrent) else "lstm"
-            reason = cuda.recurrent_refusal(precision, "cpu" if self.cell.on_cpu else cuda.DEVICE, cell)
+            reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
         reason = reason or self._against_mode() or self._against_family(network.family)
         if not reason and self.compiles and precision != "float16" and not recurrent:
-            reason = compiled.refuses_gradients()
+            reason = steps.gradients_refusal()
         return not reason, reason
 
     def _has_operator(self, family: Family) -> bool:
         """Tell whether a whole recurrent layer is one operator."""
-        return isinstance(family, Recurrent) or (isinstance(family, Elman) and not elman.loops(family, self._loop))
+        return isinstance(family, Recurrent) or (isinstance(family, Elman) and not networks.loops(family, self._loop))
 
     def _against_family(self, family: Family) -> str:
         if self._loop and not isinstance(family, Elman):
             return "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
         if isinstance(family, Elman) and self.compiles and not self._has_operator(family):
-            return elman.refuses_to_compile(family)
+            return networks.refuses_to_compile(family)
         return ""
 
     def _against_mode(self) -> str:
@@ -102,30 +337,30 @@ class TorchAdapter(Adapter):
                 return "mode %s, world size %d: several workers run eagerly only" % (mode, self.cell.world_size)
             if precision == "float16":
                 return "precision float16, world size %d: workers would scale their losses apart" % self.cell.world_size
-            if parallel.refusal(on_cpu):
-                return parallel.refusal(on_cpu)
+            if steps.workers_refusal(on_cpu):
+                return steps.workers_refusal(on_cpu)
         if self.dense == "onednn":
             if not on_cpu:
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
             if precision != "float32":
                 return "mode %s, precision %s: its products are in float32 only" % (mode, precision)
-            return onednn.refusal()
+            return networks.onednn_refusal()
         if self.graphs:
             if on_cpu:
                 return "mode %s: CUDA graphs run on GPUs, and this cell is one of the CPU" % mode
             if precision == "float16":
                 return "mode %s, precision float16: PyTorch cannot capture the scaling of its loss" % mode
         if self.compiles:
-            return compiled.refusal(on_cpu)
+            return steps.compiler_refusal(on_cpu)
         return ""
 
     def join(self, worker: int, meeting: str) -> None:
         """Become a worker of a process group."""
-        parallel.join(self.cell.on_cpu, worker, self.cell.world_size, meeting)
+        steps.join_workers(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the module and the training step; tokens and their labels are kept time-major."""
-        dense = onednn.onednn_dense if self.dense == "onednn" else plain_dense
+        dense = networks.onednn_dense if self.dense == "onednn" else plain_dense
         built = build(network, weights, dense, self._loop)
         self._parameters = built.parameters
         self._family = network.family
@@ -136,26 +371,26 @@ class TorchAdapter(Adapter):
         self._held = [copy_of(tensor, self._images) for tensor in tensors_of(network.family, batch)]
         inputs, labels = self._held
         if not self.cell.on_cpu:
-            module.to(cuda.DEVICE)
+            module.to(DEVICE)
             inputs, labels = self._placed()
             if self.compiles:
-                compiled.use_cache("%s-%s" % (self._compilers_folder(), cuda.slug()))
-        dtype = cuda.DTYPES[self.cell.precision]
+                steps.use_cache("%s-%s" % (self._compilers_folder(), gpu_slug()))
+        dtype = DTYPES[self.cell.precision]
         if dtype != torch.float32:
-            module = mixed.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
+            module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
         if self.cell.world_size > 1:
-            module = parallel.wrap(module, self.cell.on_cpu)
+            module = steps.among_workers(module, self.cell.on_cpu)
         trainable = list(built.parameters.values())
-        criterion = eager.LOSSES[network.family.loss]
-        task = eager.Task(module, trainable, inputs, labels, self.settings, criterion, network.family.clip)
+        criterion = steps.LOSSES[network.family.loss]
+        task = steps.Task(module, trainable, inputs, labels, self.settings, criterion, network.family.clip)
         self._training = self._make_step()(task)
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
         if self.cell.placement == "resident":
-            self._held = [tensor.to(cuda.DEVICE) for tensor in self._held]
+            self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
-        self._feed = Feed(self._held, cuda.DEVICE, pinned=self.cell.placement == "pinned")
+        self._feed = Feed(self._held, DEVICE, pinned=self.cell.placement == "pinned")
         self._held = self._feed.here()
         self._feed()
         self.step = self._step_with_copy  # type: ignore[method-assign]
@@ -164,10 +399,10 @@ class TorchAdapter(Adapter):
     def _make_step(self) -> Callable[..., Any]:
         scaled = self.cell.precision == "float16"
         if self.graphs:
-            return graphs.GraphStep
+            return steps.GraphStep
         if self.compiles:
-            return compiled.ScaledPieces if scaled else compiled.make_step
-        return mixed.ScaledStep if scaled else eager.EagerStep
+            return steps.ScaledPieces if scaled else steps.compiled_step
+        return steps.ScaledStep if scaled else steps.EagerStep
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the tensors that there are: compiled code and CUDA graphs have their addresses."""
@@ -195,7 +430,7 @@ class TorchAdapter(Adapter):
     def last_loss(self) -> float:
         """Return the last step's mean loss, over all workers."""
         if self.cell.world_size > 1:
-            return parallel.mean(self._loss, self.cell.world_size)
+            return steps.mean_over_workers(self._loss, self.cell.world_size)
         return float(self._loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
@@ -214,7 +449,7 @@ class TorchAdapter(Adapter):
     ) -> Iterator[List[float]]:
         """Copy each mini-batch into the tensors that the step reads."""
         load(self._parameters, weights)
-        return training.losses(self._training, self._place, blocks, update)
+        return steps.training_losses(self._training, self._place, blocks, update)
 
     def effective_threads(self) -> Optional[int]:
         """Return the size of PyTorch's intra-op pool, which OpenMP and MKL share."""
@@ -244,9 +479,9 @@ class TorchAdapter(Adapter):
             unrolled = "unrolled" if self.compiles else "loop"
             described["recurrence"] = "fused" if self._has_operator(self._family) else unrolled
         if self.cell.world_size > 1:
-            described["data_parallel"] = parallel.describe(self.cell.on_cpu)
+            described["data_parallel"] = steps.describe_workers(self.cell.on_cpu)
         if not self.cell.on_cpu:
-            described["gpu"] = cuda.describe(self.cell.precision)
+            described["gpu"] = describe_gpu(self.cell.precision)
         elif self.cell.precision != "float32":
             described["autocast"] = self.cell.precision
         return described
@@ -276,7 +511,7 @@ class TorchAdapter(Adapter):
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Multiply with torch.mm into a result made beforehand."""
         if not self.cell.on_cpu:
-            return cuda.multiply(size, self.cell.precision)
+            return gpu_multiply(size, self.cell.precision)
         left, right = torch.rand(size, size), torch.rand(size, size)
         result = torch.empty(size, size)
         return lambda: torch.mm(left, right, out=result)
@@ -287,11 +522,11 @@ class TorchAdapter(Adapter):
 
     def event(self) -> Any:
         """Put a CUDA event into the stream of the steps."""
-        return cuda.mark()
+        return gpu_mark()
 
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
         """Return the time between two CUDA events."""
-        return cuda.nanoseconds_between(earlier, later)
+        return nanoseconds_between(earlier, later)
 
     def reset_device_peak_memory(self) -> None:
         """Let PyTorch's caching allocator forget its peak."""
@@ -303,15 +538,15 @@ class TorchAdapter(Adapter):
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Copy tensors, or change one of a single number."""
-        return None if self.graphs and name == OPERATOR else ceilings.probe(name, size)
+        return None if self.graphs and name == OPERATOR else gpu_probe(name, size)
 
     def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under torch.profiler."""
-        return profile.take(self, steps)
+        return take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise CUDA's failures, and the CPU allocator's, which PyTorch raises as plain RuntimeErrors."""
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or cuda.is_out_of_memory(error):
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or is_out_of_gpu_memory(error):
             return True
         signs = ("DefaultCPUAllocator: not enough memory", "DefaultCPUAllocator: can't allocate memory")
         return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)

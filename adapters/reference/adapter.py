@@ -14,11 +14,8 @@ from ..families import CELLS, Attention, Convolutional, Elman, Family, Feedforwa
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell
-from .attention import AttentionModel
-from .elman import ElmanModel
-from .feedforward import FeedforwardModel
-from .recurrent import RecurrentModel
-from .residual import ResidualModel
+from .networks import AttentionModel, FeedforwardModel, ResidualModel
+from .recurrent import ElmanModel, RecurrentModel
 
 Model = Union[AttentionModel, ElmanModel, FeedforwardModel, RecurrentModel, ResidualModel]
 

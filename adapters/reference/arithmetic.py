@@ -9,7 +9,7 @@ from typing import Callable, Iterator, NamedTuple, Tuple
 
 import numpy as np
 
-from ..families.layers import output_side
+from ..families.family import output_side
 
 CHUNK_BYTES = 64 * 2**20  # of unfolded windows held at once
 ROWS_AT_ONCE = 1024  # of (rows, vocabulary) logits held at once

@@ -18,13 +18,11 @@ from tensorflow.python.util import _pywrap_util_port
 from ..base import ONE_PROCESS, Adapter, slope_told
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch
-from ..libraries.device_ceilings import Probe
+from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import gpu, parallel, profile
-from .networks import build, place
-from .recurrent import RECURRENCES
-from .training import training_step
+from . import devices
+from .networks import RECURRENCES, build, place, training_step
 
 
 class TensorFlowAdapter(Adapter):
@@ -49,19 +47,19 @@ class TensorFlowAdapter(Adapter):
             )
 
         if not cell.on_cpu:
-            wait = gpu.synchronize if cell.world_size == 1 else gpu.synchronize_all
+            wait = devices.synchronize if cell.world_size == 1 else devices.synchronize_all
             self.synchronize = wait  # type: ignore[method-assign]
         elif cell.world_size > 1:
-            parallel.set_up_cpu(cell.world_size)
+            devices.set_up_cpu(cell.world_size)
 
     def refuses_gpu(self) -> str:
         """Decline what this build or this GPU cannot do."""
-        return gpu.refusal(self.cell)
+        return devices.refusal(self.cell)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
         if not self.cell.on_cpu:
-            gpu.set_up(self.cell.precision)
+            devices.set_up(self.cell.precision)
         self._network = network
         if self.cell.world_size > 1:
             step, compiled = self._among_workers(weights), False
@@ -81,7 +79,7 @@ class TensorFlowAdapter(Adapter):
 
     def _among_workers(self, weights: Dict[str, np.ndarray]) -> Callable[[Any, Any], Any]:
         """Do the same for several workers."""
-        self._workers = parallel.Workers(self.cell)
+        self._workers = devices.Workers(self.cell)
         with self._workers.scope():
             model = build(self._network, weights, self._recurrence)
             self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
@@ -93,7 +91,7 @@ class TensorFlowAdapter(Adapter):
         if self.cell.world_size > 1:
             return self._workers.deal(self._network, batch)
         inputs, labels = place(self._network, batch)
-        return (inputs, labels) if self.cell.on_cpu else (gpu.placed(inputs), gpu.placed(labels))
+        return (inputs, labels) if self.cell.on_cpu else (devices.placed(inputs), devices.placed(labels))
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Assign the variables; the mini-batch is an argument of the graph."""
@@ -143,9 +141,9 @@ class TensorFlowAdapter(Adapter):
         }
         if self.cell.world_size > 1:
             described["execution"] = "one tf.function" + (", gradients compiled by XLA" if self._compile else "")
-            described["data_parallel"] = parallel.describe(self.cell.on_cpu)
+            described["data_parallel"] = devices.describe_workers(self.cell.on_cpu)
         if not self.cell.on_cpu:
-            described["gpu"] = gpu.describe()
+            described["gpu"] = devices.describe_gpu()
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
@@ -173,30 +171,30 @@ class TensorFlowAdapter(Adapter):
         def product() -> Any:
             found = tf.linalg.matmul(left, right)
             if not self.cell.on_cpu:
-                gpu.synchronize()
+                devices.synchronize()
             return found
 
         return product
 
     def device_name(self) -> str:
         """Return the GPU's model."""
-        return gpu.name()
+        return devices.name()
 
     def reset_device_peak_memory(self) -> None:
         """Let TensorFlow's allocator on the GPU forget its peak."""
-        gpu.reset_peak_memory()
+        devices.reset_peak_memory()
 
     def device_peak_memory(self) -> Optional[int]:
         """Return what TensorFlow's allocator gave out on the GPU at most."""
-        return gpu.peak_memory_bytes()
+        return devices.peak_memory_bytes()
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Copy a tensor on the GPU; nothing else of `device_ceilings`."""
-        return gpu.probe(name, size)
+        return devices.probe(name, size)
 
     def profile(self, steps: int) -> Optional[Profile]:
         """Run so many steps under tf.profiler."""
-        return profile.take(self, steps)
+        return devices.take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell a failed allocation of TensorFlow or NumPy."""

@@ -4,7 +4,7 @@ Images are held as (batch, height, width, channels): TensorFlow's convolutions o
 Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
 """
 
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Tuple, Type
 
 import numpy as np
 import tensorflow as tf
@@ -14,8 +14,212 @@ from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, Max
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..networks import Network
-from . import attention, elman
-from .recurrent import CELLS, RECURRENCES
+
+# Recurrent layers over a whole sequence from a zero state, in the two forms between which TensorFlow's speed differs.
+#
+# Gates in canonical order. Each form is made from a cell and the variables of its layer, held as ``input_weight``
+# (inputs, gates x hidden), ``hidden_weight`` (hidden, gates x hidden), ``bias`` (gates x hidden,) and, of a GRU,
+# ``hidden_bias``. It is called with float32 (steps, batch, inputs) and returns (steps, batch, hidden).
+
+State = Tuple[Any, ...]  # the layer's output first, each (batch, hidden)
+
+
+class Cell(NamedTuple):
+    """How a step changes the state: from the state, the inputs' share of the sums, and that of the output before."""
+
+    advance: Callable[[State, Any, Any], State]
+    states: int  # what goes from step to step
+
+
+def _lstm(state: State, share: Any, product: Any) -> State:
+    """Gates input, forget, cell, output."""
+    input_gate, forget_gate, candidate, output_gate = tf.split(share + product, 4, axis=1)
+    memory = tf.sigmoid(forget_gate) * state[1] + tf.sigmoid(input_gate) * tf.tanh(candidate)
+    return tf.sigmoid(output_gate) * tf.tanh(memory), memory
+
+
+def _gru(state: State, share: Any, product: Any) -> State:
+    """Gates reset, update, new; the reset gate weighs the product."""
+    ours, theirs = tf.split(share, 3, axis=1), tf.split(product, 3, axis=1)
+    reset, update = [tf.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
+    new = tf.tanh(ours[2] + reset * theirs[2])
+    return ((1.0 - update) * new + update * state[0],)
+
+
+def _rnn(state: State, share: Any, product: Any) -> State:
+    """Hyperbolic tangents."""
+    return (tf.tanh(share + product),)
+
+
+CELLS: Dict[str, Cell] = {"lstm": Cell(_lstm, 2), "gru": Cell(_gru, 1), "rnn": Cell(_rnn, 1)}
+
+
+class Layer:
+    """What the forms share: the variables, and the product of all steps' inputs at once."""
+
+    def __init__(self, cell: Cell, input_weight: Any, hidden_weight: Any, bias: Any, hidden_bias: Any = None) -> None:
+        self.cell = cell
+        self.input_weight = input_weight
+        self.hidden_weight = hidden_weight
+        self.bias = bias
+        self.hidden_bias = hidden_bias
+
+    def from_inputs(self, values: Any) -> Any:
+        """Return the inputs' share of the sums, (steps, batch, gates x hidden)."""
+        steps, batch, features = values.shape
+        flat = tf.matmul(tf.reshape(values, [-1, features]), self.input_weight)
+        flat = tf.nn.bias_add(flat, self.bias)
+        return tf.reshape(flat, [steps, batch, flat.shape[-1]])
+
+    def zero_state(self, values: Any) -> State:
+        """Return the state before the first step."""
+        return (tf.zeros([values.shape[1], self.hidden_weight.shape[0]]),) * self.cell.states
+
+    def turn(self, state: State, share: Any, weight: Any) -> State:
+        """Return the state after a step."""
+        product = tf.matmul(state[0], weight)
+        if self.hidden_bias is not None:
+            product = tf.nn.bias_add(product, self.hidden_bias)
+        return self.cell.advance(state, share, product)
+
+
+class Unrolled(Layer):
+    """Every step stands in the graph by itself; gradients by TensorFlow."""
+
+    def __call__(self, values: Any) -> Any:
+        """Apply the layer."""
+        weight = tf.convert_to_tensor(self.hidden_weight)
+        state = self.zero_state(values)
+        outputs = []
+        for share in tf.unstack(self.from_inputs(values)):
+            state = self.turn(state, share, weight)
+            outputs.append(state[0])
+        return tf.stack(outputs)
+
+
+class Loop(Layer):
+    """A while loop in the graph, one step per turn; gradients by TensorFlow."""
+
+    def __call__(self, values: Any) -> Any:
+        """Apply the layer."""
+        weight = tf.convert_to_tensor(self.hidden_weight)
+        steps = values.shape[0]
+        shares = tf.TensorArray(tf.float32, steps, element_shape=[values.shape[1], weight.shape[1]])
+        shares = shares.unstack(self.from_inputs(values))
+        outputs = tf.TensorArray(tf.float32, steps, element_shape=[values.shape[1], weight.shape[0]])
+
+        def turn(step: Any, state: State, outputs: Any) -> Any:
+            state = self.turn(state, shares.read(step), weight)
+            return step + 1, state, outputs.write(step, state[0])
+
+        first = (0, self.zero_state(values), outputs)
+        return tf.while_loop(lambda step, *_: step < steps, turn, first, maximum_iterations=steps)[2].stack()
+
+
+RECURRENCES = {"unrolled": Unrolled, "loop": Loop}
+
+
+PHI = {"tanh": tf.tanh, "relu": tf.nn.relu, "sigmoid": tf.sigmoid}
+
+
+class ElmanLayer:
+    """A recurrent layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
+
+    def __init__(self, family: Elman, input_weight: Any, hidden_weight: Any, bias: Any) -> None:
+        self._alpha = family.alpha
+        self._phi = PHI[family.activation]
+        self._input_weight = input_weight
+        self._hidden_weight = hidden_weight
+        self._bias = bias
+
+    def _shares(self, values: Any) -> Any:
+        """Return the inputs' share of all steps' sums, (steps, batch, hidden), in one product."""
+        steps, batch, features = values.shape
+        flat = tf.matmul(tf.reshape(values, [-1, features]), self._input_weight)
+        return tf.reshape(tf.nn.bias_add(flat, self._bias), [steps, batch, flat.shape[-1]])
+
+    def __call__(self, values: Any) -> Any:
+        """Apply the layer."""
+        raise NotImplementedError
+
+    def _turn(self, share: Any, state: Any, weight: Any) -> Any:
+        found = self._phi(share + tf.matmul(state, weight))
+        return found if self._alpha == 1.0 else (1.0 - self._alpha) * state + self._alpha * found
+
+
+class UnrolledElman(ElmanLayer):
+    """Every step stands in the graph by itself."""
+
+    def __call__(self, values: Any) -> Any:
+        """Apply the layer."""
+        weight = tf.convert_to_tensor(self._hidden_weight)
+        shares = self._shares(values)
+        state = tf.zeros(shares.shape[1:])
+        states = []
+        for share in tf.unstack(shares):
+            state = self._turn(share, state, weight)
+            states.append(state)
+        return tf.stack(states)
+
+
+class LoopedElman(ElmanLayer):
+    """A while loop in the graph, one step per turn."""
+
+    def __call__(self, values: Any) -> Any:
+        """Apply the layer."""
+        weight = tf.convert_to_tensor(self._hidden_weight)
+        shares = self._shares(values)
+        steps, of_step = shares.shape[0], shares.shape[1:]
+        given = tf.TensorArray(tf.float32, steps, element_shape=of_step).unstack(shares)
+        states = tf.TensorArray(tf.float32, steps, element_shape=of_step)
+
+        def turn(step: Any, state: Any, states: Any) -> Any:
+            state = self._turn(given.read(step), state, weight)
+            return step + 1, state, states.write(step, state)
+
+        first = (0, tf.zeros(of_step), states)
+        return tf.while_loop(lambda step, *_: step < steps, turn, first, maximum_iterations=steps)[2].stack()
+
+
+ELMAN_RECURRENCES: Dict[str, Type[ElmanLayer]] = {"unrolled": UnrolledElman, "loop": LoopedElman}
+
+
+HIDDEN = -1e9  # added to the scores that are masked, as is usual; exponentials of it are zero
+
+
+def attention_logits(family: Attention, parameters: Dict[str, Any], tokens: Any) -> Any:
+    """Return the logits of all steps, (batch * steps, vocabulary), of tokens (batch, steps).
+
+    Dense weights are held as (inputs, outputs).
+    """
+    batch, steps = tokens.shape
+    width, heads = family.width, family.heads
+    mask = HIDDEN * (1.0 - tf.linalg.band_part(tf.ones([steps, steps]), -1, 0))
+
+    def dense(name: str, rows: Any) -> Any:
+        return tf.nn.bias_add(tf.matmul(rows, parameters[name + ".weight"]), parameters[name + ".bias"])
+
+    def norm(name: str, rows: Any) -> Any:
+        mean, variance = tf.nn.moments(rows, axes=[-1], keepdims=True)
+        gamma, beta = parameters[name + ".gamma"], parameters[name + ".beta"]
+        return tf.nn.batch_normalization(rows, mean, variance, beta, gamma, family.epsilon)
+
+    def attended(rows: Any) -> Any:
+        parts = tf.reshape(rows, [batch, steps, 3, heads, width // heads])
+        query, key, value = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
+        scores = tf.matmul(query, key, transpose_b=True) * float((width // heads) ** -0.5)
+        mixed = tf.matmul(tf.nn.softmax(scores + mask), value)
+        return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [-1, width])
+
+    values = tf.gather(parameters["embedding.weight"], tokens) + parameters["position.weight"]
+    rows = tf.reshape(values, [-1, width])
+    for layer in range(1, family.layers + 1):
+        name = "layer%d." % layer
+        rows += dense(name + "project", attended(dense(name + "qkv", norm(name + "norm1", rows))))
+        raised = tf.nn.gelu(dense(name + "upper", norm(name + "norm2", rows)), approximate=True)
+        rows += dense(name + "lower", raised)
+    return dense("fc", norm("norm", rows))
+
 
 ACTIVATIONS = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh, "none": lambda values: values}
 
@@ -205,7 +409,7 @@ class ElmanModel(Model):
     def __init__(self, family: Elman, variables: Variables, recurrence: str) -> None:
         super().__init__(variables)
         self.clip = family.clip
-        self._layer = elman.RECURRENCES[recurrence](
+        self._layer = ELMAN_RECURRENCES[recurrence](
             family,
             variables.make("rnn.input_weight", DenseLayout()),
             variables.make("rnn.hidden_weight", DenseLayout()),
@@ -239,7 +443,7 @@ class AttentionModel(Model):
 
     def logits(self, inputs: Any) -> Any:
         """Return the logits, (batch * steps, vocabulary)."""
-        return attention.logits(self._family, self._variables, inputs)
+        return attention_logits(self._family, self._variables, inputs)
 
 
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
@@ -297,3 +501,30 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
+
+
+def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
+    """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
+
+    def step(inputs: Any, labels: Any) -> Any:
+        variables = model.variables.all()
+        with tf.GradientTape() as tape:
+            loss = model.loss(inputs, labels)
+        for variable, gradient in zip(variables, clipped(model, tape.gradient(loss, variables))):
+            update(variable, gradient, rate)
+        return loss
+
+    return step
+
+
+def clipped(model: Model, gradients: Any) -> Any:
+    """Return the gradients, scaled down together where their norm is beyond what the model allows."""
+    return tf.clip_by_global_norm(gradients, model.clip)[0] if model.clip else gradients
+
+
+def update(variable: Any, gradient: Any, rate: Any) -> None:
+    """Subtract ``rate * gradient`` in place, for the rows of an embedding only where tokens occurred."""
+    if isinstance(gradient, tf.IndexedSlices):
+        variable.scatter_sub(tf.IndexedSlices(rate * gradient.values, gradient.indices))
+    else:
+        tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)

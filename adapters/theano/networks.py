@@ -4,7 +4,7 @@ Imported only after ``configuration.apply``: this module imports Theano. Weights
 layout; a transposed operand costs nothing, since BLAS takes it as a flag.
 """
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 import theano
@@ -26,7 +26,43 @@ from ..families import (
 )
 from ..families.residual import NormalisedConvolution
 from ..launch.batches import Batch
-from . import attention
+
+HIDDEN = -1e9  # added to the scores that are masked, as is usual; exponentials of it are zero
+_GELU, _CUBE = np.float32(np.sqrt(2.0 / np.pi)), np.float32(0.044715)
+
+
+def attention_logits(spec: Attention, w: Mapping[str, Any], tokens: Any, batch: int) -> Any:
+    """Return the logits (batch * steps, vocabulary) of tokens (batch, steps)."""
+    steps, heads, width = spec.steps, spec.heads, spec.width
+    mask = np.triu(np.full((1, steps, steps), HIDDEN, np.float32), 1)
+    half, one = np.float32(0.5), np.float32(1.0)
+
+    def dense(name: str, rows: Any) -> Any:
+        return tensor.dot(rows, w[name + ".weight"].T) + w[name + ".bias"]
+
+    def norm(name: str, rows: Any) -> Any:
+        centred = rows - rows.mean(1, keepdims=True)
+        spread = tensor.sqrt(tensor.sqr(centred).mean(1, keepdims=True) + np.float32(spec.epsilon))
+        return centred / spread * w[name + ".gamma"] + w[name + ".beta"]
+
+    def attended(rows: Any) -> Any:
+        parts = rows.reshape((batch, steps, 3, heads, width // heads)).dimshuffle(2, 0, 3, 1, 4)
+        query, key, value = [parts[part].reshape((batch * heads, steps, width // heads)) for part in range(3)]
+        scores = tensor.batched_dot(query, key.dimshuffle(0, 2, 1)) * np.float32((width // heads) ** -0.5)
+        shares = tensor.nnet.softmax((scores + mask).reshape((batch * heads * steps, steps)))
+        mixed = tensor.batched_dot(shares.reshape((batch * heads, steps, steps)), value)
+        mixed = mixed.reshape((batch, heads, steps, width // heads)).dimshuffle(0, 2, 1, 3)
+        return mixed.reshape((batch * steps, width))
+
+    embedded = w["embedding.weight"][tokens.flatten()].reshape((batch, steps, width))
+    rows = (embedded + w["position.weight"].dimshuffle("x", 0, 1)).reshape((batch * steps, width))
+    for number in range(1, spec.layers + 1):
+        name = "layer%d." % number
+        rows = rows + dense(name + "project", attended(dense(name + "qkv", norm(name + "norm1", rows))))
+        raised = dense(name + "upper", norm(name + "norm2", rows))
+        raised = half * raised * (one + tensor.tanh(_GELU * (raised + _CUBE * raised * raised * raised)))
+        rows = rows + dense(name + "lower", raised)
+    return dense("fc", norm("norm", rows))
 
 
 class Built(NamedTuple):
@@ -212,7 +248,7 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
     elif isinstance(spec, Residual):
         logits = _residual(spec, parameters, given)
     elif isinstance(spec, Attention):
-        logits = attention.logits(spec, parameters, given, len(batch.inputs))
+        logits = attention_logits(spec, parameters, given, len(batch.inputs))
     elif isinstance(spec, Elman):
         outputs = _elman(spec, parameters, given, len(batch.inputs))
         return Built(tensor.sqr(outputs - targets).mean(), parameters, (given, targets))

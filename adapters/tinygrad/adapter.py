@@ -12,8 +12,7 @@ from ..launch.batches import Batch, laid_out
 from ..libraries import software
 from ..networks import Network
 from ..protocol import Cell
-from .networks import build, mean_loss
-from .recurrent import fused, kept
+from .networks import build, fused, kept, mean_loss
 
 GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
 

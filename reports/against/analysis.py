@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Status
 from dlbench.reports.cells import Build, Builds, CellResult, Column, Group, Matrix, column_at, fastest_mode, row_at
+from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
-from dlbench.reports.threads.curve import computes_nothing
 
 _OTHER_WORK = (
     "then it would have been above the theoretical peak: its script was of another network, or more threads worked"

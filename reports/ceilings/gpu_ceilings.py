@@ -8,7 +8,7 @@ framework that computes nothing only pretends, and is listed only where no other
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dlbench.adapters.libraries.device_ceilings import TRANSFERS
+from dlbench.adapters.libraries.gpus import TRANSFERS
 from dlbench.adapters.protocol import PRECISIONS
 from dlbench.reports.flags import product_rate
 from dlbench.reports.storage.record import Record

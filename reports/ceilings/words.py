@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dlbench.adapters.libraries import device_ceilings
+from dlbench.adapters.libraries import gpus
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.ceilings.gpu_ceilings import Best, GpuCeilings, gpu_ceilings
 from dlbench.reports.formats.json import plain
@@ -13,11 +13,11 @@ from dlbench.reports.storage.results import Results
 
 SCHEMA = "dlbench-ceilings-1"
 TRANSFER_WORDS = {
-    device_ceilings.COPY: "copy on the device",
-    device_ceilings.TO_DEVICE_PINNED: "host to device, pinned",
-    device_ceilings.TO_DEVICE_PAGEABLE: "host to device, pageable",
-    device_ceilings.FROM_DEVICE_PINNED: "device to host, pinned",
-    device_ceilings.FROM_DEVICE_PAGEABLE: "device to host, pageable",
+    gpus.COPY: "copy on the device",
+    gpus.TO_DEVICE_PINNED: "host to device, pinned",
+    gpus.TO_DEVICE_PAGEABLE: "host to device, pageable",
+    gpus.FROM_DEVICE_PINNED: "device to host, pinned",
+    gpus.FROM_DEVICE_PAGEABLE: "device to host, pageable",
 }
 _OF_A_CPU = ("threads", "gemm_flops_per_second", "bandwidth_bytes_per_second", "doubt")
 _NONE = (
@@ -89,7 +89,7 @@ def _of_gpu(host: Host, found: GpuCeilings) -> Table:
         *(_row(f"operator's start to its end, {name}", best, 1e-6, "us") for name, best in found.finishes.items()),
     ]
     notes = ["The best of all launches that measured it."]
-    if device_ceilings.COPY in found.transfers:
+    if gpus.COPY in found.transfers:
         notes.append("A copy on the device counts bytes read and written, as STREAM's does (McCalpin 1995).")
     if found.starts or found.finishes:
         notes.append(

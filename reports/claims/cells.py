@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.reports.cells import CellResult, Matrix, fastest_mode
+from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.recurrent_cells.settings import Losses
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, Networks
-from dlbench.reports.threads.curve import computes_nothing
 
 FCNS, CNNS, RNNS = ("fcn5", "fcn8"), ("alexnet", "resnet50"), ("lstm32", "lstm64")
 NETWORKS = (*FCNS, *CNNS, *RNNS)

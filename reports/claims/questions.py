@@ -19,9 +19,9 @@ from enum import Enum
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult
+from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import Flag
 from dlbench.reports.statistics import WORSE, Ratio, Summary, Verdict, holm, judge, ratio, welch
-from dlbench.reports.threads.curve import computes_nothing
 
 SIZE = 2.0
 """A figure is as large as claimed within this factor."""

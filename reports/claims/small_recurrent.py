@@ -1,6 +1,6 @@
 """The claims about small recurrent networks on one's own results: networks of the family elman, one example an update.
 
-A line is one row at one place (`reports/rnn/lines.py`). It is compared over the numbers of units (n_rec), of steps and
+A line is one row at one place (`reports/curve/rnn.py`). It is compared over the numbers of units (n_rec), of steps and
 of inputs (as many as outputs), and over the activation.
 """
 
@@ -12,7 +12,7 @@ from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.cells import Cells
 from dlbench.reports.claims.claim import Test
 from dlbench.reports.claims.questions import LESS, MORE, Claimed, Question, of_times, usable
-from dlbench.reports.rnn.lines import Line, Lines, Size, lines
+from dlbench.reports.curve.rnn import Line, Lines, Size, lines
 
 
 def _lines(cells: Cells, on_cpu: bool) -> Lines:

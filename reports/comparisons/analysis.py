@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dlbench.reports.comparison.analysis import compare_sides_of_run
-from dlbench.reports.comparison.compared import Comparison
+from dlbench.reports.compare.comparison import Comparison, compare_sides_of_run
 from dlbench.reports.report import Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Run

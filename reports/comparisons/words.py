@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from dlbench.adapters import axes
-from dlbench.reports.comparison.layout import finding, heading, headline, table
-from dlbench.reports.comparison.outcome import gate_outcome
+from dlbench.reports.compare.report import finding, gate_outcome, heading, headline, table
 from dlbench.reports.comparisons.analysis import Compared
 from dlbench.reports.formats.layout import Page, Table, entries
 

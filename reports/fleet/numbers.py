@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy.special import chdtrc
 
-from dlbench.reports.evidence.least_squares import deviate_alike
+from dlbench.reports.curve.fits import deviate_alike
 from dlbench.reports.evidence.one_of_several import Differences, Flags, Floats, Means, against_others
 from dlbench.reports.fleet.nodes import Kind
 from dlbench.reports.statistics import SIGNIFICANCE, Summary, variance_of_launches

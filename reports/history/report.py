@@ -1,10 +1,501 @@
-"""What `dlbench history` shows."""
+"""The history of a store for a terminal, as Markdown and as JSON (``reports/SCHEMA.md`` describes every key)."""
 
+import itertools
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dlbench.adapters import axes
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.latex import page_to_latex
+from dlbench.reports.formats.layout import Entry, Page, Table, entries, number
 from dlbench.reports.formats.markdown import page_to_markdown
-from dlbench.reports.history.plot import history_to_picture
-from dlbench.reports.history.tables import history_data, history_page, history_rows, tables_page
+from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
+from dlbench.reports.history.nights import (
+    ABSOLUTE,
+    CAVEATS,
+    RATIO,
+    SIDES,
+    UNSEEN,
+    CellHistory,
+    ChangePoint,
+    Difference,
+    Event,
+    History,
+    Series,
+)
+from dlbench.reports.naming import group_name, name_of, rest_of
 from dlbench.reports.report import Report
+from dlbench.reports.storage.networks import in_order
+
+_Change = tuple[CellHistory, ChangePoint]
+
+_MOST_CHANGES = 20
+_NOTHING = "Nothing was measured yet."
+_LINE_OF_CHANGE, _LINE_OF_CELL = 60, 22
+_HEAD = ("night", "cell", "change", "95 % interval", "adjusted p", "held", "what else changed")
+_OF_A_CHANGE = ("run", "started", "ratio", "low", "high", "direction", "adjusted_p", "nights_before", "nights_after")
+
+
+def history_page(history: History) -> Page:
+    """Return the changes, newest first, and the cells whose latest nights show a change; or of all cells."""
+    if not history.cells:
+        return Page((_NOTHING,), ())
+    chapters = []
+    for title, found in _chapters(history):
+        shown = _shown(history, found)
+        lines = [line for cell, change in shown for line in ("", *_sentences(history, cell, change))]
+        chapters.append(Table(title, (), (), (*lines, *_left_out(found, shown))))
+    notes = _notes(history, history.everything or bool(history.changes))
+    return Page((_headline(history),), (*chapters, *_further(history)), tuple(notes))
+
+
+def tables_page(history: History) -> Page:
+    """Return the same as tables, one row for each change, with what changed that night in its last column."""
+    if not history.cells:
+        return Page((_NOTHING,), ())
+    tables = []
+    for title, found in _chapters(history):
+        shown = _shown(history, found)
+        rows = tuple(_row(history, cell, change) for cell, change in shown)
+        tables.append(Table(title, _HEAD if rows else (), rows, tuple(_left_out(found, shown)), words=True))
+    tables += _further(history)
+    tables[-1] = tables[-1]._replace(notes=(*tables[-1].notes, *_notes(history, history.everything)))
+    return Page((_headline(history),), tuple(tables))
+
+
+def history_data(history: History) -> dict[str, Any]:
+    """Return a JSON object: what was asked, and the cells with a change, or all of them."""
+    shown = [cell for cell in history.cells if history.everything or cell.changes]
+    nights, first, last = history.nights()
+    return {
+        "magnitude": history.magnitude,
+        "false_discovery_rate": FALSE_DISCOVERY_RATE,
+        "nights_to_confirm": ENOUGH_NIGHTS,
+        "nights": nights,
+        "first": first,
+        "last": last,
+        "series_searched": len(history.cells),
+        "cells": [_cell(history, cell) for cell in shown],
+        "notes": _notes(history),
+    }
+
+
+def history_rows(history: History) -> Rows:
+    """Return a line for each change."""
+    lines = [{**cell, **change} for cell in map(partial(_cell, history), history.cells) for change in cell["changes"]]
+    return Rows(("machine", "machine_name", *axes.NAMES, "kind", *_OF_A_CHANGE, "state"), lines)
+
+
+def _shown(history: History, found: Sequence[_Change]) -> Sequence[_Change]:
+    return found if history.everything else found[:_MOST_CHANGES]
+
+
+def _further(history: History) -> list[Table]:
+    """Return what is shown beside the changes where everything is."""
+    return [_cells_table(history), *_environments_table(history)] if history.everything else []
+
+
+def _headline(history: History) -> str:
+    nights, first, last = history.nights()
+    span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
+    machines = dict.fromkeys(cell.series.machine for cell in history.cells)
+    where = ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
+    return f"{counted(nights, 'night')} ({span}), {counted(len(history.cells), 'series')} on {where}."
+
+
+def _chapters(history: History) -> list[tuple[str, list[_Change]]]:
+    settled = [(cell, change) for cell, change in history.changes if not change.pending]
+    pending = [(cell, change) for cell, change in history.changes if change.pending]
+    least = f"{100 * history.magnitude:g} %"
+    return [
+        (f"Change points of {least} and more, newest first" if settled else f"No change point of {least}.", settled),
+        (
+            f"Recent nights show a change: pending, fewer than {ENOUGH_NIGHTS} nights"
+            if pending
+            else "Recent nights show no change.",
+            pending,
+        ),
+    ]
+
+
+def _sentences(history: History, cell: CellHistory, change: ChangePoint) -> list[str]:
+    _, low, high = change.percent
+    where = _machine(history, cell)
+    lines = [
+        f"{day(change.night.started)}  {name_of(cell.series.cell)}{where}",
+        f"  {size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}, "
+        f"{held(cell, change)}, run {change.night.run}" + ("" if cell.series.kind == RATIO else ", absolute"),
+    ]
+    return [*lines, "  " + line_of(cell.series, _LINE_OF_CHANGE), f"  that night: {what_else(cell, change)}"]
+
+
+def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entry, ...]:
+    _, low, high = change.percent
+    kind = "" if cell.series.kind == RATIO else " (absolute)"
+    return entries(
+        f"{day(change.night.started)}, run {change.night.run}",
+        name_of(cell.series.cell) + _machine(history, cell),
+        size(change) + kind,
+        f"{low:+.1f} to {high:+.1f} %",
+        significance(change).removeprefix("adjusted p "),
+        held(cell, change),
+        what_else(cell, change),
+    )
+
+
+def _machine(history: History, cell: CellHistory) -> str:
+    several = len({each.series.machine for each in history.cells}) > 1
+    return f", on {history.machines.get(cell.series.machine, '')} {cell.series.machine[:12]}" if several else ""
+
+
+def _cells_table(history: History) -> Table:
+    cells = sorted(history.cells, key=lambda c: in_order(c.series.cell.network))
+    rows: list[tuple[Entry, ...]] = []
+    group = ""
+    for cell in cells:
+        over = group_name(cell.series.cell) + _machine(history, cell)
+        if over != group:
+            rows.append((Entry(over),))
+            group = over
+        nights, bars = str(int(cell.series.searched.sum())), line_of(cell.series, _LINE_OF_CELL)
+        changes = "pending" if cell.pending else str(len(cell.changes) or "")
+        rows.append(entries(rest_of(cell.series.cell), nights, level(cell), bars, changes))
+    return Table("All series", ("", "nights", "level", "", "changes"), tuple(rows), words=True)
+
+
+def _environments_table(history: History) -> list[Table]:
+    """Return the nights from which on environments were others, newest first; none where that never happened."""
+    found: dict[tuple[str, str, str, str], int] = {}
+    for cell in history.cells:
+        for event in cell.events:
+            key = str(cell.series.started[event.place]), event.side or "-", event.before[:12], event.after[:12]
+            found[key] = found.get(key, 0) + 1
+    if not found:
+        return []
+    newest = sorted(found.items(), reverse=True)
+    rows = [
+        entries(day(started), side, before, after, str(series))
+        for (started, side, before, after), series in newest[:_MOST_CHANGES]
+    ]
+    left = len(newest) - len(rows)
+    notes = (f"... and {left} more; --format json --all shows them",) if left > 0 else ()
+    head = ("night", "side", "before", "after", "series")
+    return [Table("Environments that changed", head, tuple(rows), notes, words=True)]
+
+
+def _notes(history: History, lined: bool = False) -> list[str]:
+    kinds = dict.fromkeys(cell.series.kind for cell in history.cells)
+    lines = []
+    if RATIO in kinds:
+        lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
+    lines += [f"s: {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
+    if lined:
+        lines.append("Bars: the nights, oldest first; higher is slower; a dot is a night that was not searched.")
+    lines.append(
+        f"A change is confirmed with {ENOUGH_NIGHTS} nights on both sides; p is adjusted over all series, at most "
+        f"{FALSE_DISCOVERY_RATE:g} is reported."
+    )
+    disturbed = sum(int((~cell.series.searched).sum()) for cell in history.cells)
+    if disturbed:
+        lines.append(
+            f"Not searched, since other programs disturbed every launch: {counted(disturbed, 'night')} of some series."
+        )
+    short = sum(1 for cell in history.cells if int(cell.series.searched.sum()) < 2 * ENOUGH_NIGHTS)
+    if short:
+        lines.append(
+            f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: {counted(short, 'series')}."
+        )
+    if any(change.differences is not None for _, change in history.changes):
+        lines.append(UNSEEN)
+    return lines
+
+
+def _left_out(found: Sequence[object], shown: Sequence[object]) -> list[str]:
+    left = len(found) - len(shown)
+    return [f"... and {left} more; --all shows them"] if left > 0 else []
+
+
+def _cell(history: History, cell: CellHistory) -> dict[str, Any]:
+    series = cell.series
+    return {
+        "machine": series.machine,
+        "machine_name": history.machines.get(series.machine),
+        **series.cell._asdict(),
+        "kind": series.kind,
+        "meaning": CAVEATS[series.kind],
+        "level": cell.level,
+        "nights": [_night(series, place) for place in range(len(series))],
+        "changes": [_change(change) for change in cell.changes],
+        "environment_changes": [
+            {
+                "run": str(series.runs[event.place]),
+                "started": str(series.started[event.place]),
+                **{name: value for name, value in event._asdict().items() if name != "place"},
+            }
+            for event in cell.events
+        ],
+    }
+
+
+def _night(series: Series, place: int) -> dict[str, Any]:
+    night = series.night(place)
+    return {**night._asdict(), "environments": dict(zip(SIDES[series.kind], night.environments, strict=True))}
+
+
+def _change(change: ChangePoint) -> dict[str, Any]:
+    return {
+        "run": change.night.run,
+        "started": change.night.started,
+        "run_before": change.night_before.run,
+        "started_before": change.night_before.started,
+        **{name: getattr(change, name) for name in ("ratio", "low", "high")},
+        "direction": "slower" if change.slower else "faster",
+        **{name: getattr(change, name) for name in ("adjusted_p", "nights_before", "nights_after")},
+        "state": "pending" if change.pending else "confirmed",
+        "differences": plain(change.differences),
+    }
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+_MOST_DIFFERENCES = 6
+_CLOSE = 2
+"""Nights by which a change may be misplaced."""
+
+
+def day(started: str) -> str:
+    """Return the date and the minute of an ISO 8601 time."""
+    return started[:16].replace("T", " ")
+
+
+def size(change: ChangePoint) -> str:
+    """Return a change in words: "5.1 % slower"."""
+    return f"{abs(change.percent[0]):.1f} % {'slower' if change.slower else 'faster'}"
+
+
+def line_of(series: Series, width: int) -> str:
+    """Return the nights as a line of bars of at most ``width`` characters, each the mean of as many nights.
+
+    The lowest bar is the least, the highest the largest, unless they lie within 5 % of one another: noise does not fill
+    the line. Nights that took no part in the search are left out, a stretch of nothing but such is a dot.
+    """
+    import numpy as np
+
+    parts = np.array_split(np.arange(len(series)), min(width, len(series)))
+    means = [float(series.logs[p][series.searched[p]].mean()) if series.searched[p].any() else None for p in parts]
+    known = [mean for mean in means if mean is not None]
+    if not known:
+        return "." * len(means)
+    middle = (max(known) + min(known)) / 2
+    span = max(max(known) - min(known), math.log(1.05))
+    steps = len(_BARS)
+    return "".join(
+        "." if mean is None else _BARS[min(steps - 1, max(0, int(((mean - middle) / span + 0.5) * steps)))]
+        for mean in means
+    )
+
+
+def held(cell: CellHistory, change: ChangePoint) -> str:
+    """Return for how long a change has held: until now, or until the next one."""
+    nights = counted(change.nights_after, "night")
+    return f"{nights} since" if change is cell.changes[-1] else f"held for {nights}"
+
+
+def significance(change: ChangePoint) -> str:
+    """Return the adjusted p-value in words."""
+    return f"adjusted p {change.adjusted_p:.1g}" if change.adjusted_p >= 1e-12 else "adjusted p < 1e-12"
+
+
+def what_else(cell: CellHistory, change: ChangePoint) -> str:
+    """Return what else was otherwise that night, and where that says nothing an environment that changed close by."""
+    if change.differences is None:
+        told = "no record says what else changed"
+    elif not change.differences:
+        told = "nothing else that the records show: same packages, settings, dlbench and protocol"
+    else:
+        words = [_difference(each) for each in change.differences]
+        more = len(words) - _MOST_DIFFERENCES
+        return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
+    close = [event for event in cell.events if 0 < abs(event.place - change.place) <= _CLOSE]
+    return "; ".join([told, *(f"close by: {event_words(cell, event)}" for event in close)])
+
+
+def event_words(cell: CellHistory, event: Event) -> str:
+    """Return an environment's change in words: "2026-04-10 candidate environment abc -> def"."""
+    side = f"{event.side} " if event.side else ""
+    when = str(cell.series.started[event.place])[:10]
+    return f"{when} {side}environment {event.before[:12]} -> {event.after[:12]}"
+
+
+def _difference(found: Difference) -> str:
+    side = f"{found.side}: " if found.side else ""
+    if found.before is None:
+        return f"{side}{found.what} {_short(found.after)} was added"
+    if found.after is None:
+        return f"{side}{found.what} {_short(found.before)} was removed"
+    return f"{side}{found.what} {_short(found.before)} -> {_short(found.after)}"
+
+
+def _short(text: str | None) -> str:
+    text = text or "-"
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def level(cell: CellHistory) -> str:
+    """Return a cell's level with its unit, "1.020 x" or "0.314 s"."""
+    value = cell.level
+    if value is None:
+        return "-"
+    return f"{value:.3f} x" if cell.series.kind == RATIO else f"{number(value)} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 night", "2 nights"."""
+    return f"{count} {noun}{'' if count == 1 or noun.endswith('s') else 's'}"
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    _Dates = np.ndarray[tuple[int], np.dtype[np.object_]]
+
+PANELS = 24
+"""On a page, at most."""
+
+_BLUE, _SKY, _VERMILLION, _GREEN = "#0072B2", "#56B4E9", "#D55E00", "#009E73"
+_COLUMNS = 3
+_MARKED = 120  # nights up to which each gets a dot of its own
+_NAMED = 3  # environments of a panel that are named
+_UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds per mini-batch"}
+
+
+def history_to_picture(history: History, path: Path) -> list[Path]:
+    """Write the history to this path and return the files written.
+
+    The series with changes come first, newest change first. A page holds `PANELS` of them; of ``everything``
+    further pages follow as NAME-2.png and so on. A file is whole or not there. Raises ReportError.
+    """
+    cells = _in_order(history)
+    pages = [cells[start : start + PANELS] for start in range(0, len(cells), PANELS)]
+    return write_pages((_figure(history, page) for page in (pages if history.everything else pages[:1])), path)
+
+
+def _in_order(history: History) -> list[CellHistory]:
+    newest = {id(cell): place for place, (cell, _) in reversed(list(enumerate(history.changes)))}
+    return sorted(history.cells, key=lambda cell: newest.get(id(cell), math.inf))
+
+
+def _figure(history: History, cells: Sequence[CellHistory]) -> "Figure":
+    figure, axes = figure_of(len(cells), _COLUMNS, panel=(4.2, 2.5), beside=(0.0, 0.9), least=(6.4, 0.0))
+    with np.errstate(invalid="ignore"):
+        for panel, cell in zip(axes.flat, cells, strict=False):
+            _panel(panel, cell, history)
+    _, first, last = history.nights()
+    machines = dict.fromkeys(cell.series.machine for cell in cells)
+    where = ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
+    figure.suptitle(f"{where}: {first[:10]} to {last[:10]}", fontsize=10)
+    figure.supxlabel(
+        "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; hollow: disturbed, "
+        "not searched; mark at the foot: another environment",
+        fontsize=8,
+    )
+    return figure
+
+
+def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
+    series = cell.series
+    dates = np.array([datetime.fromisoformat(started) for started in series.started], dtype=object)
+    values = np.exp(series.logs)
+    searched = series.searched
+    low, high = np.exp(series.logs - series.halves), np.exp(series.logs + series.halves)
+    panel.fill_between(dates, low, high, where=np.isfinite(low), color=_SKY, alpha=0.35, linewidth=0)
+    few = len(series) <= _MARKED
+    panel.plot(dates[searched], values[searched], color=_BLUE, linewidth=0.8, marker="." if few else "", markersize=3)
+    panel.plot(dates[~searched], values[~searched], "o", mfc="none", mec=GREY, markersize=4, markeredgewidth=0.8)
+    if series.kind == RATIO:
+        panel.axhline(1.0, color=GREY, linewidth=0.6)
+    _environments(panel, cell, dates)
+    _levels(panel, cell, dates)
+    _limit(panel, cell, values, low, high)
+    for row, change in enumerate(cell.changes):
+        _mark(panel, cell, change, dates, row)
+    several = len(history.machines) > 1
+    panel.set_title(name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""), fontsize=8, loc="left")
+    panel.set_ylabel(_UNITS[series.kind], fontsize=7)
+    if len(dates) == 1:
+        # One night has no width: without limits of ours the axis would span years.
+        panel.set_xlim(dates[0] - timedelta(days=1), dates[0] + timedelta(days=1))
+    dated(panel, 3, 6)
+    panel.xaxis.get_offset_text().set_fontsize(7)
+    panel.yaxis.get_major_formatter().set_useOffset(False)  # type: ignore[attr-defined]
+    plain_frame(panel)
+
+
+def _limit(panel: "Axes", cell: CellHistory, *curves: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> None:
+    """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must not flatten it."""
+    searched = cell.series.searched if cell.series.searched.any() else np.ones(len(cell.series), dtype=bool)
+    values = curves[0][searched]
+    ends = np.concatenate([curve[searched & np.isfinite(curve)] for curve in curves])
+    low = min(float(values.min()), float(np.quantile(ends, 0.02)))
+    high = max(float(values.max()), float(np.quantile(ends, 0.98)))
+    middle = (low + high) / 2
+    half = max((high - low) / 2, 0.025 * middle)
+    panel.set_ylim(middle - 1.1 * half, middle + (1.6 if cell.changes else 1.1) * half)
+
+
+def _environments(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
+    """Mark the nights with another environment at the foot, and name it where that leaves room."""
+    for row, event in enumerate(cell.events):
+        panel.axvline(dates[event.place], ymax=0.07, color=GREY, linewidth=1.2)
+        if len(cell.events) <= _NAMED:
+            panel.annotate(
+                f"{event.side} {event.after[:7]}".strip(),
+                (dates[event.place], 0.02),
+                xycoords=("data", "axes fraction"),
+                xytext=(2, 7 * row),
+                textcoords="offset points",
+                fontsize=5.5,
+                color=GREY,
+            )
+
+
+def _levels(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
+    ends = [0, *(change.place for change in cell.changes), len(cell.series)]
+    for start, end in itertools.pairwise(ends):
+        inside = cell.series.searched[start:end]
+        if cell.changes and inside.any():
+            level = math.exp(float(cell.series.logs[start:end][inside].mean()))
+            panel.plot([dates[start], dates[end - 1]], [level, level], color="black", linewidth=1.2)
+
+
+def _mark(panel: "Axes", cell: CellHistory, change: ChangePoint, dates: "_Dates", row: int) -> None:
+    colour = _VERMILLION if change.slower else _GREEN
+    style = "--" if change.pending else "-"
+    panel.axvline(dates[change.place], color=colour, linewidth=1.1, linestyle=style)
+    late = change.place > len(cell.series) / 2
+    arrow = "▲" if change.slower else "▼"
+    state = " pending" if change.pending else ""
+    panel.annotate(
+        f"{arrow} {change.percent[0]:+.1f} % {change.night.started[:10]}{state}",
+        (dates[change.place], 0.98),
+        xycoords=("data", "axes fraction"),
+        xytext=(-3 if late else 3, -9 * (row % 4)),
+        textcoords="offset points",
+        ha="right" if late else "left",
+        va="top",
+        fontsize=7,
+        color=colour,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+    )
+
 
 REPORT = Report(
     name="history",

@@ -10,7 +10,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.against.analysis import Stand
 from dlbench.reports.cells import CellResult, Matrix, build_matrix
 from dlbench.reports.flags import disturbed
-from dlbench.reports.history.analysis import CellHistory
+from dlbench.reports.history.nights import CellHistory
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.record import BASELINE, Record, Run, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from dlbench.reports.history.analysis import CellHistory, ChangePoint
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.series import CAVEATS, Night
+from dlbench.reports.history.nights import CAVEATS, CellHistory, ChangePoint, Night
 
 MOST_NIGHTS = 60
 """The newest; `dlbench history` has all."""

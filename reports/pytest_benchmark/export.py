@@ -3,7 +3,7 @@
 A benchmark is a cell that gave a number: ``stats.data`` holds the seconds of a step for every timed sample of every
 launch, in order; ``extra_info["dlbench"]`` holds what the numbers rest on, the raw records among it. Cells without a
 number cannot be benchmarks: their records stand in the file's own ``dlbench`` object beside the run, so that a file
-read back (`dlbench.reports.pytest_benchmark.files`) is the whole run again.
+read back (`dlbench.reports.pytest_benchmark.imported`) is the whole run again.
 """
 
 import math

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import AwareDatetime
 
-from dlbench.reports.comparison.layout import Finding
+from dlbench.reports.compare.report import Finding
 from dlbench.reports.site.names import history_file, run_file
 
 

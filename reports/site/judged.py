@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from dlbench.reports.comparison import layout
-from dlbench.reports.comparison.compared import Comparison
-from dlbench.reports.comparison.layout import GRAVE, Finding, finding
+from dlbench.reports.compare.comparison import Comparison
+from dlbench.reports.compare.report import GRAVE, Finding, finding, sentence_of
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.history.analysis import CellHistory, ChangePoint, History
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.words import significance, size, what_else
+from dlbench.reports.history.nights import CellHistory, ChangePoint, History
+from dlbench.reports.history.report import significance, size, what_else
 from dlbench.reports.naming import name_of
 from dlbench.reports.site.contents import Shift, Slower
 from dlbench.reports.site.names import key_of
@@ -26,10 +25,7 @@ def slower_of(comparison: Comparison) -> dict[str, Slower]:
         return {}
     return {
         key_of(comparison.hosts[0].fingerprint, cell.cell): Slower(
-            one_line(name_of(cell.cell)),
-            finding(cell).name,
-            one_line(layout.sentence_of(cell)),
-            cell.baseline.environment,
+            one_line(name_of(cell.cell)), finding(cell).name, one_line(sentence_of(cell)), cell.baseline.environment
         )
         for cell in comparison.cells
         if finding(cell) in GRAVE

@@ -8,9 +8,8 @@ from markupsafe import Markup
 
 from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.history.analysis import History
-from dlbench.reports.history.report import REPORT
-from dlbench.reports.history.tables import tables_page
+from dlbench.reports.history.nights import History
+from dlbench.reports.history.report import REPORT, tables_page
 from dlbench.reports.page.inline_svg import pictures
 from dlbench.reports.page.policy import own_style, policy
 from dlbench.reports.report import ReportOptions

@@ -67,7 +67,7 @@ class Run:
     sides: dict[str, str] = field(default_factory=dict)
     """What each side is, in words, by `Record.side`; empty for a suite."""
     rule: dict[str, float] = field(default_factory=dict)
-    """Of a comparison, what was chosen of its rule (see `comparison.verdict`); empty: the usual one."""
+    """Of a comparison, what was chosen of its rule (see `compare.verdict`); empty: the usual one."""
     node: Node | None = None
     """Of a fleet, whose jobs are runs each; None: this run is no fleet's."""
     doctor: tuple[Finding, ...] | None = None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dlbench.reports.comparison.verdict import Rule, fewest_pairs
+from dlbench.reports.compare.verdict import Rule, fewest_pairs
 from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say

@@ -24,11 +24,10 @@ from ..display.screen import StatusLine, err, say
 from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
-from ..planning.choices import Choices
-from ..planning.expansion import expand
+from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, offered
-from ..planning.own_steps import NETWORK, OwnSteps
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.own import NETWORK, OwnSteps
+from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..run import preparation, references
 from ..run.launch import LaunchRunner
@@ -83,7 +82,7 @@ def explain_command(
     - `dlbench explain torch/small --suite mine.toml`
     - `dlbench explain train_step/own --step train_step.py --python ~/venv/bin/python`
     """
-    chosen = Choices(axes.words, builds=builds.builds, own=builds.own)
+    chosen = SuiteOverrides(axes.words, builds=builds.builds, own=builds.own)
     machine = probe()
     plan = _plan(cell, how.suite_name, chosen, machine)
     preparation.check_brought(chosen.builds)
@@ -134,7 +133,7 @@ def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:
     )
 
 
-def _plan(cell: str, name: str, chosen: Choices, machine: Machine) -> Plan:
+def _plan(cell: str, name: str, chosen: SuiteOverrides, machine: Machine) -> Plan:
     """Return the plan of one cell; raises UsageError where the words mean several."""
     suite = _suite(cell, name, chosen.own)
     plan = expand(

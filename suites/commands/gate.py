@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dlbench.reports.comparison.outcome import Outcome, gate_outcome
+from dlbench.reports.compare.report import Outcome, gate_outcome
 from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say

@@ -13,12 +13,9 @@ from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
 from dlbench.reports.formats.export import formats_of, to_stdout
 from dlbench.reports.formats.pictures import check_picture
-from dlbench.reports.history.analysis import History, build_history
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.plot import PANELS, history_to_picture
-from dlbench.reports.history.report import REPORT
-from dlbench.reports.history.series import NIGHTLY
-from dlbench.reports.history.what_changed import explained
+from dlbench.reports.history.nights import NIGHTLY, History, build_history, explained
+from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.results import fits, names_of

@@ -10,7 +10,7 @@ import typer
 from ..display.screen import program, say
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
-from ..planning import own_steps
+from ..planning import own
 
 new_app = typer.Typer(no_args_is_help=True, help="Write a file to start from.")
 _FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
@@ -38,7 +38,7 @@ def step_command(
     known = sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".py"))
     if framework not in known:
         raise unknown_name("framework with an example", framework, known)
-    own_steps.name_of(file, "FILE")
+    own.name_of(file, "FILE")
     path = Path(file)
     if path.exists():
         raise UsageError(f"{file} exists already. Name a new file, or remove it first.")

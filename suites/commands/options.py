@@ -19,9 +19,8 @@ import typer
 from typer.models import OptionInfo
 
 from ..errors import UsageError, unknown_name
-from ..planning import external_adapters, own_steps, values
-from ..planning.axes import AXIS_OPTIONS, LIMITS, AxisOption, narrowing_help, option_of
-from ..planning.choices import PROTOCOL_KEYS, Choices
+from ..planning import own, values
+from ..planning.axes import AXIS_OPTIONS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, narrowing_help, option_of
 
 DEFAULT_STORE = "dlbench.sqlite"
 
@@ -217,7 +216,7 @@ class AxesToShow(AxesOfACell):
     @property
     def wanted(self) -> dict[str, str]:
         """The words that were given, by axis; raises UsageError for empty ones."""
-        chosen = Choices(self.words)
+        chosen = SuiteOverrides(self.words)
         return {each.axis: chosen[each.key] for each in AXIS_OPTIONS if chosen[each.key]}
 
 
@@ -259,7 +258,7 @@ Adapter = Annotated[
     typer.Option(
         "--adapter",
         metavar="NAME=FOLDER",
-        callback=external_adapters.register,
+        callback=own.register_adapters,
         is_eager=True,
         help="An adapter of your own, outside dlbench: `my_framework=path/to/folder` (adapters/TUTORIAL.md).",
     ),
@@ -274,7 +273,7 @@ class BuildOptions(OptionGroup):
     adapter: Adapter = None
 
     @property
-    def own(self) -> own_steps.OwnSteps | None:
+    def own(self) -> own.OwnSteps | None:
         """The training steps of the user's own; None without any."""
         return None
 
@@ -303,7 +302,7 @@ class RowOptions(BuildOptions):
         typer.Option(
             "--step",
             metavar="FILE",
-            callback=own_steps.register,
+            callback=own.register_steps,
             is_eager=True,
             help="A training step of your own, in the place of the suite's networks: see `dlbench new step`.",
         ),
@@ -318,21 +317,21 @@ class RowOptions(BuildOptions):
     ] = None
 
     @property
-    def own(self) -> own_steps.OwnSteps | None:
+    def own(self) -> own.OwnSteps | None:
         """The steps that --step names; raises UsageError."""
-        names = tuple(dict.fromkeys(own_steps.name_of(text) for text in self.step or ()))
+        names = tuple(dict.fromkeys(own.name_of(text) for text in self.step or ()))
         if not names:
             if self.loss_tolerance is not None:
                 raise UsageError("--loss-tolerance is of steps of your own. Give one with --step FILE.")
             return None
         if self.loss_tolerance is None:
-            return own_steps.OwnSteps(names)
-        return own_steps.OwnSteps(names, values.share(self.loss_tolerance, "--loss-tolerance"))
+            return own.OwnSteps(names)
+        return own.OwnSteps(names, values.share(self.loss_tolerance, "--loss-tolerance"))
 
     @property
     def interpreters(self) -> list[str]:
         """The words of --python; a path alone is the interpreter of every step."""
-        return own_steps.interpreters(self.python or (), self.own.names if self.own else ())
+        return own.interpreters(self.python or (), self.own.names if self.own else ())
 
 
 @dataclass(frozen=True)
@@ -358,11 +357,11 @@ class SessionOptions(OptionGroup):
         return None if self.budget is None else values.duration(self.budget)
 
 
-def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> Choices:
+def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> SuiteOverrides:
     """Return what the options say as one object; raises UsageError for empty words, or a --python that is none."""
     how = {key: getattr(launches, key) for key in ("steps", *PROTOCOL_KEYS)}
     check_own(axes, builds)
-    return Choices(axes.words, builds=builds.builds, joining=builds.joining, own=builds.own, **how)
+    return SuiteOverrides(axes.words, builds=builds.builds, joining=builds.joining, own=builds.own, **how)
 
 
 def check_own(axes: AxisOptions, builds: BuildOptions) -> None:

@@ -20,11 +20,10 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
-from ..planning import claims, feasible, suite
-from ..planning.choices import Choices
-from ..planning.expansion import expand
-from ..planning.lineage import release_dates, stands_for_2016
-from ..planning.plan import Plan, expected_seconds
+from ..planning import claims, suite
+from ..planning.axes import SuiteOverrides
+from ..planning.framework import release_dates, stands_for_2016
+from ..planning.plan import Plan, expand, expected_seconds, memory_line
 from ..run import preparation
 from ..run.texts import Text
 from . import options
@@ -65,13 +64,7 @@ def plan_command(
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
     expected = _how_long(plan, _known_seconds(store_file, machine))
-    told = (
-        _left_out(plan),
-        feasible.memory_line(plan, machine),
-        kind_of_protocol(plan),
-        *training_lines(plan),
-        expected,
-    )
+    told = (_left_out(plan), memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected)
     for line in told:
         if line:
             show(line)
@@ -127,7 +120,7 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {told}; {at_most}."
 
 
-def planned(name: str, chosen: Choices, machine: Machine, seed: int | None, store_file: str) -> Plan:
+def planned(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None, store_file: str) -> Plan:
     """Return the plan of a suite, or of what claims need that a store lacks; raises UsageError."""
     if name != claims.NAME:
         return plan_of(name, chosen, machine, seed)
@@ -151,7 +144,7 @@ def _claims(store_file: str, machine: Machine) -> tuple[Claims, set[Cell]]:
     return report("claims").analyse(source), done
 
 
-def plan_of(name: str, chosen: Choices, machine: Machine, seed: int | None) -> Plan:
+def plan_of(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None) -> Plan:
     """Return the plan of a suite on this machine; raises UsageError."""
     new = preparation.new_seed() if seed is None else seed
     found, place = suite.load(name), preparation.capacity(machine)

@@ -176,7 +176,7 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
 
 
 def _source(targets: Sequence[str], given: dict[str, Any], trainings: bool, chosen: ReportOptions) -> Source:
-    from ..planning.lineage import release_dates, stands_for_2016
+    from ..planning.framework import release_dates, stands_for_2016
 
     return Source(
         cache(partial(results_of, targets, given, trainings)),

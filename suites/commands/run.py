@@ -20,9 +20,8 @@ from ..environments import folders, row_interpreters
 from ..errors import NOTHING_MEASURED, UsageError, interruptible
 from ..fleet import membership
 from ..fleet.membership import Membership
-from ..planning import feasible
-from ..planning.choices import Choices
-from ..planning.plan import Plan
+from ..planning.axes import SuiteOverrides
+from ..planning.plan import Plan, check_count, memory_line
 from ..run import capabilities, preparation, quiet_machine, resume
 from ..run.judge import FirstLosses
 from ..run.launch import LaunchRunner
@@ -125,7 +124,7 @@ def run_command(
         raise UsageError("A fleet's job is gone on with by `dlbench fleet run SUITE --resume`. Leave out --job.")
     machine = probe()
     plan = planned(name, chosen, machine, session.seed, session.store_file)
-    feasible.check_count(plan, session.yes)
+    check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
@@ -149,7 +148,7 @@ def going_on(
     plan: Plan,
     session: options.SessionOptions,
     machine: Machine,
-    chosen: Choices,
+    chosen: SuiteOverrides,
     purpose: str = "suite",
     of_fleet: str | None = None,
 ) -> tuple[Plan, Run, list[Record]]:
@@ -189,12 +188,7 @@ def carry_out(
         run = beginning.run(plan, store, machine, course.purpose)
         size, kind = course.words(plan)
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
-        told = (
-            kind,
-            *training_lines(plan, text),
-            feasible.memory_line(plan, machine),
-            *busy_gpus(plan.cells, machine.gpus),
-        )
+        told = (kind, *training_lines(plan, text), memory_line(plan, machine), *busy_gpus(plan.cells, machine.gpus))
         for line in filter(None, told):
             say(line)
         gate = None if how.no_quiet_gate or not plan.computes else quiet_machine.open_gate(store, run, say)

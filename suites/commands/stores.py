@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from dlbench.reports.errors import StoreError
-from dlbench.reports.pytest_benchmark import files as pytest_benchmark_files
+from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
-from dlbench.reports.pytest_benchmark.runs import runs_of
+from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage.servers import copying, urls
 from dlbench.reports.storage.store import Store
 

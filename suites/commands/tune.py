@@ -12,10 +12,10 @@ from dlbench.reports.storage.record import SEARCH, SEARCHING
 
 from ..display.screen import counted, print_json, resume_command, say, show
 from ..errors import NOTHING_MEASURED, UsageError
-from ..planning import feasible, values
-from ..planning.choices import Choices
+from ..planning import values
+from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
-from ..planning.plan import Plan
+from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import fastest, halving, preparation
 from ..run.runner import RunResult
@@ -70,7 +70,7 @@ def tune_command(
     """
     machine = probe()
     chosen, plan = _ways(axes, builds, search, machine, session.seed)
-    feasible.check_count(plan, session.yes)
+    check_count(plan, session.yes)
     preparation.check_brought(builds.builds)
     unfinished = None
     if session.resume:
@@ -131,7 +131,7 @@ def _say_why_not(ledger: halving.Race, ending: RunResult) -> None:
 
 def _ways(
     axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions, machine: Machine, seed: int | None
-) -> tuple[Choices, Plan]:
+) -> tuple[SuiteOverrides, Plan]:
     """Return what is to be tried, and the plan of it; raises UsageError where times would not compare."""
     words = {key: value for key, value in axes.words.items() if value is not None}
     options.check_own(axes, builds)
@@ -147,7 +147,7 @@ def _ways(
     asked = values.words(words["devices"]) if "devices" in words else load(search.suite).devices
     every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in asked else {})}
     given = {**every, **words}
-    chosen = Choices(
+    chosen = SuiteOverrides(
         given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
     )
     found = plan_of(search.suite, chosen, machine, seed)

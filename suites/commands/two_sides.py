@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.comparison.compared import Comparison
-from dlbench.reports.comparison.report import REPORT as COMPARED
-from dlbench.reports.comparison.verdict import DEFAULT, Rule
+from dlbench.reports.compare.comparison import Comparison
+from dlbench.reports.compare.report import REPORT as COMPARED
+from dlbench.reports.compare.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.report import ReportOptions
@@ -20,11 +20,11 @@ from ..display.progress import PairDisplay
 from ..display.screen import counted, err, resume_command, say
 from ..environments.folders import write_whole
 from ..errors import UsageError, interruptible
-from ..planning import feasible, values
-from ..planning.choices import Choices
+from ..planning import values
+from ..planning.axes import SuiteOverrides
 from ..planning.framework import find
-from ..planning.own_steps import OwnSteps
-from ..planning.plan import Plan
+from ..planning.own import OwnSteps
+from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import preparation, resume, sides
 from ..run.machine_lock import measuring
@@ -182,7 +182,7 @@ class ComparisonOptions(options.GroupOfGroups):
         machine = probe()
         steps, budget = self.launches.steps, self.launches.cell_budget
         own = self.builds.own
-        chosen = Choices(self.axes.words, steps=steps, builds=pair[1].builds, own=own, cell_budget=budget)
+        chosen = SuiteOverrides(self.axes.words, steps=steps, builds=pair[1].builds, own=own, cell_budget=budget)
         # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
         candidates = {build.framework.name: build.name for build in pair[1].builds}
         baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
@@ -191,7 +191,7 @@ class ComparisonOptions(options.GroupOfGroups):
             modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in given}
             chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
         plan = plan_of(suite, chosen, machine, self.session.seed)
-        feasible.check_count(plan, self.session.yes)
+        check_count(plan, self.session.yes)
         return Asked(plan, pair, machine, purpose, rule, self.session, bare=not chosen.narrows)
 
 

@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Console
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 

@@ -1,19 +1,25 @@
 """One pytest session over a suite: plans the cells, has them measured before the first test, hands them out."""
 
 import os
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.pytest_benchmark import export as files
+from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record, Run
 
 from ..commands.options import AxisOptions, RowOptions, check_own
@@ -22,10 +28,9 @@ from ..display.progress import clock as clock_text
 from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..errors import DlbenchError
-from ..planning import external_adapters, feasible, own_steps, values
-from ..planning.axes import KEYS
-from ..planning.choices import PROTOCOL_KEYS, Choices
-from ..planning.plan import Plan, PlannedLaunch, narrow_to
+from ..planning import own, values
+from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
+from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import ProcessLauncher
@@ -33,11 +38,143 @@ from ..run.machine_lock import measuring
 from ..run.quiet_machine import open_gate
 from ..run.runner import Runner
 from ..storing import spools
-from .cells import CellsModule
-from .options import of_suite
-from .replay import MeasuredCell, clock
+from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
+
+
+class ReplayClock:
+    """A timer in seconds: the real one, except during a replay, when it stands still but for the recorded times."""
+
+    __name__ = "replay"
+
+    def __init__(self) -> None:
+        self._nanoseconds: Fraction | None = None
+
+    def __call__(self) -> float:
+        """Return the time now."""
+        return time.perf_counter() if self._nanoseconds is None else float(self._nanoseconds * Fraction(1, 10**9))
+
+    def start(self) -> None:
+        """Stand still at zero."""
+        self._nanoseconds = Fraction(0)
+
+    def advance(self, nanoseconds: Fraction) -> None:
+        """Move on; nothing happens outside a replay."""
+        if self._nanoseconds is not None:
+            self._nanoseconds += nanoseconds
+
+    def stop(self) -> None:
+        """Be the real clock again."""
+        self._nanoseconds = None
+
+
+#: Tests of one process run one after another: one clock serves them all.
+clock = ReplayClock()
+
+
+@dataclass(frozen=True)
+class MeasuredCell:
+    """One cell of the suite with the launches that were made of it."""
+
+    cell: Cell
+    records: tuple[Record, ...]
+    """One for each launch, and for each repetition of a launch that was disturbed."""
+    machine: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The cell in a word: "fcn5-b64-torch-eager-cpu-2"."""
+        return slug(self.cell)
+
+    @property
+    def samples(self) -> list[float]:
+        """Seconds of a step for every timed sample; a cell without a number fails or skips the test here."""
+        self.check()
+        return files.samples_of(self._timed())
+
+    @property
+    def launch_medians(self) -> list[float]:
+        """The median of each launch, seconds; a cell without a number fails or skips the test here."""
+        self.check()
+        return files.launch_medians(self._timed())
+
+    def check(self) -> None:
+        """Skip the test where the cell cannot be had here, fail it where a launch went wrong, each with the reason."""
+        if not self.records:
+            pytest.skip("not measured: the time for all launches was over before")
+        status, reason = files.failure(self.records)
+        if status in (Status.UNSUPPORTED, Status.SKIPPED):
+            pytest.skip(visible(reason))
+        if status is not Status.OK:
+            pytest.fail(visible(reason), pytrace=False)
+
+    def replay(self, benchmark: Any) -> None:
+        """Give the samples to pytest-benchmark's fixture, with what they rest on; then `check`."""
+        timed = self._timed()
+        if timed:
+            benchmark.extra_info[files.KEY] = files.evidence_of(self.records, self.machine)
+            _replay(benchmark, timed)
+        self.check()
+
+    def _timed(self) -> list[Record]:
+        fingerprint = self.records[-1].machine if self.records else ""
+        return files.counted(self.records, read_host(fingerprint, self.machine)) if self.records else []
+
+
+def _replay(benchmark: Any, timed: Sequence[Record]) -> None:
+    iterations = files.iterations_of(timed)
+    rounds = [
+        Fraction(nanoseconds * iterations, record.outcome.steps_per_sample)
+        for record in timed
+        for nanoseconds in record.outcome.samples_ns
+    ]
+    called = 0
+
+    def step() -> None:
+        # A round is so many calls; its whole time passes in the first. Calls beyond the last round (for a result, for
+        # a profile) take no time.
+        nonlocal called
+        place, within = divmod(called, iterations)
+        called += 1
+        if within == 0 and place < len(rounds):
+            clock.advance(rounds[place])
+
+    clock.start()
+    try:
+        benchmark.pedantic(step, rounds=len(rounds), iterations=iterations)
+    finally:
+        clock.stop()
+
+
+def dlbench(dlbench_cell: MeasuredCell, benchmark: Any) -> None:
+    """One cell as a benchmark."""
+    dlbench_cell.replay(benchmark)
+
+
+class CellsModule(pytest.Module):
+    """What pytest collects of this module, whatever file names and function names the user's settings call tests.
+
+    Its place is the name "dlbench" in pytest's root folder, so that the ids of its tests do not depend on where dlbench
+    is installed: pytest-benchmark compares by them.
+    """
+
+    @classmethod
+    def of(cls, session: pytest.Session) -> "CellsModule":
+        """Return the collector of this session."""
+        module: CellsModule = cls.from_parent(session, path=session.config.rootpath / "dlbench", name="dlbench")
+        return module
+
+    def _getobj(self) -> ModuleType:
+        return sys.modules[__name__]
+
+    def istestfunction(self, obj: object, name: str) -> bool:
+        """Take the one benchmark above."""
+        return obj is dlbench
+
+    def istestclass(self, obj: object, name: str) -> bool:
+        """Take no class."""
+        return False
 
 
 class SuiteSession:
@@ -118,7 +255,7 @@ class SuiteSession:
             sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
             reference = preparation.prepare_references(plan, self._machine, said.line)
             run = preparation.begin(plan, store, self._machine)
-            for line in (f"measuring {size_of(plan)}", feasible.memory_line(plan, self._machine)):
+            for line in (f"measuring {size_of(plan)}", memory_line(plan, self._machine)):
                 if line:
                     said.line(line)
             stack.enter_context(preparation.exclusive(run))
@@ -185,14 +322,14 @@ def _refuse_distribution(config: pytest.Config) -> None:
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
     of_rows = {key: config.getoption(f"dlbench_{key}") for key in ("python", "adapter", "step", "loss_tolerance")}
-    external_adapters.register(of_rows["adapter"])
-    own_steps.register(of_rows["step"])
+    own.register_adapters(of_rows["adapter"])
+    own.register_steps(of_rows["step"])
     given = RowOptions(**of_rows)
     words = {key: config.getoption(f"dlbench_{key}") for key in (*KEYS, *PROTOCOL_KEYS)}
     if disabled:
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
         words = {**words, "launches": "1", "interval": None}
-    choices = Choices(
+    choices = SuiteOverrides(
         steps=1 if disabled else config.getoption("dlbench_steps"),
         builds=given.builds,
         joining=given.joining,
@@ -201,7 +338,7 @@ def _plan(config: pytest.Config, machine: Machine) -> Plan:
     )
     check_own(AxisOptions(words), given)
     plan = plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
-    feasible.check_count(plan, config.getoption("dlbench_yes"))
+    check_count(plan, config.getoption("dlbench_yes"))
     return plan
 
 

@@ -6,14 +6,18 @@ plugin is loaded into every pytest session, so this module imports little.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
-    from .values import Capacity
+    from .own import OwnSteps
+    from .values import Build, Capacity
+
 
 MOST_WORKERS = 64
 
@@ -67,8 +71,6 @@ def option_of(key: str) -> str:
 def tuning_word(word: str) -> str:
     """Return a word of the axis tuning as it is; raises UsageError for any other."""
     from dlbench.adapters import tuning
-
-    from ..errors import UsageError
 
     try:
         if word != tuning.EACH:
@@ -171,3 +173,52 @@ def joined(value: object) -> object:
     if isinstance(value, list):
         return ",".join(str(part) for part in value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+PROTOCOL_KEYS = ("launches", "interval", "cell_budget")
+
+
+class SuiteOverrides:
+    """Words by key, as they were typed; a key that is absent is as the suite says."""
+
+    def __init__(
+        self,
+        given: Mapping[str, str | None] | None = None,
+        *,
+        steps: int | None = None,
+        builds: tuple[Build, ...] = (),
+        joining: tuple[str, ...] = (),
+        own: OwnSteps | None = None,
+        **further: Any,
+    ) -> None:
+        """Take the words that are given; raises UsageError for empty ones.
+
+        ``joining`` are frameworks that join the suite's rows where none are named: adapters given for this command.
+        ``own`` are steps of the user's own, which take the place of the suite's networks and rows.
+        """
+        self.steps = steps
+        self.builds = builds
+        self.joining = joining
+        self.own = own
+        words = {**(given or {}), **further}
+        self.words: Mapping[str, str] = {key: str(word) for key, word in words.items() if word is not None}
+        unknown = set(words) - {*KEYS, *PROTOCOL_KEYS}
+        if unknown:
+            raise TypeError(f"no such choices: {sorted(unknown)}")
+        for key, word in self.words.items():
+            if not word.strip():
+                raise UsageError(f"{option_of(key)} is empty. Give a value, or leave the option out.")
+
+    def __getitem__(self, key: str) -> str:
+        """Return the words of this key; empty where none were given."""
+        return self.words.get(key, "")
+
+    def but(self, **changed: Any) -> SuiteOverrides:
+        """Return these choices with some changed; None takes one away."""
+        kept = {"steps": self.steps, "builds": self.builds, "joining": self.joining, "own": self.own, **self.words}
+        return SuiteOverrides(**{**kept, **changed})
+
+    @property
+    def narrows(self) -> bool:
+        """Whether anything but builds and adapters was chosen."""
+        return bool(self.words) or self.steps is not None or self.own is not None

@@ -20,12 +20,10 @@ from dlbench.reports.claims.own import OwnClaim
 
 from ..errors import UsageError
 from . import devices, suite
-from .axes import KEYS, option_of
-from .choices import Choices
-from .expansion import expand
-from .plan import Plan, expected_seconds, rough_seconds
+from .axes import KEYS, SuiteOverrides, option_of
+from .plan import Plan, expand, expected_seconds, rough_seconds
 from .suite import ProtocolSection
-from .toml_words import sentence, text_of
+from .toml_files import sentence, text_of
 from .values import Capacity
 
 NAME = "claims"
@@ -42,7 +40,7 @@ class Wanted:
 
 def plan_of_claims(
     claims: Iterable[Claim],
-    chosen: Choices,
+    chosen: SuiteOverrides,
     place: Capacity,
     seed: int,
     measured: Collection[Cell],
@@ -81,7 +79,7 @@ def plan_of_claims(
     return replace(found, cells=ordered) if ordered else None
 
 
-def _check(chosen: Choices) -> None:
+def _check(chosen: SuiteOverrides) -> None:
     narrowing = [option_of(key) for key in KEYS if chosen[key]]
     if narrowing or chosen.own is not None:
         what = narrowing[0] if narrowing else "--step"

@@ -8,6 +8,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Callable, Iterable
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,10 +16,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import dlbench.adapters
+from dlbench.reports.against import shi2016
+from dlbench.reports.against.analysis import Stand
 
 from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
-from .toml_words import sentence, text_of
+from .toml_files import sentence, text_of
 
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
@@ -360,3 +363,29 @@ def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
         known = ", ".join(framework.modes)
         raise UsageError(f"{framework.name} has no mode {wanted!r}. It has: {known} (or * for all).")
     return (wanted,)
+
+
+def release_dates() -> dict[tuple[str, str], date]:
+    """Return when the releases that the catalogue knows came out, by adapter (folder) and version."""
+    return {
+        (framework.folder, release.version): release.date
+        for framework in catalogue().values()
+        if framework.project is not None
+        for release in framework.project.releases
+    }
+
+
+def stands_for_2016() -> dict[str, Stand]:
+    """Return which framework here is held against each one of the paper: itself, or its successor."""
+    known = catalogue()
+    stands = {}
+    for name, (catalogued, title) in shi2016.FRAMEWORKS.items():
+        entry = known.get(catalogued) or known.get(name)
+        missing = entry.unavailable if entry is not None else ""
+        if entry is not None and entry.successor:
+            entry = known.get(entry.successor)
+        if entry is None or entry.unavailable:
+            stands[name] = Stand("", title, missing or "it is not in the list of frameworks")
+        else:
+            stands[name] = Stand(entry.folder, entry.title)
+    return stands

@@ -1,17 +1,25 @@
 """A plan: the cells of a suite on this machine, the order in which they are launched, and about how long that takes."""
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean
+from typing import Any
 
+from dlbench.adapters import axes as table
+from dlbench.adapters import tuning
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import TUNED, Cell, Protocol
+from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Protocol
+from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
-from . import networks
-from .values import Build, Row
+from . import devices, networks, values
+from .axes import PLAIN, SuiteOverrides, parse_plain
+from .networks import LARGEST_BATCH
+from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
+from .values import RESIDENT, Build, Capacity, Row
 
 STARTING = 6.0
 """Seconds in which a launch starts, imports its framework and checks its mathematics, roughly."""
@@ -184,3 +192,308 @@ def rough_seconds(cell: Cell, network: Network, protocol: Protocol) -> float:
     allowed = max(protocol.seconds, protocol.minimum_steps * step)
     timed = min(protocol.steps * max(step, protocol.sample_seconds), allowed)
     return STARTING + protocol.warmup_steps * step + timed
+
+
+LARGEST_PLAN = 100_000
+"""Cells of a plan, at most."""
+_IN_ORDER = ("network", "framework", "device", "batch_size", *(each.axis for each in PLAIN), "threads")
+"""The axes from the outermost loop to the innermost; ``framework`` is the row, its mode with it."""
+
+_NO_CELL = {
+    "device": "No row here has a mode for these networks on these devices. Name others (--networks, --devices).",
+    "tuning": "No row here has such settings. `dlbench list --settings` shows which there are.",
+    "placement": f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
+    "--devices, or leave --placements out.",
+}
+"""What is wrong where an axis leaves no cell."""
+
+
+def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int) -> Plan:
+    """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
+    expansion = _Expansion(suite, choices, capacity)
+    distinct = expansion.cells()
+    bound = (cell for cell in distinct if cell.affinity == BOUND)
+    left_out = dict.fromkeys(cell for cell in bound if cell.all_threads > capacity.cpus)
+    if len(left_out) == len(distinct):
+        raise UsageError(
+            f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
+            f"its workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
+            f"--affinity {OVERSUBSCRIBED}."
+        )
+    section = suite.protocol
+    if choices.steps is not None:
+        section = section.model_copy(update={"steps": _within_reason(choices.steps, "--steps")})
+    if choices["cell_budget"]:
+        section = section.model_copy(update={"cell_seconds": values.duration(choices["cell_budget"])})
+    fewest, most, interval = _launches(suite, choices)
+    return Plan(
+        suite.name,
+        tuple(cell for cell in distinct if cell not in left_out),
+        expansion.rows,
+        section.protocol(),
+        fewest,
+        section.cell_seconds,
+        seed,
+        suite.settings,
+        most if most > fewest else None,
+        interval,
+        tuple(left_out),
+        min(section.curve_check_steps, section.curve_steps),
+        {name: suite.known[name] for name in expansion.networks},
+    )
+
+
+class _Expansion:
+    """The values of each axis, cell by cell."""
+
+    def __init__(self, suite: Suite, choices: SuiteOverrides, capacity: Capacity) -> None:
+        self._suite, self._choices, self._capacity = suite, choices, capacity
+        self.networks = suite.chosen(choices["networks"])
+        named = values.words(choices["devices"]) if choices["devices"] else suite.devices
+        self._devices = devices.meant(named, capacity.gpus, capacity.visible)
+        families = {suite.known[name].family.name for name in self.networks}
+        self.rows = _rows_about(_rows_on(_rows(suite, choices), self._devices), families)
+        if choices["threads"] and devices.CPU not in self._devices:
+            raise UsageError(
+                "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
+                "threads that only start work there: --device-threads."
+            )
+        self._threads = {device: self._threads_on(device) for device in self._devices}
+        self._plain = {
+            each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN
+        }
+        self._applied: set[str] = set()
+        """The words of the axis tuning that some cell has the settings for."""
+        self._check_settings()
+        # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
+        self._leading = {devices.CPU, *[device for device in self._devices if device != devices.CPU][:1]}
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the distinct cells; raises UsageError where there is none."""
+        cells = [table.BLANK]
+        for axis in _IN_ORDER:
+            varied = (each for cell in cells for each in self._vary(cell, axis))
+            cells = list(itertools.islice(varied, LARGEST_PLAN + 1))
+            if len(cells) > LARGEST_PLAN:
+                raise UsageError(
+                    f"{self._suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow it "
+                    "(--networks, --frameworks, --threads, --batch-sizes)."
+                )
+            if axis == "tuning":
+                self._check_applied()
+            if not cells:
+                raise UsageError(_NO_CELL.get(axis, f"No cell has such a value of {axis}."))
+        return tuple(dict.fromkeys(cells))  # what was named twice is measured once
+
+    def _vary(self, cell: Cell, axis: str) -> Iterable[Cell]:
+        """Return the cell with each value of an axis that it can have; axes before it in order are settled."""
+        if axis == "network":
+            known = self._suite.known
+            return [
+                cell._replace(network=name, specification=specification_of_cells(known[name])) for name in self.networks
+            ]
+        if axis == "framework":
+            return [
+                cell._replace(framework=row.build.name, adapter=row.build.framework.folder, mode=row.mode)
+                for row in self.rows
+            ]
+        if axis == "device":
+            row = self._row(cell)
+            if not _is_about(row, self._suite.known[cell.network].family.name):
+                return []
+            return [cell._replace(device=device) for device in self._devices if _runs_on(row, device)]
+        if axis == "batch_size":
+            return (cell._replace(batch_size=size) for size in self._batch_sizes(cell))
+        if axis == "tuning":
+            return (cell._replace(tuning=word) for word in self._tunings(cell))
+        found: tuple[Any, ...] = self._threads[cell.device] if axis == "threads" else self._plain[axis]
+        return [varied for value in found if self._exists(varied := cell._replace(**{axis: value}))]
+
+    def _row(self, cell: Cell) -> Row:
+        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+
+    def _tunable(self, cell: Cell) -> tuple[str, ...]:
+        family = self._suite.known[cell.network].family.name
+        return self._row(cell).build.framework.tunable(cell.mode, cell.device, family)
+
+    def _check_settings(self) -> None:
+        """Raise UsageError for a setting that no row has."""
+        frameworks = {row.build.framework.name: row.build.framework for row in self.rows}
+        known = {name for framework in frameworks.values() for name in framework.tuning}
+        words = (word for word in self._plain["tuning"] if word != tuning.EACH)
+        for name in (name for word in words for name in tuning.named(word)):
+            if name not in known:
+                there_are = "; ".join(f"{each}: {', '.join(of.tuning)}" for each, of in frameworks.items() if of.tuning)
+                raise UsageError(f"No row has a setting {name!r}. There are {there_are or 'none'}.")
+
+    def _check_applied(self) -> None:
+        """Raise UsageError for a word that was asked for, whose settings rows have, but no cell here."""
+        for word in self._plain["tuning"] if self._choices["tuning"] else ():
+            if word != tuning.EACH and word not in self._applied:
+                names = tuning.named(word)
+                settings = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
+                raise UsageError(
+                    f"No cell here has the {settings} (--tuning {word}). `dlbench list --settings` shows where each "
+                    "setting means anything."
+                )
+
+    def _tunings(self, cell: Cell) -> Iterable[str]:
+        """Return the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
+        names = self._tunable(cell)
+        for word in self._plain["tuning"]:
+            if word == tuning.EACH:
+                yield from tuning.each(names)
+            elif set(tuning.named(word)) <= set(names):
+                self._applied.add(word)
+                yield tuning.written(tuning.in_force(word, names), names)
+
+    def _exists(self, cell: Cell) -> bool:
+        """Tell whether there is such a cell: nothing is copied to a CPU, and several GPUs begin with the first."""
+        if cell.on_cpu and cell.placement != RESIDENT:
+            return False
+        return cell.world_size == 1 or cell.device in self._leading
+
+    def _batch_sizes(self, cell: Cell) -> tuple[int, ...]:
+        suite, words = self._suite, self._choices["batch_sizes"]
+        if words:
+            return values.counts(words, self._capacity, "mini-batch size", LARGEST_BATCH)
+        if cell.on_cpu and cell.network in suite.cpu_batch_sizes:
+            return suite.cpu_batch_sizes[cell.network]
+        return suite.batch_sizes.get(cell.network, (suite.known[cell.network].batch_size,))
+
+    def _threads_on(self, device: str) -> tuple[int, ...]:
+        suite, choices, capacity = self._suite, self._choices, self._capacity
+        if device != devices.CPU:
+            return (values.one_count(choices["device_threads"] or suite.device_threads, capacity),)
+        found = values.counts(choices["threads"] or suite.threads, capacity)
+        if choices["threads"] and not choices["threads_limit"]:
+            return found  # what the user typed is what is measured
+        limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
+        kept = tuple(threads for threads in found if threads <= limit)
+        if not kept:
+            raise UsageError(f"No thread count of {list(found)} is within the limit of {limit}. Raise --threads-limit.")
+        return kept
+
+
+def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | None]:
+    """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number a range."""
+    fewest, most, interval = suite.protocol.launches_of_a_cell()
+    if choices["launches"]:
+        fewest, most = values.launch_range(choices["launches"], "--launches")
+    elif choices["interval"] and most == fewest:
+        fewest, most = values.launch_range(USUAL_RANGE, "--launches")
+    if fewest == most:
+        if choices["interval"]:
+            raise UsageError(f"--interval needs a range of launches, as in --launches {USUAL_RANGE}.")
+        return fewest, most, None
+    if choices["interval"]:
+        interval = values.share(choices["interval"], "--interval")
+    return fewest, most, interval or USUAL_INTERVAL
+
+
+def _within_reason(value: int, option: str) -> int:
+    if not 1 <= value <= LARGEST_COUNT:
+        raise UsageError(f"{option} {value} is out of range: give a whole number from 1 to {LARGEST_COUNT}.")
+    return value
+
+
+def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
+    builds = list(choices.builds)
+    names = [build.name for build in builds]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            "Two --python options give the same row name. Give them different names, as in torch-a:torch=/path."
+        )
+    chosen = choices["frameworks"]
+    wanted = values.words(chosen) if chosen else list(suite.frameworks)
+    # A build under a name of its own joins the rows, lest an option be ignored in silence; under a framework's name it
+    # takes that row's place.
+    joining = [build.name for build in builds if not chosen or build.name != build.framework.name]
+    joining += [] if chosen else choices.joining
+    wanted += [name for name in dict.fromkeys(joining) if name not in {word.partition(":")[0] for word in wanted}]
+    return values.rows(wanted, builds)
+
+
+def _runs_on(row: Row, device: str) -> bool:
+    """Tell whether a row's mode is one of this device: there are no CUDA graphs on a CPU."""
+    mode = row.build.framework.modes.get(row.mode)
+    return mode is None or ("cpu" if device == devices.CPU else "gpu") in mode.devices
+
+
+def _is_about(row: Row, family: str) -> bool:
+    """Tell whether a row's mode means anything for this family of networks."""
+    mode = row.build.framework.modes.get(row.mode)
+    return mode is None or not mode.families or family in mode.families
+
+
+def _rows_about(rows: tuple[Row, ...], families: Iterable[str]) -> tuple[Row, ...]:
+    """Return the rows that have a cell of any of these families; raises UsageError where none has."""
+    families = list(families)
+    found = tuple(row for row in rows if any(_is_about(row, family) for family in families))
+    if not found:
+        names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
+        known = ", ".join(families)
+        raise UsageError(
+            f"{names}: not a mode for networks of the family {known}. Name another mode, or other networks."
+        )
+    return found
+
+
+def _rows_on(rows: tuple[Row, ...], on: tuple[str, ...]) -> tuple[Row, ...]:
+    """Return the rows that have a cell on any of these devices; raises UsageError where none has."""
+    found = tuple(row for row in rows if any(_runs_on(row, device) for device in on))
+    if not found:
+        names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
+        raise UsageError(
+            f"{names}: not a mode of {', '.join(on)}. Name another device with --devices, or another mode."
+        )
+    return found
+
+
+MOST_CELLS = 10_000
+"""More than these are measured when --yes is given: most who ask for so many mistyped a list."""
+_GB = 1e9
+
+
+def check_count(plan: Plan, confirmed: bool) -> None:
+    """Raise UsageError for a plan of very many cells that nobody confirmed."""
+    if len(plan.cells) > MOST_CELLS and not confirmed:
+        raise UsageError(
+            f"{plan.suite} has {len(plan.cells)} cells here, more than {MOST_CELLS}. Narrow it (--networks, "
+            "--frameworks, --threads), or give --yes to measure them all."
+        )
+
+
+def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
+    """Return why a cell cannot fit into the memory of this machine or its GPU; empty where it may."""
+    if not plan.row_of(cell).build.framework.computes:
+        return ""
+    family = plan.network_of(cell).family
+    everywhere = family.least_bytes(cell.batch_size, cell.world_size)
+    of_machine = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
+    if everywhere > of_machine:
+        return _words(everywhere, of_machine, "this machine")
+    if cell.on_cpu:
+        return ""
+    gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
+    of_one = family.least_bytes(max(1, cell.batch_size // cell.world_size)) // 2  # half where of 16 bits
+    if gpu is None or gpu.memory_bytes is None or of_one <= gpu.memory_bytes:
+        return ""
+    return _words(of_one, gpu.memory_bytes, cell.device)
+
+
+def memory_line(plan: Plan, machine: Machine) -> str:
+    """Return in a sentence which cells cannot fit into memory; empty where all may."""
+    found = {cell: why for cell in plan.cells if (why := too_large(plan, cell, machine))}
+    if not found:
+        return ""
+    first, why = next(iter(found.items()))
+    several = "1 cell does" if len(found) == 1 else f"{len(found)} cells do"
+    of_first = f"{first.network}, mini-batch {first.batch_size}: {why}"
+    return f"{several} not fit into memory and will not be launched; {of_first}."
+
+
+def _words(needed: int, there: int, where: str) -> str:
+    return (
+        f"weights, gradients and mini-batch need at least {needed / _GB:,.1f} GB, and {where} has {there / _GB:,.1f} GB"
+    )

@@ -18,7 +18,7 @@ from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks, values
 from .axes import PLAIN, joined, parse_plain
 from .framework import offered
-from .toml_words import sentence, text_of
+from .toml_files import sentence, text_of
 
 # Any numbers do for checking words at reading time; the real ones come with the plan.
 _SOME_CAPACITY = values.Capacity(cores=1, cpus=1)

@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.pytest_benchmark.runs import FRAMEWORK
+from dlbench.reports.pytest_benchmark.imported import FRAMEWORK
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
-from ..planning import own_steps, values
+from ..planning import own, values
 from ..planning.axes import AXIS_OPTIONS, AxisOption, option_of
 from ..planning.framework import catalogue
 from ..planning.suite import load, shipped
@@ -42,7 +42,7 @@ def again_by_name(cell: Cell, suite: str, launches: int) -> str:
     """
     if cell.framework == FRAMEWORK:
         return ""
-    step = Path(f"{cell.framework}.py") if cell.network == own_steps.NETWORK else None
+    step = Path(f"{cell.framework}.py") if cell.network == own.NETWORK else None
     found = suite if step and suite in shipped() else _with_network(suite, cell.network, cell.specification)
     return " ".join([again(cell, found, step, launches=max(1, launches)), *([] if step else _brought(cell))])
 

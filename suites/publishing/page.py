@@ -11,8 +11,7 @@ import typer
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.outputs import why_not
-from dlbench.reports.history.analysis import CellHistory, build_history
-from dlbench.reports.history.series import NIGHTLY
+from dlbench.reports.history.nights import NIGHTLY, CellHistory, build_history
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
 from dlbench.reports.storage.results import Narrowing, Results
@@ -23,7 +22,7 @@ from ..commands.report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, result
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
-from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.framework import release_dates, stands_for_2016
 from ..run import preparation
 from .again import again_by_name
 from .pdf import check_pdf, find_chromium, print_to_pdf

@@ -10,12 +10,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.comparison import layout
-from dlbench.reports.comparison.outcome import gate_outcome
+from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markdown import escaped
-from dlbench.reports.history.analysis import build_history
-from dlbench.reports.history.series import NIGHTLY
-from dlbench.reports.history.what_changed import explained
+from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.policy import own_script, own_style, policy
 from dlbench.reports.page.render import page_to_file_text
@@ -32,7 +29,7 @@ from dlbench.reports.storage.store import Store
 from ..commands import options
 from ..display.screen import counted, say
 from ..errors import UsageError
-from ..planning.lineage import release_dates, stands_for_2016
+from ..planning.framework import release_dates, stands_for_2016
 from ..run import preparation
 from ..run.sides import report_of
 from .again import again_by_name
@@ -144,7 +141,7 @@ def _night(site: _Site, run: Run, count: int) -> None:
     night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest)
     if run.sides:
         compared = report_of(site.store, run)
-        words = gate_outcome(compared).line if run.purpose == "gate" else layout.headline(compared)
+        words = gate_outcome(compared).line if run.purpose == "gate" else headline(compared)
         night = replace(night, summary=words, slower=slower_of(compared), cleared=cleared_of(compared))
     site.folder.write(night.file, page_to_file_text(document))
     contents.nights[run.id] = night

@@ -12,11 +12,11 @@ import numpy as np
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import BOUND, TUNED, Cell
-from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs, pairs_for
+from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs, pairs_for
 from dlbench.reports.flags import Flag
 from dlbench.reports.formats.json import plain
 from dlbench.reports.naming import rest_of
-from dlbench.reports.tuning.data import of_estimate
+from dlbench.reports.ratio.tuning import of_estimate
 
 from ..display.screen import as_called, counted
 from ..environments import environment, row_interpreters

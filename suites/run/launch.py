@@ -36,9 +36,9 @@ from ..environments import folders
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..environments.row_interpreters import Source
 from ..errors import UsageError
-from ..planning import devices, feasible
+from ..planning import devices
 from ..planning.devices import Located, Locator
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.plan import Plan, PlannedLaunch, too_large
 from .judge import FirstLosses, judged
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .plausibility import Limits, limits_of
@@ -104,7 +104,7 @@ class LaunchRunner:
         return None if self.machine is None else limits_of(self.machine, self.ceilings)
 
     def _too_large(self, cell: Cell) -> str:
-        return "" if self.machine is None else feasible.too_large(self.plan, cell, self.machine)
+        return "" if self.machine is None else too_large(self.plan, cell, self.machine)
 
     @cached_property
     def _locator(self) -> Locator:

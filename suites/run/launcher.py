@@ -23,10 +23,9 @@ from typing import Protocol as TypingProtocol
 import psutil
 
 from dlbench.adapters.launch import parity
-from dlbench.adapters.launch.companions import oom_kills
-from dlbench.adapters.launch.host import VARIABLE as LINE
+from dlbench.adapters.launch.evidence import oom_kills
 from dlbench.adapters.networks import from_data
-from dlbench.adapters.protocol import Launch, Outcome, write_launch
+from dlbench.adapters.protocol import HOST_LINE, Launch, Outcome, write_launch
 from dlbench.hardware_probe.telemetry import descends_from_this_process
 
 from ..errors import FrameworkEnvironmentError
@@ -171,7 +170,7 @@ def _start(order: LaunchRequest, directory: Path, line: int) -> "subprocess.Pope
     """Start the supervisor, which starts the guest."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
-    told = {"TMPDIR": str(directory / "tmp"), LINE: str(line), MARK: str(directory)}
+    told = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
         stdin=subprocess.PIPE,

@@ -16,8 +16,7 @@ from socket import MSG_NOSIGNAL, SHUT_RDWR, socket
 
 import psutil
 
-from dlbench.adapters.launch.host import BEGIN, END, READ, RESET, STEPS
-from dlbench.adapters.protocol import HostObservation
+from dlbench.adapters.protocol import BEGIN, END, READ, RESET, STEPS, HostObservation
 
 _LONGEST = 200
 _LONG_STEP = 0.15

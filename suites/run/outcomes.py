@@ -19,22 +19,23 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from dlbench.adapters.launch.host import PROFILE, TRAINING
+from dlbench.adapters.launch.batches import BLOCK
 from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import (
     OUTCOME_FILE,
     PHASE_FILE,
+    PROFILE,
     SCHEMA_VERSION,
+    TRAINING,
     Launch,
     Outcome,
     ProtocolError,
     Status,
     outcome_from_dict,
 )
-from dlbench.adapters.texts.mini_batches import BLOCK
 from dlbench.reports.formats.inert import one_line
 
-from ..planning.toml_words import sentence
+from ..planning.toml_files import sentence
 from .monitor import LaunchMonitor
 
 MOST_BYTES = 64 * 1024**2

@@ -23,8 +23,7 @@ from ..display.screen import counted
 from ..environments import folders, row_interpreters
 from ..environments.environment import Report
 from ..errors import UsageError
-from ..planning import feasible
-from ..planning.plan import Plan
+from ..planning.plan import Plan, too_large
 from ..planning.values import Build, Capacity
 from . import references, texts
 from .launcher import guest_environment
@@ -156,7 +155,7 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
         _of_reference(plan, cell)
         for cell in plan.cells
         if cell.framework in computing and plan.network_of(cell).family.specified
-        if not feasible.too_large(plan, cell, machine)
+        if not too_large(plan, cell, machine)
     )
     # Those of the CPU first: what is computed for it then serves the GPU too.
     found = {

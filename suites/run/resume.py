@@ -17,7 +17,7 @@ from dlbench.reports.storage.store import Store
 from ..environments import contents, environment, row_interpreters
 from ..environments.adapter_digest import DIGEST, adapter_digest
 from ..errors import UsageError
-from ..planning.choices import Choices
+from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, catalogue, offered
 from ..planning.plan import Plan
 from ..planning.values import Build, rows
@@ -55,7 +55,12 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: s
 
 
 def resume(
-    plan: Plan, store: Store, machine: Machine, chosen: Choices, purpose: str = "suite", of_fleet: str | None = None
+    plan: Plan,
+    store: Store,
+    machine: Machine,
+    chosen: SuiteOverrides,
+    purpose: str = "suite",
+    of_fleet: str | None = None,
 ) -> tuple[Plan, Run]:
     """Return the plan of the unfinished run that this plan goes on with, and the run.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol as TypingProtocol
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.comparison.compared import CANDIDATE
+from dlbench.reports.compare.comparison import CANDIDATE
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store

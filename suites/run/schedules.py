@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.comparison.analysis import CRASHES, ONCE_BY_CHANCE, pairs_of
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SCREEN
-from dlbench.reports.comparison.paired import estimate_pairs
-from dlbench.reports.comparison.stages import Screening, next_look, screen
-from dlbench.reports.comparison.verdict import DEFAULT, Rule, fewest_pairs
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, pairs_of
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
 from dlbench.reports.flags import disturbed
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, last_attempts
+from dlbench.reports.storage.record import SCREEN, Record, last_attempts
 
 from ..planning.plan import Plan, group_of, sizes_of
 from . import precision

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.hardware_probe import Machine
-from dlbench.reports.comparison.analysis import compare_sides_of_run
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
-from dlbench.reports.comparison.verdict import Rule, chosen
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_sides_of_run
+from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
@@ -29,7 +28,8 @@ from ..environments.environment import Report
 from ..environments.interpreters import inspect
 from ..environments.row_interpreters import Source
 from ..errors import FrameworkEnvironmentError, UsageError
-from ..planning import own_steps, values
+from ..planning import own as own_files
+from ..planning import values
 from ..planning.framework import GUEST_DIRECTORY, Framework
 from ..planning.plan import Plan
 from ..planning.values import Build
@@ -189,7 +189,7 @@ def pair(
         (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True
     ):
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
-        step = own_steps.read(file, f"--{name}-step") if file else None
+        step = own_files.read_step(file, f"--{name}-step") if file else None
         sides.append(Side(name, builds_, variables(words_), revision, guest, step))
     # What lies beside a file can be imported by it, and is not looked into: only in one folder can files be the same.
     steps = [_step(side.step or own) for side in sides]

@@ -5,9 +5,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from dlbench.reports.comparison.analysis import compare_runs
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, Comparison
-from dlbench.reports.comparison.verdict import DEFAULT, Rule, rule_of
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_runs
+from dlbench.reports.compare.verdict import DEFAULT, Rule, rule_of
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_networks import NETWORKS
 
-from dlbench.adapters.families.layers import output_side
+from dlbench.adapters.families.family import output_side
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 

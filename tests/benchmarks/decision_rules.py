@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from dlbench.reports.comparison.verdict import Verdict, judge
+from dlbench.reports.compare.verdict import Verdict, judge
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers" / "simulated"))
 from simulated_launches import BAD, CI, QUIET, Array, Conditions, gate, launches, pairs_needed, steps

@@ -26,8 +26,7 @@ from corpus import PACKED, Corpus, CorpusLaunch, calm, pack, read  # noqa: E402
 from corpus_rates import EFFECTS, Coverage, Rate, RuleRates  # noqa: E402
 from corpus_replay import OTHER_RULES  # noqa: E402
 
-from dlbench.reports.comparison.paired import PairedEstimate, null_distribution  # noqa: E402
-from dlbench.reports.comparison.verdict import DEFAULT, Rule, Verdict  # noqa: E402
+from dlbench.reports.compare.verdict import DEFAULT, PairedEstimate, Rule, Verdict, null_distribution  # noqa: E402  # noqa: E402
 
 DOCUMENT = ROOT / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"

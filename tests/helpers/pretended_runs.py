@@ -14,8 +14,8 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import Launched
@@ -35,7 +35,7 @@ step_seconds = 0.5
 [settings.torch]
 compile = "over the mode's own"
 """
-PLAN = expand(suite.parse(TEXT, "pretended.toml"), Choices(), Capacity(2, 4), seed=5)
+PLAN = expand(suite.parse(TEXT, "pretended.toml"), SuiteOverrides(), Capacity(2, 4), seed=5)
 ORDER = [(planned.cell, planned.block) for planned in PLAN.order()]
 
 

@@ -15,12 +15,12 @@ from properties import examples
 
 from dlbench.adapters.protocol import DeviceEvidence, Status
 from dlbench.reports.cells import build_matrix
+from dlbench.reports.curve import threads as scaling
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats import layout
 from dlbench.reports.matrix import words as matrix_words
 from dlbench.reports.storage.results import Results
 from dlbench.reports.tables.analysis import tables
-from dlbench.reports.threads import analysis as scaling
 
 OF_MATRIX, OF_TABLES = exporters("matrix"), exporters("tables")
 

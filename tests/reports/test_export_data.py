@@ -22,7 +22,7 @@ from records_of_published import TENSORFLOW, found_in, launches
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.threads import analysis as scaling
+from dlbench.reports.curve import threads as scaling
 
 KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 

@@ -15,8 +15,9 @@ from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import build_matrix
+from dlbench.reports.curve.threads import curves
 from dlbench.reports.naming import slug
-from dlbench.reports.pytest_benchmark import files as files
+from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import (
     counted,
     failure,
@@ -25,11 +26,9 @@ from dlbench.reports.pytest_benchmark.export import (
     samples_of,
     stats,
 )
-from dlbench.reports.pytest_benchmark.runs import medians_of, runs_of
-from dlbench.reports.pytest_benchmark.untrusted_files import FileError
+from dlbench.reports.pytest_benchmark.imported import FileError, medians_of, runs_of
 from dlbench.reports.storage.results import Results
 from dlbench.reports.tables.analysis import tables
-from dlbench.reports.threads.analysis import curves
 
 SECONDS = st.floats(min_value=1e-7, max_value=1e4)
 

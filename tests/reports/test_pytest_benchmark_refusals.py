@@ -16,11 +16,9 @@ from properties import examples
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.pytest_benchmark import files as files
-from dlbench.reports.pytest_benchmark import untrusted_files
+from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
-from dlbench.reports.pytest_benchmark.runs import runs_of
-from dlbench.reports.pytest_benchmark.untrusted_files import FileError
+from dlbench.reports.pytest_benchmark.imported import FileError, runs_of
 from dlbench.reports.storage.results import Results
 
 
@@ -127,7 +125,7 @@ def test_what_is_not_there_or_no_file_is_refused(tmp_path):
 def test_a_huge_file_is_refused_unread(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as stream:
-        stream.truncate(untrusted_files.LARGEST_FILE + 1)
+        stream.truncate(files.LARGEST_FILE + 1)
     with pytest.raises(FileError, match="larger than 500 MB"):
         files.read(path)
 

@@ -6,7 +6,7 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.against import shi2016
-from dlbench.reports.threads.analysis import Curve, curves
+from dlbench.reports.curve.threads import Curve, curves
 
 MATRIX = shi2016.table4()
 CURVES = curves(MATRIX)

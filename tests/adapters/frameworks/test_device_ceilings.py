@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from inside import Guest
 
-from dlbench.adapters.libraries import device_ceilings
+from dlbench.adapters.libraries import gpus
 
 pytestmark = pytest.mark.framework
 
@@ -17,8 +17,8 @@ def torch(guests: Callable[..., Guest]) -> Guest:
 
 
 IMPORTS = """
-from guest.libraries import device_ceilings
-from guest.pytorch import ceilings
+from guest.libraries import gpus
+from guest.pytorch import adapter as ceilings
 """
 
 # Page-locked memory needs a driver: a copy stands for it, and the tensor is remembered.
@@ -37,10 +37,10 @@ def test_each_copy_of_pytorch_moves_all_bytes_from_where_to_where_its_name_says(
         PINNING
         + """
 answer = {}
-for name in device_ceilings.TRANSFERS:
+for name in gpus.TRANSFERS:
     del locked[:]
     # On a device without memory what lies there can be told from what lies on the host.
-    source, target = ceilings.pair(name, 1000, "meta")
+    source, target = ceilings.copied_pair(name, 1000, "meta")
     answer[name] = [source.device.type, target.device.type, source.nbytes, target.nbytes,
                     any(each is source or each is target for each in locked)]
 """
@@ -58,21 +58,21 @@ def test_a_start_copies_and_memory_was_written_to_before(torch: Guest) -> None:
     told = torch(
         PINNING
         + """
-answer, made, pair = {}, [], ceilings.pair
+answer, made, pair = {}, [], ceilings.copied_pair
 def remembered(*given):
     made[:] = pair(*given)
     return tuple(made)
-ceilings.pair = remembered
-for name in device_ceilings.TRANSFERS:
+ceilings.copied_pair = remembered
+for name in gpus.TRANSFERS:
     waited = []
-    probe = ceilings.probe(name, 1000, "cpu", lambda: waited.append(1))
+    probe = ceilings.gpu_probe(name, 1000, "cpu", lambda: waited.append(1))
     before = [tensor.unique().tolist() for tensor in made]
     probe.start()
     probe.wait()
     answer[name] = [before, bool((made[0] == made[1]).all()), len(waited)]
 """
     )
-    assert set(told) == set(device_ceilings.TRANSFERS)
+    assert set(told) == set(gpus.TRANSFERS)
     for name, (before, copied, waited) in told.items():
         assert (copied, waited) == (True, 1), name
         assert before[0] != before[1], name
@@ -87,10 +87,10 @@ def test_the_smallest_operator_changes_one_number(torch: Guest) -> None:
             def __torch_dispatch__(self, function, types, given=(), named=None):
                 seen.append(str(function) + " " + str(given[0].numel()))
                 return function(*given, **(named or {}))
-        probe = ceilings.probe("operator", 0, "cpu", lambda: None)
+        probe = ceilings.gpu_probe("operator", 0, "cpu", lambda: None)
         with Seen():
             probe.start()
-        answer = [seen, device_ceilings.seconds_to_start(probe)]
+        answer = [seen, gpus.seconds_to_start(probe)]
     """)
     assert calls == ["aten.add_.Tensor 1"]
     assert 0 < told < 0.001
@@ -99,7 +99,7 @@ def test_the_smallest_operator_changes_one_number(torch: Guest) -> None:
 def test_a_captured_graph_starts_no_operator_by_itself(torch: Guest) -> None:
     told = torch("""
         asked = []
-        ceilings.probe = lambda name, size: asked.append((name, size))
+        ceilings.gpu_probe = lambda name, size: asked.append((name, size))
         adapters = [make("small-dense"), make("small-dense")]
         adapters[1].graphs = True
         for adapter in adapters:
@@ -119,8 +119,8 @@ def jax(guests: Callable[..., Guest]) -> Guest:
 def test_each_copy_of_jax_moves_all_bytes_from_where_to_where_its_name_says(jax: Guest) -> None:
     told = jax("""
         import jax, numpy
-        from guest.libraries import device_ceilings
-        from guest.jax import ceilings, devices
+        from guest.libraries import gpus
+        from guest.jax import devices
         device = devices.find_device("cpu")
         puts, results = [], {}
         real = jax.device_put
@@ -131,8 +131,8 @@ def test_each_copy_of_jax_moves_all_bytes_from_where_to_where_its_name_says(jax:
             return found
         jax.device_put = remembered
         answer = {}
-        for name in device_ceilings.NAMES:
-            probe = ceilings.probe(name, 1000, device)
+        for name in gpus.PROBES:
+            probe = devices.probe(name, 1000, device)
             if probe is None:
                 answer[name] = None
                 continue
@@ -155,15 +155,15 @@ def test_each_copy_of_jax_moves_all_bytes_from_where_to_where_its_name_says(jax:
 def test_a_copy_of_jax_on_the_device_is_of_an_array_of_its_own(jax: Guest) -> None:
     told = jax("""
         import jax
-        from guest.libraries import device_ceilings
-        from guest.jax import ceilings, devices
+        from guest.libraries import gpus
+        from guest.jax import devices
         program = jax.jit(jax.numpy.copy).lower(jax.ShapeDtypeStruct((1000,), "uint8")).compile().as_text()
         adapter = prepared("small-dense")
         probe = adapter.device_probe("copy", 1000)
-        copied = ceilings._copies(1000, devices.find_device("cpu"))[device_ceilings.COPY]()
+        copied = devices._copies(1000, devices.find_device("cpu"))[gpus.COPY]()
         first, second = copied(), copied()
         apart = first.unsafe_buffer_pointer() != second.unsafe_buffer_pointer()
-        answer = ["copy(" in program, device_ceilings.seconds_in_a_row(probe) > 0, apart, first.nbytes]
+        answer = ["copy(" in program, gpus.seconds_in_a_row(probe) > 0, apart, first.nbytes]
         answer.append(bool((first == 1).all()))
     """)
     assert told == [True, True, True, 1000, True]
@@ -178,15 +178,15 @@ def tensorflow(guests: Callable[..., Guest]) -> Guest:
 @pytest.mark.slow
 def test_the_copy_of_tensorflow_is_of_a_tensor_of_its_own(tensorflow: Guest) -> None:
     told = tensorflow("""
-        from guest.libraries import device_ceilings
-        from guest.tensorflow import gpu
+        from guest.libraries import gpus
+        from guest.tensorflow import devices as gpu
         source = gpu.filled(1000, "CPU:0")
         copies = [gpu.copied(source, "CPU:0") for _ in range(2)]
         addresses = {each._numpy().ctypes.data for each in [source] + copies}
         answer = [len(addresses), sum(int(each.shape[0]) * each.dtype.size for each in copies),
                   all(bool((each.numpy() == 1).all()) for each in copies)]
         waited = []
-        found = {name: gpu.probe(name, 1000, "CPU:0", lambda: waited.append(1)) for name in device_ceilings.NAMES}
+        found = {name: gpu.probe(name, 1000, "CPU:0", lambda: waited.append(1)) for name in gpus.PROBES}
         found["copy"].start()
         found["copy"].wait()
         answer += [sorted(name for name in found if found[name]), len(waited)]

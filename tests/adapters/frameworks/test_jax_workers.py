@@ -166,7 +166,7 @@ def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: 
         guest,
         """
         import types
-        from guest.jax import devices, parallel
+        from guest.jax import devices
         small = SMALL["small-dense"]
         answer = [team("small-dense", 2, 4).supports(small)]
         devices.gpu_plugins = lambda: ["xla_cuda12"]

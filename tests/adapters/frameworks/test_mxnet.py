@@ -33,14 +33,14 @@ def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) ->
 
 def test_a_gpu_is_refused_in_mxnets_own_terms(guest: Guest) -> None:
     said = guest("""
-        from guest.mxnet import devices
+        from guest.mxnet import adapter as devices
         asked = [{"device": "rocm:0"}, {"precision": "tf32"}, {"placement": "pinned"}, {}]
         network = SMALL["small-dense"]
         answer = [list(make(network.name, **{"device": "cuda:0", **each}).supports(network)) for each in asked]
         # A build that says it has CUDA, on a machine where nothing answers.
         mx.runtime.Features.is_enabled = lambda self, name: True
         answer.append(list(make(network.name, device="cuda:0").supports(network)))
-        answer.append([str(devices.context(Cell("mxnet", "mxnet", "hybrid", "fcn5", "cuda:0", 1, 4))),
+        answer.append([str(devices.context_of(Cell("mxnet", "mxnet", "hybrid", "fcn5", "cuda:0", 1, 4))),
                        os.environ["NVIDIA_TF32_OVERRIDE"]])
     """)
     words = [

@@ -7,8 +7,8 @@ import pytest
 from known_networks import NETWORKS
 
 from dlbench.adapters.launch import timing
-from dlbench.adapters.libraries import device_ceilings
-from dlbench.adapters.null import device as pretended
+from dlbench.adapters.libraries import gpus
+from dlbench.adapters.null import adapter as pretended
 from dlbench.adapters.null.adapter import NullAdapter
 from dlbench.adapters.protocol import Cell
 
@@ -151,19 +151,19 @@ def _exact(monkeypatch):
     ],
 )
 def test_a_pretended_devices_bandwidths_are_found_again(name, rate):
-    size = device_ceilings.size_of(name)
-    seconds = device_ceilings.seconds_in_a_row(adapter(RATES).device_probe(name, size))
+    size = gpus.probe_size(name)
+    seconds = gpus.seconds_in_a_row(adapter(RATES).device_probe(name, size))
     assert (2 if name == "copy" else 1) * size / seconds == pytest.approx(rate, rel=1e-4)
 
 
 @pytest.mark.usefixtures("_exact")
 def test_a_pretended_devices_operators_take_the_host_as_long_as_it_was_told():
     probe = adapter(RATES).device_probe("operator", 0)
-    assert device_ceilings.seconds_to_start(probe) == pytest.approx(0.0001, rel=1e-3)
-    assert device_ceilings.seconds_to_finish(probe) == pytest.approx(0.0003, rel=1e-3)
+    assert gpus.seconds_to_start(probe) == pytest.approx(0.0001, rel=1e-3)
+    assert gpus.seconds_to_finish(probe) == pytest.approx(0.0003, rel=1e-3)
 
 
 def test_what_no_setting_tells_is_not_pretended():
-    for name in device_ceilings.NAMES:
+    for name in gpus.PROBES:
         assert adapter().device_probe(name, 100) is None
         assert NullAdapter(CELL._replace(device="cpu"), RATES, "").device_probe(name, 100) is None

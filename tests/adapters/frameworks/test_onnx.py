@@ -110,7 +110,7 @@ def test_no_thread_count_leaves_the_frameworks_own(guest: Guest) -> None:
 
 def test_a_gpu_is_refused_in_onnx_runtimes_own_terms(guest: Guest) -> None:
     said = guest("""
-        from guest.onnx import devices
+        from guest.onnx import adapter as devices
         asked = [{"device": "rocm:0"}, {"precision": "bfloat16"}, {"placement": "pinned"}, {}]
         network = SMALL["small-dense"]
         answer = [list(make(network.name, **{"device": "cuda:0", **each}).supports(network)) for each in asked]
@@ -131,8 +131,8 @@ def test_a_gpu_is_refused_in_onnx_runtimes_own_terms(guest: Guest) -> None:
 
 def test_tf32_is_asked_for_or_forbidden(guest: Guest) -> None:
     told = guest("""
-        from guest.onnx import devices
+        from guest.onnx import adapter as devices
         cells = [Cell("onnx", "onnx", "graph", "fcn5", "cuda:0", 1, 4, precision) for precision in ("float32", "tf32")]
-        answer = [devices.providers(cell)[0][1]["use_tf32"] for cell in cells] + [list(devices.home(cells[0]))]
+        answer = [devices.providers_of(cell)[0][1]["use_tf32"] for cell in cells] + [list(devices.memory_of(cells[0]))]
     """)
     assert told == ["0", "1", ["cuda", 0]]

@@ -10,8 +10,8 @@ pytestmark = pytest.mark.framework
 
 IMPORTS = """
 from onnx.reference import ReferenceEvaluator
-from guest.onnx import composites, gradients
-from guest.onnx.graph import Graph
+from guest.onnx import gradients
+from guest.onnx.gradients import Graph
 from guest.libraries import onnx_graphs
 
 def differentiated(build, shapes, integers={}, seed=0, element=np.float64):
@@ -93,7 +93,7 @@ RULES = {
     "Gather": ("g.node('Gather', ['a', 'rows'])", {"a": (4, 3)}),
     "Flatten": ("g.node('Flatten', ['a'])", {"a": (3, 4, 2, 1)}),
     "GlobalAveragePool": ("g.node('GlobalAveragePool', ['a'])", {"a": (3, 4, 2, 5)}),
-    "Normalise": ("composites.normalise(g, 'n', 'a', 3, 1e-5)", {"a": (4, 3, 2, 5), "n.gamma": (3,), "n.beta": (3,)}),
+    "Normalise": ("gradients.normalise(g, 'n', 'a', 3, 1e-5)", {"a": (4, 3, 2, 5), "n.gamma": (3,), "n.beta": (3,)}),
 }  # fmt: skip
 
 
@@ -132,12 +132,11 @@ CONVOLUTIONS = [
 def test_the_gradients_of_convolutions_agree_with_central_differences(guest: Guest) -> None:
     found = guest(f"""
         answer, ways = [], set()
-        from guest.onnx import convolutions
         for way in ("_exchanged", "_each_example", "_each_place"):
-            def counted(*arguments, way=way, original=getattr(convolutions, "_by_weight" + way)):
+            def counted(*arguments, way=way, original=getattr(gradients, "_by_weight" + way)):
                 ways.add(way)
                 return original(*arguments)
-            setattr(convolutions, "_by_weight" + way, counted)
+            setattr(gradients, "_by_weight" + way, counted)
         for height, width, kernel, stride, padding, channels, outputs in {CONVOLUTIONS!r}:
             numbers = dict(kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[padding] * 4)
             shapes = {{"a": (2, channels, height, width), "b": (outputs, channels, kernel, kernel), "c": (outputs,)}}
@@ -152,17 +151,16 @@ def test_the_gradients_of_convolutions_agree_with_central_differences(guest: Gue
 
 def test_every_way_to_a_weights_gradient_gives_the_same(guest: Guest) -> None:
     worst = guest("""
-        from guest.onnx import convolutions
         answer = 0.0
         for stride, side in ((1, 7), (2, 7), (2, 8), (3, 9)):
-            geometry = convolutions.Geometry(2, 3, 4, (side, side), 1, stride, 0)
+            geometry = gradients.Geometry(2, 3, 4, (side, side), 1, stride, 0)
             found, random = [], np.random.RandomState(0)
             images = random.standard_normal((2, 3, side, side)).astype("f")
             gradient = random.standard_normal([2, 4] + geometry.output_sides).astype("f")
             for way in ("_exchanged", "_each_example", "_each_place"):
                 graph = Graph()
                 graph.input("x", images.shape); graph.input("d", gradient.shape)
-                graph.output(getattr(convolutions, "_by_weight" + way)(graph, geometry, "x", "d"), (4, 3, 1, 1))
+                graph.output(getattr(gradients, "_by_weight" + way)(graph, geometry, "x", "d"), (4, 3, 1, 1))
                 found.append(session(graph.model()).run(None, {"x": images, "d": gradient})[0])
             answer = max([answer] + [float(abs(one - found[0]).max()) for one in found])
     """)
@@ -200,7 +198,7 @@ def test_the_loss_and_its_gradient_agree_with_the_definition(guest: Guest) -> No
             logits, labels = (scale * random.standard_normal((6, 5))).astype("f"), random.randint(0, 5, 6)
             graph = Graph()
             graph.input("logits", logits.shape); graph.input("labels", (6,), np.int64)
-            loss, gradient = composites.softmax_cross_entropy(graph, "logits", "labels", 6)
+            loss, gradient = gradients.softmax_cross_entropy(graph, "logits", "labels", 6)
             graph.output(loss, ()); graph.output(gradient, (6, 5))
             loss, gradient = session(graph.model()).run([loss, gradient], {"logits": logits, "labels": labels})
             shifted = logits.astype(float) - logits.max(axis=1, keepdims=True)

@@ -83,10 +83,10 @@ def test_a_reset_compiles_nothing(guest: Guest, name: str) -> None:
 
 def test_a_reset_scales_the_loss_as_at_the_start(guest: Guest) -> None:
     scales = guest("""
-        from guest.pytorch import eager, mixed
+        from guest.pytorch import steps
         weight = torch.nn.Linear(2, 2)
-        task = eager.Task(weight, list(weight.parameters()), torch.ones(3, 2), torch.zeros(3, dtype=torch.int64), {})
-        step = mixed.ScaledStep(task)
+        task = steps.Task(weight, list(weight.parameters()), torch.ones(3, 2), torch.zeros(3, dtype=torch.int64), {})
+        step = steps.ScaledStep(task)
         answer = []
         for value in (1.0, float("inf")):
             weight.weight.data[...] = value
@@ -257,11 +257,11 @@ def test_failures_of_cuda_to_allocate_are_recognised(guest: Guest) -> None:
 
 def test_a_compiler_that_cannot_trace_gradients_is_refused_where_a_step_is_one_graph(guest: Guest) -> None:
     told = guest("""
-        from guest.pytorch import compiled
+        from guest.pytorch import steps
         class Older:
             pass
-        answer = [compiled.refuses_gradients()]
-        compiled.torch._dynamo.config = Older()
+        answer = [steps.gradients_refusal()]
+        steps.torch._dynamo.config = Older()
         adapter = make("small-dense", mode="compile", compile=True)
         answer += [list(adapter.supports(SMALL[name])) for name in ("small-dense", "small-recurrent")]
     """)

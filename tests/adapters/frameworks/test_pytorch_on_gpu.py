@@ -139,9 +139,9 @@ def test_the_devices_ceilings_are_within_what_hardware_can_be(guest: Guest) -> N
     """Copies on the device outrun its link, and starting an operator is less than seeing it through."""
     told = guest("""
         from guest.launch import contract
-        from guest.libraries import device_ceilings
+        from guest.libraries import gpus
         adapter = make("small-dense", device="cuda:0")
-        found, failures = device_ceilings.measure(
+        found, failures = gpus.measure_ceilings(
             lambda name, size: contract.device_probe(adapter, name, size), adapter.is_out_of_memory)
         answer = dict(failures=failures, found=found._asdict())
     """)

@@ -96,8 +96,8 @@ def test_workers_run_side_by_side_each_on_threads_of_its_own(guest: Guest, worke
 @pytest.mark.parametrize(("device", "reduction"), [("cpu", "ReductionToOneDevice"), ("cuda:0", "NCCL")])
 def test_the_engine_of_several_workers_is_named(guest: Guest, device: str, reduction: str) -> None:
     alone, together = guest(f"""
-        from guest.tensorflow import gpu
-        gpu.describe = dict
+        from guest.tensorflow import devices
+        devices.describe_gpu = dict
         cell = Cell("tensorflow", "tensorflow", "function", "small-dense", {device!r}, 1, 4, world_size=2)
         adapter = ADAPTER(cell, {{"compile": True}}, "unused")
         together = adapter.describe()

@@ -7,7 +7,7 @@ import asked_of_frameworks as asked
 import pytest
 from inside import Guest
 
-from dlbench.adapters.libraries import mkl_kernels
+from dlbench.adapters.libraries import blas
 
 pytestmark = pytest.mark.framework
 
@@ -161,7 +161,7 @@ def test_the_mini_batch_is_handed_over_once(guest: Guest) -> None:
 
 
 def test_wide_kernels_are_faster_where_mkl_does_not_take_them_itself(guest: Guest) -> None:
-    if mkl_kernels.widest(Path("/proc/cpuinfo").read_text()) is None:
+    if blas.widest_mkl_kernels(Path("/proc/cpuinfo").read_text()) is None:
         pytest.skip("MKL chooses well on this processor")
     seconds = {
         kernels: guest(

@@ -8,7 +8,7 @@ import pytest
 from known_networks import data_of
 
 from dlbench.adapters import protocol
-from dlbench.adapters.launch import affinity
+from dlbench.adapters.launch import evidence
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 
 pytestmark = pytest.mark.skipif(
@@ -33,10 +33,10 @@ def write(folder, cpus):
 def test_a_launch_is_bound_to_the_cpus_that_it_names_in_whatever_order(tmp_path, as_before):
     for cpus in (None, as_before[::-1] * 2, *([cpu] for cpu in as_before)):
         write(tmp_path, cpus)
-        affinity.apply(str(tmp_path))
+        evidence.bind(str(tmp_path))
         assert os.sched_getaffinity(0) == set(cpus or as_before)
-        assert set(cpus or as_before) <= set(affinity.cpus_allowed())
-        assert affinity.refusal(cpus) == ""
+        assert set(cpus or as_before) <= set(evidence.cpus_allowed())
+        assert evidence.binding_refusal(cpus) == ""
 
 
 @pytest.mark.parametrize("cpus", [[4095], [0, 4095], [-1], [10**30], ["0"], "0", 5, {"a": 1}])
@@ -44,24 +44,24 @@ def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
     write(tmp_path, None)
     content = json.loads((tmp_path / protocol.CELL_FILE).read_text())
     (tmp_path / protocol.CELL_FILE).write_text(json.dumps({**content, "cpus": cpus}))
-    affinity.apply(str(tmp_path))
+    evidence.bind(str(tmp_path))
     assert sorted(os.sched_getaffinity(0)) == as_before  # nor is a part of it set
     if isinstance(cpus, list) and all(isinstance(cpu, int) for cpu in cpus):
-        assert "cannot be bound" in affinity.refusal(cpus)
+        assert "cannot be bound" in evidence.binding_refusal(cpus)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 99}'])
 def test_a_cell_file_that_cannot_be_read_changes_nothing(tmp_path, as_before, content):
     (tmp_path / protocol.CELL_FILE).write_text(content)
-    affinity.apply(str(tmp_path))
-    affinity.apply(str(tmp_path / "not there"))
-    assert affinity.cpus_allowed() == as_before
+    evidence.bind(str(tmp_path))
+    evidence.bind(str(tmp_path / "not there"))
+    assert evidence.cpus_allowed() == as_before
 
 
 def test_a_wider_mask_than_asked_for_is_refused_too(as_before):
     if len(as_before) < 2:
         pytest.skip("one CPU: no mask is wider")
-    assert affinity.refusal(as_before[:1]) != ""
+    assert evidence.binding_refusal(as_before[:1]) != ""
 
 
 def test_threads_bound_apart_count_together(as_before):
@@ -80,12 +80,12 @@ def test_threads_bound_apart_count_together(as_before):
     try:
         ready.wait()
         os.sched_setaffinity(0, as_before[:1])
-        assert set(as_before[:2]) <= set(affinity.cpus_allowed())
+        assert set(as_before[:2]) <= set(evidence.cpus_allowed())
     finally:
         release.set()
         thread.join()
 
 
 def test_a_long_list_is_told_in_short(as_before):
-    assert affinity.refusal(list(range(5000, 5100))).startswith("CPUs 5000,5001,")
-    assert len(affinity.refusal(list(range(5000, 5100)))) < 250
+    assert evidence.binding_refusal(list(range(5000, 5100))).startswith("CPUs 5000,5001,")
+    assert len(evidence.binding_refusal(list(range(5000, 5100)))) < 250

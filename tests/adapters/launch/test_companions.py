@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.launch import companions, evidence
-from dlbench.adapters.launch.companions import Companions
+from dlbench.adapters.launch import evidence
+from dlbench.adapters.launch.evidence import Companions
 
 BUSY = "import time; until = time.process_time() + {0}\nwhile time.process_time() < until: pass\n"
 
 
 def test_a_living_helper_and_its_own_child_are_seen():
-    before = companions.snapshot()
+    before = evidence.company()
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY.format(30)!r}])"
     helper = subprocess.Popen([sys.executable, "-c", nested], start_new_session=True)
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            spent = companions.cpu_seconds(before, companions.snapshot())
+            spent = evidence.cpu_seconds_by_process(before, evidence.company())
             if len(spent) >= 3 and max(spent) > 0.3:
                 break
             time.sleep(0.05)
@@ -37,13 +37,11 @@ def test_a_living_helper_and_its_own_child_are_seen():
 
 # A helper of a helper, whose parent has ended: it works in a session of its own.
 TWICE_FORKED = """
-import importlib.util, os, sys, time
-spec = importlib.util.spec_from_file_location("companions", {path!r})
-companions = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(companions)
+import os, sys, time
+from dlbench.adapters.launch import evidence
 if {adopting}:
-    companions.adopt_orphans()
-before = companions.snapshot()
+    evidence.adopt_orphans()
+before = evidence.company()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -55,7 +53,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 sys.stdin.buffer.read(4)
-spent = companions.cpu_seconds(before, companions.snapshot())
+spent = evidence.cpu_seconds_by_process(before, evidence.company())
 print(max(spent))
 """
 
@@ -64,7 +62,7 @@ print(max(spent))
 @pytest.mark.parametrize("adopting", [True, False])
 def test_a_helper_whose_parent_has_ended_is_seen_once_orphans_are_adopted(adopting):
     reading, writing = os.pipe()
-    statements = TWICE_FORKED.format(path=companions.__file__, adopting=adopting, done=writing)
+    statements = TWICE_FORKED.format(adopting=adopting, done=writing)
     child = subprocess.Popen(
         [sys.executable, "-c", statements],
         stdin=reading,
@@ -102,7 +100,7 @@ readings = st.builds(Companions, st.dictionaries(st.sampled_from("abcde"), secon
 
 @given(readings, readings)
 def test_no_difference_is_negative(before, after):
-    assert min(companions.cpu_seconds(before, after)) >= 0
+    assert min(evidence.cpu_seconds_by_process(before, after)) >= 0
 
 
 @given(readings, st.dictionaries(st.sampled_from("abcde"), seconds), seconds)
@@ -113,5 +111,5 @@ def test_what_was_there_before_is_not_of_the_region(before, worked, ended):
         {name: before.living.get(name, 0.0) + spent for name, spent in worked.items()},
         before.ended + ended + sum(before.living[name] for name in gone),
     )
-    total = sum(companions.cpu_seconds(before, after))
+    total = sum(evidence.cpu_seconds_by_process(before, after))
     assert total == pytest.approx(sum(worked.values()) + ended, rel=1e-6, abs=1e-3)

@@ -10,7 +10,7 @@ from dlbench.adapters import networks
 from dlbench.adapters.base import Adapter
 from dlbench.adapters.launch import batches, contract
 from dlbench.adapters.launch.contract import ContractBroken
-from dlbench.adapters.libraries.device_ceilings import Probe
+from dlbench.adapters.libraries.gpus import Probe
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 
 NETWORK = small_networks(networks)["small-dense"]

@@ -9,8 +9,8 @@ from pretending_adapter import Pretender
 
 from dlbench.adapters import protocol
 from dlbench.adapters.launch import device, timing
-from dlbench.adapters.libraries import device_ceilings
-from dlbench.adapters.libraries.device_ceilings import COPY, OPERATOR, Probe
+from dlbench.adapters.libraries import gpus
+from dlbench.adapters.libraries.gpus import COPY, OPERATOR, Probe
 from dlbench.adapters.protocol import Operator, Profile, Status
 
 PROFILE = Profile(
@@ -265,7 +265,7 @@ def spin(seconds):
 
 @pytest.fixture
 def _briefly(monkeypatch):
-    monkeypatch.setattr(device_ceilings, "SECONDS", 0.03)
+    monkeypatch.setattr(gpus, "SECONDS", 0.03)
 
 
 @pytest.mark.usefixtures("_briefly")
@@ -274,7 +274,7 @@ def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
     outcome = run(tmp_path, adapter)
     found = outcome.device.ceilings
     # What disturbs this machine meanwhile can only make them worse.
-    assert 0 < found.copy_bytes_per_second <= 2 * device_ceilings.DEVICE_BYTES / 0.002
+    assert 0 < found.copy_bytes_per_second <= 2 * gpus.DEVICE_BYTES / 0.002
     assert found.operator_start_seconds >= 0.0001
     assert found.operator_finish_seconds >= 0.0001
     assert found.to_device_pinned_bytes_per_second is None
@@ -282,7 +282,7 @@ def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
     assert outcome.device.busy_seconds == pytest.approx(0.005)
     # After the last mark was read, and before a profiler that may slow down what comes after it.
     first = adapter.calls.index(COPY)
-    assert adapter.calls[first : first + len(device_ceilings.NAMES) + 1] == [*device_ceilings.NAMES, "profile"]
+    assert adapter.calls[first : first + len(gpus.PROBES) + 1] == [*gpus.PROBES, "profile"]
     assert "read" not in adapter.calls[first:]
 
 
@@ -292,7 +292,7 @@ def test_the_outcome_is_on_disk_before_any_ceiling_is_measured_or_anything_profi
     adapter = Copying()
     adapter.folder, adapter.seen = tmp_path, []
     outcome = run(tmp_path, adapter)
-    assert adapter.seen == [outcome.samples_ns] * (len(device_ceilings.NAMES) + 1)
+    assert adapter.seen == [outcome.samples_ns] * (len(gpus.PROBES) + 1)
 
 
 @pytest.mark.usefixtures("_briefly")

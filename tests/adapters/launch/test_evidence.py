@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.launch import companions, evidence
+from dlbench.adapters.launch import evidence
 from dlbench.adapters.launch.evidence import Snapshot
 
 
@@ -75,7 +75,7 @@ def test_sleeping_gives_the_cpu_away_of_ones_own_accord():
 def test_others_are_counted_on_the_launchs_own_cpus(monkeypatch):
     ticks = evidence._TICKS
     lines = [f"cpu{number} {busy * ticks} 0 0 5 0 0 0 {ticks}" for number, busy in (("", 42), (0, 1), (1, 1), (2, 40))]
-    monkeypatch.setattr(evidence, "_read", lambda path: "\n".join(lines) if path == "/proc/stat" else None)
+    monkeypatch.setattr(evidence, "read_file", lambda path: "\n".join(lines) if path == "/proc/stat" else None)
     assert (evidence.snapshot([0, 1]).machine_cpu, evidence.snapshot([0, 1]).steal) == (2.0, 1.0)
     assert evidence.snapshot().machine_cpu == evidence.snapshot([0, 9]).machine_cpu == 42.0
 
@@ -90,7 +90,7 @@ def test_a_thread_that_ends_meanwhile_takes_no_evidence_along(monkeypatch):
 
 
 def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
-    monkeypatch.setattr(evidence, "_read", lambda path: None)
+    monkeypatch.setattr(evidence, "read_file", lambda path: None)
 
     def no_folder(path):
         raise FileNotFoundError(path)
@@ -128,9 +128,7 @@ snapshots = st.builds(
     steal=maybe,
     throttled=maybe,
     company=st.builds(
-        companions.Companions,
-        st.dictionaries(st.sampled_from("pqrst"), st.floats(0, 1e6), max_size=5),
-        st.floats(0, 1e6),
+        evidence.Companions, st.dictionaries(st.sampled_from("pqrst"), st.floats(0, 1e6), max_size=5), st.floats(0, 1e6)
     ),
 )
 
@@ -143,7 +141,7 @@ def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
     assert (waited is None) == (before.run_queue is None or after.run_queue is None)
     if spread is not None:
         assert spread == sorted(spread, reverse=True)
-        working = [s for s in companions.cpu_seconds_by_thread(before.company, after.company) if s > 0]
+        working = [s for s in evidence.cpu_seconds_by_thread(before.company, after.company) if s > 0]
         assert len(spread) == len(after.thread_cpu) + len(working)
         assert all(seconds >= 0 for seconds in spread)
         for name in set(after.thread_cpu) - set(before.thread_cpu):
@@ -199,7 +197,7 @@ STAT_V2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec %d\n"
     ],
 )
 def test_the_throttling_of_every_group_around_the_process_is_seen(monkeypatch, files, seconds):
-    monkeypatch.setattr(evidence, "_read", files.get)
+    monkeypatch.setattr(evidence, "read_file", files.get)
     assert evidence._throttled() == (None if seconds is None else pytest.approx(seconds))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from processes import launch_null, workers_of
 
 from dlbench.adapters.base import Adapter
-from dlbench.adapters.launch import affinity, team, timing
+from dlbench.adapters.launch import evidence, team, timing
 from dlbench.adapters.launch.batches import Batch
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 
@@ -32,10 +32,10 @@ def test_the_parts_of_a_mini_batch_are_equal_and_together_the_whole(workers, eac
 @given(workers=st.integers(1, 9), each=st.integers(1, 9))
 def test_the_workers_share_the_cpus_of_a_bound_launch(workers, each):
     launch = LAUNCH._replace(cell=CELL._replace(world_size=workers), cpus=list(range(workers * each)))
-    shares = [affinity.share(launch, worker) for worker in range(workers)]
+    shares = [evidence.cpus_of_worker(launch, worker) for worker in range(workers)]
     assert [cpu for share in shares for cpu in share] == launch.cpus
     assert {len(share) for share in shares} == {each}
-    assert affinity.share(launch._replace(cpus=None), 0) is None
+    assert evidence.cpus_of_worker(launch._replace(cpus=None), 0) is None
 
 
 def test_each_worker_sees_its_own_gpu_alone(monkeypatch):

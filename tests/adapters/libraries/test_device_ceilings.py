@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.launch import timing
-from dlbench.adapters.libraries import device_ceilings
-from dlbench.adapters.libraries.device_ceilings import COPY, DEVICE_BYTES, HOST_BYTES, NAMES, OPERATOR, STARTED, Probe
+from dlbench.adapters.libraries import gpus
+from dlbench.adapters.libraries.gpus import COPY, DEVICE_BYTES, HOST_BYTES, OPERATOR, PROBES, STARTED, Probe
 from dlbench.adapters.protocol import DeviceCeilings
 
 
@@ -41,7 +41,7 @@ class Machine:
 @pytest.fixture(autouse=True)
 def _on_the_machines_clock(monkeypatch):
     monkeypatch.setattr(timing, "nanoseconds", lambda: Machine.current.clock())
-    monkeypatch.setattr(device_ceilings, "SECONDS", 0.03)
+    monkeypatch.setattr(gpus, "SECONDS", 0.03)
 
 
 def on(machine):
@@ -57,7 +57,7 @@ def on(machine):
 )
 def test_copies_in_a_row_take_what_the_device_takes(start, work, fence, disturbance):
     machine = on(Machine(start, work, fence, disturbance=disturbance))
-    found = device_ceilings.seconds_in_a_row(machine.probe())
+    found = gpus.seconds_in_a_row(machine.probe())
     # One start before the first and one fence after the last are in a sample of 5 ms or more.
     assert work <= found * 1e9 <= work * (1 + (start + fence) / 4.9e6) + 1
 
@@ -66,13 +66,13 @@ def test_copies_in_a_row_take_what_the_device_takes(start, work, fence, disturba
 def test_an_operator_is_started_behind_others_and_finished_alone(start, work, fence):
     machine = on(Machine(start, work, fence, disturbance=10**6))
     # Whatever the device takes for it: the host does not wait for what is not needed yet.
-    assert device_ceilings.seconds_to_start(machine.probe()) * 1e9 == pytest.approx(start, abs=1)
-    assert device_ceilings.seconds_to_finish(machine.probe()) * 1e9 == pytest.approx(start + work + fence, abs=2)
+    assert gpus.seconds_to_start(machine.probe()) * 1e9 == pytest.approx(start, abs=1)
+    assert gpus.seconds_to_finish(machine.probe()) * 1e9 == pytest.approx(start + work + fence, abs=2)
 
 
 def test_fewer_are_started_in_a_row_than_a_queue_holds():
     machine = on(Machine(start=1000, work=10**6, depth=STARTED))
-    assert device_ceilings.seconds_to_start(machine.probe()) == pytest.approx(1e-6, rel=0.01)
+    assert gpus.seconds_to_start(machine.probe()) == pytest.approx(1e-6, rel=0.01)
 
 
 def test_each_probe_gives_its_number_and_a_copy_on_the_device_counts_twice():
@@ -83,9 +83,9 @@ def test_each_probe_gives_its_number_and_a_copy_on_the_device_counts_twice():
         machine = on(Machine(start=1000, work=2_000_000, fence=0))
         return machine.probe()
 
-    found, failures = device_ceilings.measure(find, lambda error: False)
+    found, failures = gpus.measure_ceilings(find, lambda error: False)
     assert failures == []
-    assert asked == [(name, DEVICE_BYTES if name == COPY else 0 if name == OPERATOR else HOST_BYTES) for name in NAMES]
+    assert asked == [(name, DEVICE_BYTES if name == COPY else 0 if name == OPERATOR else HOST_BYTES) for name in PROBES]
     rates = found._replace(operator_start_seconds=None, operator_finish_seconds=None)
     assert rates.copy_bytes_per_second == pytest.approx(2 * DEVICE_BYTES / 0.002, rel=0.01)
     assert rates[1:5] == pytest.approx([HOST_BYTES / 0.002] * 4, rel=0.01)
@@ -108,7 +108,7 @@ def test_what_a_probe_holds_is_let_go_before_the_next_is_made():
         array, machine = Array(), on(Machine())
         return Probe(lambda: (array, machine.start()), machine.wait)
 
-    found, failures = device_ceilings.measure(find, lambda error: False)
+    found, failures = gpus.measure_ceilings(find, lambda error: False)
     assert failures == []
     assert None not in found
 
@@ -128,7 +128,7 @@ def test_a_full_memory_costs_its_number_without_a_word_and_anything_else_is_told
 
         return Probe(fail if name in ("to_device_pinned", OPERATOR) else machine.start, machine.wait)
 
-    found, failures = device_ceilings.measure(find, lambda error: isinstance(error, FullError))
+    found, failures = gpus.measure_ceilings(find, lambda error: isinstance(error, FullError))
     assert failures == ["to_device_pinned: ValueError: no link"]
     told = {name for name, value in found._asdict().items() if value is not None}
     assert told == {
@@ -139,9 +139,9 @@ def test_a_full_memory_costs_its_number_without_a_word_and_anything_else_is_told
 
 
 def test_without_probes_there_are_no_ceilings():
-    assert device_ceilings.measure(lambda name, size: None, lambda error: False) == (None, [])
+    assert gpus.measure_ceilings(lambda name, size: None, lambda error: False) == (None, [])
 
 
 def test_every_transfer_has_a_field_of_its_own():
-    expected = [f"{name}_bytes_per_second" for name in device_ceilings.TRANSFERS]
+    expected = [f"{name}_bytes_per_second" for name in gpus.TRANSFERS]
     assert [*expected, "operator_start_seconds", "operator_finish_seconds"] == list(DeviceCeilings._fields)

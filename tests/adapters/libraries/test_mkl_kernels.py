@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlbench.adapters.libraries import mkl_kernels
+from dlbench.adapters.libraries import blas
 
 
 def _cpuinfo(vendor: str, flags: str) -> str:
@@ -24,9 +24,9 @@ AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
     ],
 )
 def test_kernels_never_exceed_what_the_processor_runs(vendor: str, flags: str, chosen: str | None) -> None:
-    assert mkl_kernels.widest(_cpuinfo(vendor, flags)) == chosen
+    assert blas.widest_mkl_kernels(_cpuinfo(vendor, flags)) == chosen
 
 
 @pytest.mark.parametrize("text", ["", "nothing of the kind", "Features : neon"])
 def test_an_unknown_processor_is_left_to_mkl(text: str) -> None:
-    assert mkl_kernels.widest(text) is None
+    assert blas.widest_mkl_kernels(text) is None

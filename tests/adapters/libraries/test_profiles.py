@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.libraries import onnx_profiles, profiles, tsl_planes
+from dlbench.adapters.libraries import profiles
 from dlbench.adapters.libraries.profiles import (
     COMMUNICATION,
     CONVOLUTION,
@@ -21,8 +21,9 @@ from dlbench.adapters.libraries.profiles import (
     REDUCTION,
     Calls,
     Span,
+    TslEvent,
+    TslLine,
 )
-from dlbench.adapters.libraries.tsl_planes import Event, Line
 
 #: Names of which each is the only one to show that a word of the rules, or their order, is needed.
 NAMES = {
@@ -191,45 +192,49 @@ def test_onnx_runtimes_first_runs_do_not_count():
         node("Gemm", 111, 1, name="some/Gemm_fence_before"),
         {"cat": "Kernel", "name": "volta_sgemm_32x32", "ts": 113, "dur": 7, "args": {}},
     ]
-    found = {(each.name, each.on_device): round(each.seconds * 1e6) for each in onnx_profiles.calls(events, 1)}
+    found = {(each.name, each.on_device): round(each.seconds * 1e6) for each in profiles.onnx_calls(events, 1)}
     assert found == {("If", False): 30, ("Gemm", False): 20, ("volta_sgemm_32x32", True): 7}
-    assert not list(onnx_profiles.calls(events, 2))
+    assert not list(profiles.onnx_calls(events, 2))
 
 
 def test_of_the_hosts_line_only_operators_count_and_of_the_device_its_streams():
-    host = Line(
+    host = TslLine(
         "/host:CPU",
         "main",
         [
-            Event("TfrtCpuExecutable::Execute", 0, 100, False),
-            Event("ExecutorState::Process", 0, 100, False),
-            Event("while.3", 5, 80, True),
-            Event("dot.12.clone", 10, 60, True),
-            Event("end: dot.12.clone", 70, 0, False),
-            Event("grad/MatMul_1:MatMul", 90, 8, False),
+            TslEvent("TfrtCpuExecutable::Execute", 0, 100, False),
+            TslEvent("ExecutorState::Process", 0, 100, False),
+            TslEvent("while.3", 5, 80, True),
+            TslEvent("dot.12.clone", 10, 60, True),
+            TslEvent("end: dot.12.clone", 70, 0, False),
+            TslEvent("grad/MatMul_1:MatMul", 90, 8, False),
         ],
     )
     lines = [
         host,
-        Line("/device:GPU:0", "Stream #13(Compute)", [Event("loop_add_fusion_4", 0, 10, True)]),
-        Line("/device:GPU:0", "XLA Modules", [Event("jit_step", 0, 100, False)]),
+        TslLine("/device:GPU:0", "Stream #13(Compute)", [TslEvent("loop_add_fusion_4", 0, 10, True)]),
+        TslLine("/device:GPU:0", "XLA Modules", [TslEvent("jit_step", 0, 100, False)]),
     ]
-    on_cpu = {each.name: round(each.seconds * 1e9) for each in tsl_planes.calls(lines, on_cpu=True)}
+    on_cpu = {each.name: round(each.seconds * 1e9) for each in profiles.tsl_calls(lines, on_cpu=True)}
     assert on_cpu == {"while": 20, "dot": 60, "MatMul": 8}
-    on_gpu = list(tsl_planes.calls(lines, on_cpu=False))
+    on_gpu = list(profiles.tsl_calls(lines, on_cpu=False))
     assert [(each.name, each.on_device) for each in on_gpu] == [("loop_add_fusion", True)]
 
 
 def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
     lines = [
-        Line("/host:CPU", "caller", [Event("dot.1", 0, 2, True), Event("dot.1", 60, 2, True)]),
-        Line(
+        TslLine("/host:CPU", "caller", [TslEvent("dot.1", 0, 2, True), TslEvent("dot.1", 60, 2, True)]),
+        TslLine(
             "/host:CPU",
             "pool",
-            [Event("end: dot.1", 50, 1, False), Event("add.2", 51, 9, True), Event("end: dot.1", 100, 1, False)],
+            [
+                TslEvent("end: dot.1", 50, 1, False),
+                TslEvent("add.2", 51, 9, True),
+                TslEvent("end: dot.1", 100, 1, False),
+            ],
         ),
     ]
-    found = list(tsl_planes.calls(lines, on_cpu=True))
+    found = list(profiles.tsl_calls(lines, on_cpu=True))
     assert sum(each.seconds for each in found if each.name == "dot") == pytest.approx(90e-9)
     assert sum(each.seconds for each in found if each.name == "add") == pytest.approx(9e-9)
 

@@ -10,9 +10,9 @@ from pretending_adapter import Pretender, run
 from properties import examples
 
 from dlbench.adapters.families import Recurrent
+from dlbench.adapters.launch import batches
 from dlbench.adapters.networks import of_family, to_data
 from dlbench.adapters.protocol import Status
-from dlbench.adapters.texts import mini_batches as texts
 
 NETWORK = of_family("char-lstm", Recurrent(96, 7, 8, 1, 5, "lstm"), 4)
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_trained_is_refused_before_it_is_built(tmp_path, text, ne
 def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(batch, steps, embedded, number):
     network = of_family("any", Recurrent(96, 7 if embedded else 0, 8, 1, steps), batch)
     symbols = np.random.RandomState(number).randint(0, 96, 400).astype(np.uint8)
-    found = texts.mini_batch(symbols, network, texts.seeded("text", number), batch)
+    found = batches.text_mini_batch(symbols, network, batches.seeded("text", number), batch)
     tokens = found.inputs if embedded else found.inputs.argmax(axis=-1)
     whole = bytes(symbols)
     for example in range(batch):
@@ -131,11 +131,11 @@ def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(batch,
 
 
 def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
-    parts = texts.read(str(text))
+    parts = batches.read_text(str(text))
     assert (len(parts.training), len(parts.kept)) == (4500, 500)
     parts.training[:] = 1
     parts.kept[:] = 2
-    *training, last = (list(block.batches) for block in texts.blocks(parts, NETWORK, 4, 120))
+    *training, last = (list(block.batches) for block in batches.text_blocks(parts, NETWORK, 4, 120))
     assert [len(each) for each in training] == [50, 50, 20]
     assert {int(each.labels.max()) for block in training for each in block} == {1}
     assert {int(each.labels.min()) for each in last} == {2}
@@ -143,11 +143,11 @@ def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
 
 #: A GRU and RMSProp written down anew in float64, gradients by central differences; the framework trains beside it.
 QUESTION = """
-from guest.texts import mini_batches as texts
+from guest.launch import batches as texts
 family = families.Recurrent(5, 0, 3, 1, 4, "gru")
 network = networks.of_family("tiny", family, 2)
 symbols = np.arange(200) ** 2 % 7 % 5
-batches_of = [texts.mini_batch(symbols, network, texts.seeded("here", n), 2) for n in range(6)]
+batches_of = [texts.text_mini_batch(symbols, network, texts.seeded("here", n), 2) for n in range(6)]
 weights = batches.initial_weights(network)
 for value in weights.values():
     value *= 20  # so that gradients are clipped

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlbench.reports.catalogue import reports
+from dlbench.reports.curve.threads import Threads
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.threads.analysis import Threads
 
 
 def exporter(name: str, form: str) -> Callable[..., str]:

@@ -9,7 +9,7 @@ from exported import exporters
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.figure1.analysis import Figure1, figure1
+from dlbench.reports.curve.figure1 import Figure1, figure1
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

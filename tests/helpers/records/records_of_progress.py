@@ -8,7 +8,7 @@ from exported import exporters
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import Builds, build_matrix
-from dlbench.reports.progress.analysis import Progress, Ranking, progress
+from dlbench.reports.ratio.progress import Progress, Ranking, progress
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

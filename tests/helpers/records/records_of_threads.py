@@ -6,10 +6,10 @@ from typing import Any
 import factory_of_records as make
 
 from dlbench.reports.cells import build_matrix
+from dlbench.reports.curve.threads import Curve, curves
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
-from dlbench.reports.threads.analysis import Curve, curves
 
 HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0, logical_cpus=4)
 TESTED = "Welch's t, Holm-adjusted for {} comparisons, p < 0.05"

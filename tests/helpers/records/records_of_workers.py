@@ -8,7 +8,7 @@ from exported import exporters
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.scaling.analysis import Workers, workers
+from dlbench.reports.curve.scaling import Workers, workers
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -9,7 +9,7 @@ import numpy as np
 from corpus import Corpus, CorpusLaunch, Pair, calm
 from corpus_replay import drawn, exchanged, from_everywhere, quick_gate
 
-from dlbench.reports.comparison.verdict import Verdict
+from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.flags import WAITING_SHARE
 
 Random = np.random.Generator

@@ -10,8 +10,7 @@ from corpus import Corpus, CorpusLaunch, Pair, calm
 from corpus_replay import Decision, OtherRule, drawn, from_everywhere, gate, one_after_another, quick_gate
 from scipy import stats
 
-from dlbench.reports.comparison.paired import PairedEstimate, estimate_pairs
-from dlbench.reports.comparison.verdict import judge_pairs
+from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs, judge_pairs
 
 APART = 30
 """Blocks between a stored baseline and its candidate."""

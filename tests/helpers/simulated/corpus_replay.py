@@ -13,11 +13,9 @@ import numpy as np
 from corpus import CorpusLaunch, Pair, cell_of
 from scipy import stats
 
-from dlbench.reports.comparison.analysis import CONTENDED_SHARE, compare_sides, pairs_of
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, SCREEN
-from dlbench.reports.comparison.stages import Screening, judge_stages, screen
-from dlbench.reports.comparison.verdict import DEFAULT, Rule, Verdict, judge
-from dlbench.reports.storage.record import Record
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONTENDED_SHARE, compare_sides, pairs_of
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, Verdict, judge, judge_stages, screen
+from dlbench.reports.storage.record import SCREEN, Record
 from dlbench.suites.run.schedules import for_gate
 
 POOLED_LAUNCHES = 6

@@ -5,15 +5,15 @@ from dataclasses import replace
 import factory_of_records as make
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.suite import load
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.halving import Race, raced, starts
 
 
 def plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,each"):
-    choices = Choices(networks="fcn5", frameworks=frameworks, threads=threads, tuning=tuning)
+    choices = SuiteOverrides(networks="fcn5", frameworks=frameworks, threads=threads, tuning=tuning)
     return raced(expand(load("tuning"), choices, Capacity(4, 4), 1))
 
 

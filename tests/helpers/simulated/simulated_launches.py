@@ -12,8 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dlbench.reports.comparison.stages import Screening, judge_stages, next_look, screen
-from dlbench.reports.comparison.verdict import DEFAULT, Judgement, Rule, Verdict
+from dlbench.reports.compare.verdict import (
+    DEFAULT,
+    Judgement,
+    Rule,
+    Screening,
+    Verdict,
+    judge_stages,
+    next_look,
+    screen,
+)
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 

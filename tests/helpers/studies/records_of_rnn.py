@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 import factory_of_records as make
 from records_of_claims import cells_of, small
 
-from dlbench.reports.rnn.analysis import Study, study
-from dlbench.reports.rnn.lines import Size
+from dlbench.reports.curve.rnn import Size, Study, study
 
 GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
 

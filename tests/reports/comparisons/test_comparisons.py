@@ -6,7 +6,7 @@ from pathlib import Path
 from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
-from dlbench.reports.comparison.verdict import DEFAULT, Verdict, chosen
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen
 from dlbench.reports.comparisons.analysis import compared
 from dlbench.reports.comparisons.words import WHOLE, newest, outcome
 from dlbench.reports.report import ReportOptions, Source
@@ -68,7 +68,7 @@ def test_only_what_is_asked_for_is_judged(tmp_path: Path) -> None:
 
 def test_a_store_without_any_says_so(tmp_path: Path) -> None:
     found = compared(source(tmp_path, "cpu"))
-    assert not reports()["comparisons"].worth_a_section(found)
+    assert not reports()["comparisons"].has_section(found)
     assert "No comparison" in reports()["comparisons"].page(found, ReportOptions()).before[0]
 
 

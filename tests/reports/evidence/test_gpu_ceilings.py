@@ -9,7 +9,7 @@ from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.libraries.device_ceilings import TRANSFERS
+from dlbench.adapters.libraries.gpus import TRANSFERS
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
 from dlbench.reports.ceilings.gpu_ceilings import Best, gpu_ceilings
 from dlbench.reports.ceilings.words import TRANSFER_WORDS, ceilings_tables

@@ -16,9 +16,7 @@ import dlbench.reports
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports import flags, gpu_evidence
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.comparison.analysis import compare_sides
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
-from dlbench.reports.comparison.verdict import Verdict
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Verdict, compare_sides
 from dlbench.reports.flags import KINDS, contended, disturbed, left_out, record_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts

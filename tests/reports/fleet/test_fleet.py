@@ -90,7 +90,7 @@ def test_the_slow_node_is_named_with_its_ratio_and_on_what():
     text = shown(found)
     assert max(map(len, text.splitlines())) <= 80
     assert "n3, thing by thing" in text
-    assert REPORT.worth_a_section(found)
+    assert REPORT.has_section(found)
     nodes = by_node(found)
     assert nodes["n3"]["things"][0]["thing"] == "memory bandwidth"
     assert nodes["n3"]["readings"] == 4
@@ -214,7 +214,7 @@ def test_a_store_without_fleets_is_not_read(tmp_path, name):
         raise AssertionError("read")
 
     found = REPORT.analyse(Source(never, lambda: runs, of_run=never, sentinels=never))
-    assert not REPORT.worth_a_section(found)
+    assert not REPORT.has_section(found)
     assert not REPORT.drawable(found)
     assert REPORT.headline(found) == []
     assert REPORT.page(found, ReportOptions()).before == (NONE,)

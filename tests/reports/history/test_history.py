@@ -16,10 +16,8 @@ from scipy import stats
 
 import dlbench.reports
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.history.analysis import build_history
-from dlbench.reports.history.series import ABSOLUTE, RATIO, series_of
-from dlbench.reports.history.what_changed import differences, explained
-from dlbench.reports.history.words import line_of
+from dlbench.reports.history.nights import ABSOLUTE, RATIO, build_history, differences, explained, series_of
+from dlbench.reports.history.report import line_of
 from dlbench.reports.naming import name_of
 
 history_to_terminal, history_to_markdown, history_to_json = (

@@ -14,9 +14,9 @@ from pictures import texts
 
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.pictures import check_picture
-from dlbench.reports.history import plot as plots
-from dlbench.reports.history.analysis import History, build_history
-from dlbench.reports.history.plot import PANELS, history_to_picture
+from dlbench.reports.history import report as plots
+from dlbench.reports.history.nights import History, build_history
+from dlbench.reports.history.report import PANELS, history_to_picture
 
 
 def history_of(cells: int, changed: tuple[int, ...] = (), nights: int = 30, side: str = "") -> History:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import simulated_nights as simulated
 
-from dlbench.reports.history.analysis import History, build_history
+from dlbench.reports.history.nights import History, build_history
 from dlbench.reports.site.judged import shifts_of
 
 

@@ -19,7 +19,6 @@ from dlbench.suites import cli
 from dlbench.suites import errors as exit_codes
 from dlbench.suites.environments import environment, needs
 from dlbench.suites.errors import FrameworkEnvironmentError, Interrupted, Terminated, UsageError
-from dlbench.suites.planning.framework import find
 
 GOOD = 'name = "good"\nsummary = "s"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
 QUICKLY = ["--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
@@ -119,14 +118,6 @@ def test_other_wrong_words(call, words, code, parts):
         assert part in one_line(errors)
 
 
-def test_a_store_that_a_variable_names_is_missing_in_the_same_words(call, monkeypatch):
-    monkeypatch.setenv("DLBENCH_STORE", "nope.sqlite")
-    code, out, errors = call("report", "matrix")
-    assert (code, out) == (4, "")
-    assert "There is no result store nope.sqlite. Measure first" in one_line(errors)
-    assert list(Path.cwd().iterdir()) == []
-
-
 def test_output_in_another_encoding_is_output(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "dlbench.suites", "report", "matrix", "--reference", "shi2016"],
@@ -164,17 +155,6 @@ def test_a_second_interrupt_does_not_break_into_the_first(call, monkeypatch):
     assert errors.splitlines()[-1] == "dlbench: Interrupted."
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_build_that_is_ended_says_so_in_one_line(call, monkeypatch, number, code):
-    monkeypatch.setattr(environment, "_install", lambda *arguments: signal.raise_signal(number))
-    found, _, errors = call("env", "build", "mxnet")
-    assert found == code
-    *announced, last = errors.splitlines()
-    assert last.startswith("dlbench: ")
-    assert not any(line.startswith("dlbench: ") or "Traceback" in line for line in announced)
-    assert not environment.locate(find("mxnet")).directory.exists()
-
-
 @pytest.mark.slow
 def test_a_build_of_the_unfinished_run_must_be_given_again(call):
     mine = ["run", "quick", "--python", f"mine:null={sys.executable}", *QUICKLY, "--launches", "2", "--budget", "1ms"]
@@ -205,14 +185,6 @@ def test_a_python_that_is_no_interpreter_is_refused(call, tmp_path, make):
     code, out, errors = call("run", "quick", *QUICKLY, "--no-ceilings", "--python", f"null={path}")
     assert (code, out) == (3, "")
     assert f"{path} is not a Python interpreter that starts" in one_line(errors)
-    assert_no_run(Path("dlbench.sqlite"))
-
-
-def test_a_python_that_lacks_the_framework_is_refused(call):
-    words = ["--frameworks", "mine", "--python", f"mine:mxnet={sys.executable}", "--no-ceilings"]
-    code, out, errors = call("run", "quick", *words)
-    assert (code, out) == (3, "")
-    assert f"given for mine, {sys.executable}, lacks mxnet. Install it there" in one_line(errors)
     assert_no_run(Path("dlbench.sqlite"))
 
 
@@ -300,16 +272,6 @@ def test_a_home_that_cannot_be_written_is_refused(call, monkeypatch):
     assert "dlbench: " in errors.splitlines()[-1]
     assert Path("notes.txt").read_text() == "notes"
     assert call("list")[0] == 0
-
-
-def test_a_half_built_environment_is_said_and_left_out_where_nothing_is_to_be_built(call):
-    half = environment.locate(find("mxnet")).directory
-    half.mkdir(parents=True)
-    words = ["--frameworks", "null,mxnet", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--steps", "2"]
-    code, _, errors = call("run", "quick", *words, "--no-build", "--no-ceilings", "--no-quiet-gate")
-    assert code == 0
-    assert "MXNet is left out. Its build was interrupted. `dlbench env build mxnet` makes it anew." in errors
-    assert "half-built" in call("list")[1]
 
 
 @pytest.mark.parametrize(

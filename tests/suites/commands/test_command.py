@@ -1,7 +1,6 @@
 """The real command in processes of its own: whatever ends it, finished records are kept and a resumed run completes."""
 
 import contextlib
-import json
 import os
 import resource
 import signal
@@ -123,43 +122,6 @@ def test_a_spent_budget_says_how_to_go_on(folder):
     assert len(records_in(folder)) == 1
     run_command(folder, "run", "mine.toml", "--resume")
     assert launched(folder) == ALL
-
-
-@pytest.mark.slow
-def test_a_precision_to_reach_from_a_budget_to_the_end(folder):
-    words = ["--networks", "fcn5", "--threads", "1,2", "--launches", "3-4", "--interval", "0.0001%"]
-    done = run_command(folder, "run", "mine.toml", *words, "--budget", "10ms")
-    assert done.returncode == 0, done.stderr
-    first, second, *lines = done.stderr.splitlines()
-    assert "2 cells, 3-4 launches of each" in first
-    assert second == "until precise: a cell gets launches until its 95 % interval is no wider than ±0.0001 %"
-    assert lines[0].startswith("[1/~")
-    assert "; launch 1" in lines[0]
-    assert "The budget is spent with 7 launches left, about " in lines[-1]
-    (run,) = runs_in(folder)
-    assert (run.launches, run.launches_most, run.precision, run.finished) == (3, 4, 1e-06, None)
-    bare = run_command(folder, "run", "mine.toml", "--resume")
-    assert bare.returncode == 2
-    assert "launches: 2 now, 3-4 in the run; interval: none now, 1e-06 in the run" in complaint(bare.stderr)
-    resumed = run_command(folder, "run", "mine.toml", *words, "--resume")
-    assert resumed.returncode == 0, resumed.stderr
-    assert launched(folder) == Counter({("fcn5", threads, n): 1 for threads in (1, 2) for n in range(4)})
-    assert "0 of 2 cells with a number are within ±0.0001 %" in resumed.stderr
-    assert " after 4 launches" in resumed.stderr
-    assert "±" in next(line for line in resumed.stderr.splitlines() if line.startswith("[7/"))
-    assert runs_in(folder)[0].finished is not None
-
-
-def test_a_plan_says_what_it_leaves_out_and_that_launches_are_fixed(folder):
-    words = ["--affinity", "bound,oversubscribed", "--threads", "1,4096"]
-    done = run_command(folder, "plan", "mine.toml", *words)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "left out: 2 cells that would bind 4096 threads to as many CPUs; this machine has fewer" in done.stdout
-    assert "2 launches per cell: ± shows variation within a launch only" in done.stdout
-    told = json.loads(run_command(folder, "plan", "mine.toml", *words, "--interval", "1%", "--json").stdout)
-    assert (told["launches_per_cell"], told["launches_most"], told["interval"]) == (5, 20, 0.01)
-    assert {(cell["threads"], cell["affinity"]) for cell in told["left_out"]} == {(4096, "bound")}
-    assert [entry.name for entry in folder.rglob("*") if entry.is_file()] == ["mine.toml"]  # a plan writes nothing
 
 
 @pytest.mark.slow

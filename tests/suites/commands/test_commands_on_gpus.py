@@ -135,19 +135,6 @@ class Losing(fake.FakeNvml):
     assert reason in " ".join(out.split())
 
 
-def test_a_crash_of_the_gpu_and_a_build_without_gpu_code_are_typed(folder, call):
-    for setting in ('fault = "lost"', "cpu_only_build = true"):
-        (folder / "mine.toml").write_text(f"{SUITE}{setting}\n")
-        code, out, errors = call(TWO, "run", "mine.toml", "--devices", "cuda:0")
-        assert code == 1, errors
-        assert "no cell gave a number" in errors
-    assert "this build of the null framework has no code for GPUs" in " ".join(out.split())
-    crashed, refused = records_in(folder)
-    assert crashed.outcome.status is Status.CRASHED
-    assert "CUDA error" in crashed.outcome.reason
-    assert refused.outcome.status is Status.UNSUPPORTED
-
-
 @pytest.mark.parametrize(
     ("source", "words", "part"),
     [
@@ -165,17 +152,6 @@ def test_what_a_machine_has_not_got_is_refused_in_one_line(folder, call, verb, s
     assert line.startswith("dlbench: ")
     assert part in line
     assert not (folder / "dlbench.sqlite").exists()
-
-
-def test_a_plan_names_devices_precisions_and_placements(call):
-    words = ["--devices", "cpu,MIG-c", "--precisions", "float32,tf32", "--placements", "pinned,resident"]
-    code, out, errors = call(PARTED, "plan", "mine.toml", *words)
-    assert (code, errors) == (0, "")
-    assert "fcn5 tf32 pinned" in out
-    told = json.loads(call(PARTED, "plan", "mine.toml", *words, "--json")[1])
-    found = Counter((cell["device"], cell["precision"], cell["placement"]) for cell in told["cells"])
-    gpu = {("cuda:0:0", precision, place) for precision in ("float32", "tf32") for place in ("resident", "pinned")}
-    assert found == dict.fromkeys({*gpu, ("cpu", "float32", "resident"), ("cpu", "tf32", "resident")}, 1)
 
 
 def on_boards(*counts):

@@ -15,7 +15,7 @@ from dlbench.hardware_probe.doctor import Finding, Remedy, Severity
 from dlbench.reports.formats.inert import visible
 from dlbench.suites.commands import doctor
 from dlbench.suites.display import screen
-from dlbench.suites.planning import external_adapters, framework
+from dlbench.suites.planning import framework, own
 
 Command = Callable[..., tuple[Any, str, str]]
 
@@ -24,7 +24,7 @@ Command = Callable[..., tuple[Any, str, str]]
 def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Give the word for an adapter that is hostile wherever it may be."""
     monkeypatch.setattr(framework, "_added", {})
-    monkeypatch.setattr(external_adapters, "_warned", set())
+    monkeypatch.setattr(own, "_warned", set())
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
     return write_hostile_adapter(tmp_path / "adapter")
 

@@ -8,10 +8,9 @@ from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
-from dlbench.suites.display.progress import in_words
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.run import preparation
 
 WORDS = ("plan", "quick", "--frameworks", "null")
@@ -20,7 +19,7 @@ WORDS = ("plan", "quick", "--frameworks", "null")
 def keep_launches(**chosen):
     """Store launches of 90 s of what is chosen of the suite quick."""
     machine = probe()
-    plan = expand(suite.load("quick"), Choices(frameworks="null", **chosen), preparation.capacity(machine), 1)
+    plan = expand(suite.load("quick"), SuiteOverrides(frameworks="null", **chosen), preparation.capacity(machine), 1)
     with Store.open("dlbench.sqlite") as store:
         run = preparation.begin(plan, store, machine)
         for cell in plan.cells:
@@ -49,17 +48,3 @@ def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said)
     assert code == 0
     assert said in " ".join(out.split())
     assert max(len(line) for line in out.splitlines()) <= 80
-
-
-def test_without_a_store_only_the_limit_is_told(command):
-    code, out, _ = command(*WORDS, "--threads", "1")
-    assert code == 0
-    assert "not known" in out
-    assert "at most 4 min (2 min each)." in " ".join(out.split())
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "1 s"), (59, "59 s"), (61, "1 min"), (3600, "1 h"), (4800, "1 h 20 min")]
-)
-def test_a_time_has_its_unit(seconds, words):
-    assert in_words(seconds) == words

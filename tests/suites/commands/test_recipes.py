@@ -104,13 +104,6 @@ def test_the_workflow_gates_reports_and_keeps_its_store_from_night_to_night(nigh
         assert [run.purpose for run in store.runs()] == ["gate", "gate"]
 
 
-def test_the_workflow_names_its_actions_by_version_and_may_write_nothing() -> None:
-    content = workflow()
-    uses = [step["uses"] for step in content["jobs"]["gate"]["steps"] if "uses" in step]
-    assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+", each) for each in uses)
-    assert content["permissions"] == {"contents": "read"}
-
-
 @pytest.mark.slow
 def test_the_script_reports_a_regression_and_ends_as_the_gate_does(night) -> None:
     folder, variables = night
@@ -140,15 +133,6 @@ def test_a_second_night_does_not_begin_while_the_first_runs(night) -> None:
     done = shell(holding, folder, settings)
     assert done.returncode == 2
     assert "still running" in done.stderr
-
-
-def test_the_crontab_line_names_the_script_and_only_its_settings() -> None:
-    lines = [line for line in (RECIPES / "crontab").read_text().splitlines() if line and not line.startswith("#")]
-    settings = {line.partition("=")[0] for line in lines if re.match(r"[A-Z]+=", line)}
-    (entry,) = [line for line in lines if not re.match(r"[A-Z]+=", line)]
-    assert re.fullmatch(r"(\S+ ){5}\S*nightly\.sh", entry)
-    script = (RECIPES / "nightly.sh").read_text()
-    assert all(f"{{{name}:-" in script for name in settings - {"SHELL"})
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not on this machine")
@@ -187,9 +171,3 @@ def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
     reports = ("matrix.json", "figure1-report.txt", "scaling.txt", "ceilings.txt")
     for name in ("machine.txt", "explain-resnet50.txt", *reports):
         assert (folder / "gpu-proof" / name).read_text().strip(), name
-
-
-def test_the_proof_on_a_gpu_knows_its_parts(night):
-    done = shell(shlex.join(["bash", PROOF, "matrix"]), *night)
-    assert done.returncode == 2
-    assert "there is no part matrix" in done.stderr

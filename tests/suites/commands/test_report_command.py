@@ -7,8 +7,8 @@ import pytest
 from processes import run_command
 
 from dlbench.reports.against import shi2016
-from dlbench.suites.planning import lineage, suite
-from dlbench.suites.planning.framework import catalogue
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.framework import catalogue, release_dates, stands_for_2016
 
 
 def locked(name: str) -> str:
@@ -19,7 +19,7 @@ def locked(name: str) -> str:
 
 
 def test_every_release_has_a_date_in_the_past_and_stands_after_the_first_one():
-    dates = lineage.release_dates()
+    dates = release_dates()
     assert {folder for folder, _ in dates} >= {"pytorch", "tensorflow", "mxnet", "onnxruntime"}
     for framework in catalogue().values():
         for release in framework.project.releases if framework.project else ():
@@ -37,7 +37,7 @@ def test_the_dated_version_is_the_locked_one(name):
 
 
 def test_each_framework_of_the_paper_has_somebody_to_stand_for_it_or_a_reason():
-    stands = lineage.stands_for_2016()
+    stands = stands_for_2016()
     assert set(stands) == set(shi2016.FRAMEWORKS)
     assert stands["torch"] == ("pytorch", "PyTorch", "")
     assert stands["tensorflow"].adapter == "tensorflow"

@@ -18,11 +18,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.logger import Logger
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, Status
-from dlbench.reports.pytest_benchmark import files as files
-from dlbench.reports.pytest_benchmark.runs import runs_of
+from dlbench.reports.pytest_benchmark import imported as files
+from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
-from dlbench.suites.in_pytest.replay import MeasuredCell, ReplayClock, clock
+from dlbench.suites.in_pytest.session import MeasuredCell, ReplayClock, clock
 
 pytest_plugins = ["pytester"]
 
@@ -41,7 +41,7 @@ def test_the_package_brings_the_plugin():
 def test_who_does_not_use_it_hardly_pays_for_it():
     code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; print(sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    light = {"dlbench.adapters.protocol", "dlbench.suites.planning.axes", "dlbench.suites.in_pytest.options", PLUGIN}
+    light = {"dlbench.adapters.protocol", "dlbench.suites.planning.axes", "dlbench.suites.in_pytest.plugin", PLUGIN}
     packages = {name.rpartition(".")[0] for name in light}
     assert set(ast.literal_eval(loaded)) <= {*light, *packages, "dlbench", "dlbench.suites"}
 

@@ -4,8 +4,7 @@ import pytest
 
 from dlbench.adapters import axes
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning.axes import AXIS_OPTIONS, PLAIN, parse_plain
-from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.axes import AXIS_OPTIONS, PLAIN, SuiteOverrides, parse_plain
 from dlbench.suites.planning.values import Capacity
 
 MACHINE = Capacity(3, 6)
@@ -19,12 +18,6 @@ def test_every_axis_has_one_option():
     assert len({each.key for each in AXIS_OPTIONS}) == len(AXIS_OPTIONS)
 
 
-@pytest.mark.parametrize("option", PLAIN, ids=lambda option: option.key)
-def test_the_usual_words_are_the_usual_value(option):
-    (axis,) = (each for each in axes.AXES if each.name == option.axis)
-    assert parse_plain(option, option.usual, MACHINE) == (axis.usual,)
-
-
 @pytest.mark.parametrize("option", [each for each in PLAIN if each.known], ids=lambda option: option.key)
 def test_names_are_read_once_each_in_their_order_and_others_refused_with_those_there_are(option):
     backwards = tuple(reversed(option.known))
@@ -33,16 +26,10 @@ def test_names_are_read_once_each_in_their_order_and_others_refused_with_those_t
         parse_plain(option, "fp16", MACHINE)
 
 
-def test_numbers_are_read_up_to_the_most():
-    assert parse_plain(BY_AXIS["world_size"], "2,1,4", MACHINE) == (1, 2, 4)
-    with pytest.raises(UsageError, match="largest world size allowed, 64"):
-        parse_plain(BY_AXIS["world_size"], "65", MACHINE)
-
-
 def test_empty_words_are_an_error_and_not_as_the_suite_says():
     for words in ("", "  "):
         with pytest.raises(UsageError, match=r"--world-sizes is empty\. Give a value, or leave the option out\."):
-            Choices({"world_sizes": words})
-    assert not Choices({"world_sizes": None}).narrows
-    assert Choices({"threads": "1"}, networks=None).words == {"threads": "1"}
-    assert not Choices(threads="1").but(threads=None).narrows
+            SuiteOverrides({"world_sizes": words})
+    assert not SuiteOverrides({"world_sizes": None}).narrows
+    assert SuiteOverrides({"threads": "1"}, networks=None).words == {"threads": "1"}
+    assert not SuiteOverrides(threads="1").but(threads=None).narrows

@@ -11,7 +11,7 @@ from dlbench.reports.claims import list_of_claims
 from dlbench.reports.claims.claim import Claim
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import claims as of_claims
-from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.claims import plan_of_claims
 from dlbench.suites.planning.networks import shipped
 from dlbench.suites.planning.plan import Plan, rough_seconds
@@ -26,7 +26,7 @@ def claim(name: str, measure: str, **more: object) -> Claim:
 
 
 def planned(*claims: Claim, place: Capacity = SMALL, measured=(), known=None, say=lambda line: None, **words: str):
-    return plan_of_claims(claims, Choices(**words), place, 1, measured, known or {}, say)
+    return plan_of_claims(claims, SuiteOverrides(**words), place, 1, measured, known or {}, say)
 
 
 def cells(plan: Plan | None) -> list[str]:

@@ -115,10 +115,6 @@ def test_all_are_those_that_a_batch_system_leaves(visible, names):
         assert f"CUDA_VISIBLE_DEVICES={visible} leaves none" in refused("cuda:all", visible=visible)
 
 
-def test_a_number_stands_for_the_parts_of_that_gpu():
-    assert meant("gpus", PARTED, visible="0") == ("cuda:0:0", "cuda:0:1")
-
-
 @given(st.lists(TYPED, min_size=1, max_size=4), st.sampled_from(sorted(MACHINES)), st.none() | TYPED)
 def test_any_words_are_understood_or_refused_in_one_line(words, machine, visible):
     shown = gpus(MACHINES[machine])
@@ -130,11 +126,6 @@ def test_any_words_are_understood_or_refused_in_one_line(words, machine, visible
     assert len(refusal.splitlines()) == (0 if found else 1)
     assert set(found) <= {"cpu", *(device.name for device in devices.present(shown))}
     assert len(set(found)) == len(found)
-
-
-def test_a_launch_sees_one_gpu_or_none():
-    assert devices.variables(None) == {"CUDA_VISIBLE_DEVICES": ""}
-    assert devices.variables(PART) == {"CUDA_VISIBLE_DEVICES": PART, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def test_a_device_is_found_again_by_its_uuid_whatever_its_number_is_now():
@@ -155,8 +146,3 @@ def test_a_device_that_is_lost_is_not_found_and_the_reason_is_the_drivers():
     assert not found.devices
     assert "does not answer" in found.reason
     assert "GPU is lost" in found.reason
-
-
-def test_a_machine_that_lost_its_driver_says_so():
-    found = Locator(gpus(TWO), lambda: gpus(NO_DRIVER)).find("cuda:0")
-    assert "NVML Shared Library Not Found" in found.reason

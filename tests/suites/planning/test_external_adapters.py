@@ -15,7 +15,7 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import external_adapters, framework
+from dlbench.suites.planning import framework, own
 from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
 
 ABOUT = """
@@ -66,7 +66,7 @@ def write_adapter(folder: Path, more: str = "", name: str = "mine", computes: bo
 def _nothing_stays(monkeypatch):
     """Keep what a test registers out of the catalogue of the others."""
     monkeypatch.setattr(framework, "_added", {})
-    monkeypatch.setattr(external_adapters, "_warned", set())
+    monkeypatch.setattr(own, "_warned", set())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def _nothing_stays(monkeypatch):
 def test_what_cannot_be_meant(text, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=words) as caught:
-        external_adapters.read(text, "--adapter")
+        own.read_adapter(text, "--adapter")
     assert str(caught.value).startswith("--adapter")
     assert "\n" not in str(caught.value)
 
@@ -102,16 +102,7 @@ def test_a_folder_that_is_no_such_adapter_is_refused(tmp_path, name, declared, w
     if declared is None:
         (folder / "adapter.py").unlink()
     with pytest.raises(UsageError, match=words):
-        external_adapters.read(f"{name}={folder}", "--adapter")
-
-
-def test_the_variable_and_the_option_add_up(tmp_path, monkeypatch):
-    first, second = write_adapter(tmp_path / "a", name="first"), write_adapter(tmp_path / "b", name="second")
-    monkeypatch.setenv(external_adapters.VARIABLE, f"first={first}")
-    assert external_adapters.register([f"second={second}"]) == [f"second={second}"]
-    assert {"first", "second", "null"} <= set(framework.offered())
-    assert framework.find("first").outside == str(first)
-    assert framework.find("null").outside is None
+        own.read_adapter(f"{name}={folder}", "--adapter")
 
 
 def install(site: Path, project: str, module: str, name: str = "mine") -> Path:
@@ -119,7 +110,7 @@ def install(site: Path, project: str, module: str, name: str = "mine") -> Path:
     about = site / f"{project}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{external_adapters.GROUP}]\n{name} = {module}\n")
+    (about / "entry_points.txt").write_text(f"[{own.GROUP}]\n{name} = {module}\n")
     return about / "entry_points.txt"
 
 
@@ -138,12 +129,12 @@ def test_an_installed_package_declares_its_adapter(tmp_path, monkeypatch, capsys
     (package / "__init__.py").write_text("")
     points = install(package.parent, "mine_benchmarks", "mine_benchmarks")
     monkeypatch.syspath_prepend(package.parent)
-    external_adapters.register(None)
+    own.register_adapters(None)
     assert framework.find("mine").outside == str(package)
-    points.write_text(f"[{external_adapters.GROUP}]\nmine = no_such_package\n")
+    points.write_text(f"[{own.GROUP}]\nmine = no_such_package\n")
     monkeypatch.setattr(framework, "_added", {})
     for _ in range(2):  # the command registers more than once and says it once
-        external_adapters.register(None)
+        own.register_adapters(None)
     assert "mine" not in framework.catalogue()
     assert "which is not a package here" in one_warning(capsys)
 
@@ -162,7 +153,7 @@ def test_no_package_is_imported_to_find_its_adapter(tmp_path, monkeypatch, capsy
     install(site, "explosive_one", "explosive_one.dlbench_adapter")
     for path in {site, code}:
         monkeypatch.syspath_prepend(path)
-    external_adapters.register(None)
+    own.register_adapters(None)
     assert framework.find("mine").outside == str(folder)
     assert "explosive_one" not in sys.modules
     assert capsys.readouterr().err == ""
@@ -170,41 +161,10 @@ def test_no_package_is_imported_to_find_its_adapter(tmp_path, monkeypatch, capsy
 
 @pytest.mark.parametrize("declared", ["mine = ", "mine = a b c", "mine = .x", "MINE = os", "mine = os"])
 def test_whatever_a_package_declares_ends_nothing(tmp_path, monkeypatch, capsys, declared):
-    install(tmp_path, "strange", "x").write_text(f"[{external_adapters.GROUP}]\n{declared}\n")
+    install(tmp_path, "strange", "x").write_text(f"[{own.GROUP}]\n{declared}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    external_adapters.register(None)
+    own.register_adapters(None)
     assert "entry point" in one_warning(capsys)
-
-
-def test_two_packages_with_adapters_of_one_name(tmp_path, monkeypatch, capsys):
-    for project in ("first_one", "second_one"):
-        write_adapter(tmp_path / project)
-        install(tmp_path, project, project)
-    monkeypatch.syspath_prepend(tmp_path)
-    external_adapters.register(None)
-    assert "mine" in framework.catalogue()
-    warning = one_warning(capsys)
-    assert "first_one" in warning
-    assert "second_one" in warning
-
-
-def test_what_the_variable_names_wrongly_is_left_out_and_the_rest_is_there(tmp_path, monkeypatch, capsys):
-    good = write_adapter(tmp_path / "a")
-    monkeypatch.setenv(external_adapters.VARIABLE, f"gone={tmp_path / 'gone'}:mine={good}")
-    external_adapters.register(None)
-    assert set(framework._added) == {"mine"}
-    assert one_warning(capsys).startswith(f"dlbench: {external_adapters.VARIABLE}: ")
-    with pytest.raises(UsageError, match="--adapter"):
-        external_adapters.register([f"gone={tmp_path / 'gone'}"])
-
-
-def test_its_identity_is_its_name_not_its_folders(tmp_path):
-    """A folder named as one of ours takes over nothing that is known of ours, such as the dates of releases."""
-    mine = external_adapters.read(f"mine={write_adapter(tmp_path / 'pytorch')}", "--adapter")
-    assert mine.folder == "outside_mine"
-    ours = {each.folder for each in framework.shipped().values()}
-    assert "pytorch" in ours
-    assert mine.folder not in ours
 
 
 @pytest.mark.slow
@@ -243,15 +203,6 @@ def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     with (mine / "adapter.py").open("a") as code:
         code.write("# another speed\n")
     assert "its code has changed" in refused(*both[:2])
-
-
-def test_a_revision_of_our_adapters_varies_none_from_outside(tmp_path):
-    words = ["compare", "--now", "--adapter", f"mine={write_adapter(tmp_path / 'a')}", "--networks", "fcn5"]
-    done = run_command(tmp_path, *words, "--baseline-env", "A=1", "--baseline-adapters", "HEAD")
-    if "git checkout" in done.stderr:
-        pytest.skip("the adapters do not lie in a git checkout here")
-    assert done.returncode == UsageError.exit_code
-    assert "The adapter of mine lies outside dlbench" in done.stderr.splitlines()[-1]
 
 
 def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", threads: int = 1):

@@ -56,38 +56,9 @@ def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(shippe
     assert words in located.reason
 
 
-def test_of_two_with_one_name_the_second_is_named(shipped):
-    folder, read_all = shipped
-    describe(folder / "first", "same")
-    describe(folder / "second", "same")
-    found = read_all()
-    assert not found["same"].unavailable
-    assert found["same"].folder == "first"
-    assert "has the name 'same'" in found["second"].unavailable
-    assert "first" in found["second"].unavailable
-
-
 def test_every_description_here_can_be_used():
     for path in framework.GUEST_DIRECTORY.glob("*/framework.toml"):
         assert framework.shipped()[framework.read(path).name].directory == path.parent
-
-
-@pytest.mark.parametrize("where", ["[variables]", "[modes.other]\nsummary = 's'\n[modes.other.variables]"])
-def test_a_placeholder_that_means_nothing_is_refused(tmp_path, where):
-    path = describe(tmp_path)
-    path.write_text(path.read_text() + f'{where}\nN = "{{thread}}"\n')
-    with pytest.raises(SuiteError, match=r"N has the unknown placeholder \{thread\}.*\{threads\}"):
-        framework.read(path)
-    path.write_text(path.read_text().replace("{thread}", '{threads},{\\"a\\":1}'))
-    assert framework.read(path).name == "good"
-
-
-@pytest.mark.parametrize(("kernels", "expected"), [("Haswell", {"A": "x:Haswell", "B": "Haswell"}), ("", {})])
-def test_a_placeholder_may_be_a_part_of_a_value(tmp_path, monkeypatch, kernels, expected):
-    monkeypatch.setattr(framework, "openblas_kernels", lambda: kernels)
-    path = describe(tmp_path)
-    path.write_text(path.read_text() + '[variables]\nA = "x:{openblas_kernels}"\nB = "{openblas_kernels}"\nC = ""\n')
-    assert framework.read(path).launch_variables("only", 1) == {**expected, "C": ""}
 
 
 def test_a_digest_changes_with_any_code_of_the_adapter_and_nothing_else(tmp_path):

@@ -4,12 +4,11 @@ import pytest
 from processes import run_command
 
 from dlbench.adapters.networks import digest_of
-from dlbench.reports.storage.networks import FIRST, specification_of_cells
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError
-from dlbench.suites.planning import networks, suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 
 SMALL = """
@@ -26,7 +25,7 @@ HEAD = 'name = "mine"\nsummary = "mine"\nframeworks = ["null"]\nthreads = [1]\n'
 
 
 def plan(text, **choices):
-    return expand(suite.parse(HEAD + text, "mine.toml"), Choices(**choices), Capacity(1, 1), 0)
+    return expand(suite.parse(HEAD + text, "mine.toml"), SuiteOverrides(**choices), Capacity(1, 1), 0)
 
 
 def names(text, **choices):
@@ -40,12 +39,6 @@ def test_a_network_of_the_suites_own_is_planned_with_its_numbers_and_mini_batch(
     assert small.specification == digest_of(found.networks["small"]) != ""
     assert (fcn5.network, fcn5.batch_size, fcn5.specification) == ("fcn5", 64, "")
     assert found.network_of(small).family.hidden == (512, 512)
-
-
-def test_without_a_list_the_suites_own_networks_are_measured():
-    assert names(SMALL) == ["small"]
-    with pytest.raises(SuiteError, match=r"mine.toml, key networks: Name at least one"):
-        names("")
 
 
 GRID = """
@@ -69,15 +62,6 @@ def test_a_grid_is_the_product_of_its_values_in_the_order_of_the_file():
     assert found.networks["rnn-h16-t4"].family.embedding == 16
 
 
-def test_of_a_number_that_is_a_list_several_values_are_a_list_of_lists():
-    text = SMALL.replace("[[network]]", "[[grid]]").replace('name = "small"\n', "")
-    assert names(text.replace("[512, 512]", "[[8], [8, 8]]")) == ["feedforward-hidden8", "feedforward-hidden8x8"]
-    assert names(text) == ["feedforward"]
-    assert names(text.replace("[512, 512]", "[[8], [9]]").replace('"relu"', '["relu", "tanh"]')) == [
-        f"feedforward-hidden{size}-activation{word}" for size in (8, 9) for word in ("relu", "tanh")
-    ]
-
-
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -90,10 +74,6 @@ def test_of_a_number_that_is_a_list_several_values_are_a_list_of_lists():
 )
 def test_a_pattern_names_networks_of_the_suite_first(words, found):
     assert names(GRID, networks=words) == found
-
-
-def test_a_pattern_may_stand_in_a_suite():
-    assert names('networks = ["rnn-*-t4", "lstm64"]\n' + GRID) == ["rnn-h8-t4", "rnn-h16-t4", "lstm64"]
 
 
 @pytest.mark.parametrize("words", ["nothing-*", "rnn-h8"])
@@ -127,23 +107,12 @@ def test_a_wrong_table_is_named_with_its_number_and_key(text, words):
         plan(text)
 
 
-def test_a_shipped_network_may_be_written_out_with_its_own_numbers():
-    text = SMALL.replace('"small"', '"fcn5"').replace("784", "26752").replace("[512, 512]", "[2048, 2048, 2048]")
-    text = text.replace("= 10", "= 26752").replace("relu", "sigmoid")
-    assert plan(text).cells[0].specification == ""
-
-
 def test_a_plan_of_other_numbers_is_not_gone_on_with():
     before, now = plan(SMALL), plan(SMALL.replace("784", "783"))
     assert before.cells[0].network == now.cells[0].network
     assert before.cells != now.cells
     with pytest.raises(UsageError, match="small had other numbers when this was planned"):
         now.network_of(before.cells[0])
-
-
-def test_the_networks_that_come_with_dlbench_are_no_suite():
-    assert networks.FILE.partition(".")[0] not in suite.shipped()
-    assert {name for name, each in networks.shipped().items() if specification_of_cells(each) == ""} == set(FIRST)
 
 
 def measured(folder, numbers):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.plan import plan_of
-from dlbench.suites.planning import framework, own_steps
-from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning import framework, own
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.run import preparation, sides
 
 SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 5})
@@ -92,26 +91,6 @@ def test_each_of_two_files_has_losses_of_its_own(folder):
     done = run(folder, "--step", "first.py", "--step", "second.py", "--launches", "2")
     assert done.returncode == 0, done.stderr
     assert [record.outcome.status for record in records(folder)] == [Status.OK] * 4
-
-
-def test_two_builds_of_a_file_share_their_losses(folder):
-    (folder / "train_step.py").write_text(
-        "import random\ndef prepare(cell):\n    return (lambda: None), random.SystemRandom().random\n"
-    )
-    done = run(folder, "--step", "train_step.py", "--python", f"other:train_step={sys.executable}")
-    assert done.returncode == 0, done.stderr
-    assert {record.cell.framework for record in records(folder)} == {"train_step", "other"}
-    assert [record.outcome.status for record in records(folder)] == [Status.OK, Status.PARITY_FAILED]
-
-
-def test_a_wider_tolerance_is_taken(folder):
-    (folder / "train_step.py").write_text(
-        "import random\ndef prepare(cell):\n    loss = 1 + random.SystemRandom().random() / 100\n"
-        "    return (lambda: None), lambda: loss\n"
-    )
-    done = run(folder, "--step", "train_step.py", "--launches", "3", "--loss-tolerance", "2%")
-    assert done.returncode == 0, done.stderr
-    assert {record.outcome.status for record in records(folder)} == {Status.OK}
 
 
 def test_without_a_loss_it_is_unchecked(folder):
@@ -195,9 +174,9 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(folder / "home"))
     fast, slow = write(folder, "fast.py"), write(folder, "slow.py", work=5_000_000)
     monkeypatch.setattr(framework, "_added", {})
-    own_steps.register([fast])
+    own.register_steps([fast])
     machine = probe()
-    plan = plan_of("mine.toml", Choices(own=own_steps.OwnSteps(("fast",))), machine, seed=1)
+    plan = plan_of("mine.toml", SuiteOverrides(own=own.OwnSteps(("fast",))), machine, seed=1)
     both = sides.pair(([], []), ([], []), ("", ""), (None, slow))
     prepared = sides.prepare(plan, both, print, build_missing=False)
     run = preparation.new_run(plan, machine)
@@ -223,17 +202,6 @@ def test_a_comparison_without_a_number_on_both_sides_is_told_by_its_exit_code(fo
     assert "none measured on both sides" in done.stdout
 
 
-def test_no_report_is_written_over_the_store(folder):
-    write(folder)
-    store = ("--store", "mine.json")
-    assert run(folder, "--step", "train_step.py", *store).returncode == 0
-    before = (folder / "mine.json").read_bytes()
-    for words in (("report", "page", "--out", "mine.json"), ("compare", "latest", "latest", "--write", "mine.json")):
-        done = run_command(folder, *words, *store)
-        assert (done.returncode, "it is a store of results. Name another file" in done.stderr) == (2, True), done.stderr
-        assert (folder / "mine.json").read_bytes() == before
-
-
 def test_a_run_is_not_resumed_with_another_file(folder):
     done = run(folder, "--step", write(folder), "--launches", "2", "--budget", "10ms")
     assert done.returncode == 0, done.stderr
@@ -245,17 +213,6 @@ def test_a_run_is_not_resumed_with_another_file(folder):
     resumed = run(folder, "--step", "train_step.py", "--launches", "2", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert [record.outcome.status for record in records(folder)] == [Status.OK] * 2
-
-
-def test_its_interpreter_is_a_path_alone(folder):
-    write(folder)
-    done = run(folder, "--step", "train_step.py", "--python", sys.executable)
-    assert done.returncode == 0, done.stderr
-    (record,) = records(folder)
-    assert record.outcome.status is Status.OK
-    missing = run(folder, "--step", "train_step.py", "--python", "/no/such/python")
-    assert missing.returncode == 3
-    assert "/no/such/python is not a Python interpreter" in missing.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pretended_gpus import TWO, gpus
 
-from dlbench.adapters.protocol import Cell
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite, values
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find
-from dlbench.suites.planning.plan import group_of, narrow_to, sizes_of
+from dlbench.suites.planning.plan import expand, group_of, sizes_of
 from dlbench.suites.planning.values import Capacity
 
 MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
-AS_THE_SUITE_SAYS = Choices()
+AS_THE_SUITE_SAYS = SuiteOverrides()
 TABLE = suite.load("table4")
 QUICK = suite.load("quick")
 
 choices_of_a_user = st.builds(
-    Choices,
+    SuiteOverrides,
     networks=st.sampled_from([None, "fcn5", "fcn5,lstm32", "fcn5,fcn5"]),
     frameworks=st.sampled_from([None, "null", "torch:*,null"]),
     threads=st.sampled_from([None, "1", "3,1-2", "4,1,8"]),
@@ -52,23 +50,6 @@ def test_each_block_launches_each_cell_once_in_an_order_that_the_seed_makes_agai
     assert list(plan_of(choices, seed).order()) == order
 
 
-def test_another_seed_is_another_order_and_so_is_another_block():
-    plan = plan_of(Choices(launches=3), seed=1, of=TABLE)
-    order = [planned.cell for planned in plan.order()]
-    size = len(plan.cells)
-    blocks = [order[start : start + size] for start in (0, size, 2 * size)]
-    assert blocks[1] != blocks[2]
-    assert blocks[0] != blocks[1]
-    other = [planned.cell for planned in plan_of(Choices(launches=3), seed=2, of=TABLE).order()]
-    assert other[size : 2 * size] != blocks[1]
-
-
-def test_the_order_is_no_sorting():
-    order = [planned.cell for planned in plan_of(of=TABLE, seed=3).order()]
-    assert order != list(plan_of(of=TABLE).cells)
-    assert len({cell.network for cell in order[: len(order) // 4]}) > 2
-
-
 @given(choices_of_a_user, seeds)
 def test_in_the_first_block_the_fewest_threads_of_a_group_come_first(choices, seed):
     plan = plan_of(choices, seed)
@@ -79,12 +60,6 @@ def test_in_the_first_block_the_fewest_threads_of_a_group_come_first(choices, se
         assert cell.threads == min(c.threads for c in plan.cells if group_of(c) == group)
 
 
-def test_later_blocks_do_not_prefer_few_threads():
-    plan = plan_of(Choices(frameworks="null", networks="fcn5", threads="1,2", launches=60))
-    firsts = [planned.cell.threads for planned in plan.order()][2::2]
-    assert 10 < firsts.count(1) < 50
-
-
 def values_of(plan, field):
     return {getattr(cell, field) for cell in plan.cells}
 
@@ -92,18 +67,18 @@ def values_of(plan, field):
 @pytest.mark.parametrize(
     ("choices", "field", "expected"),
     [
-        (Choices(networks="resnet50"), "network", {"resnet50"}),  # beyond the suite's own networks too
-        (Choices(frameworks="null"), "framework", {"null"}),
-        (Choices(frameworks="torch:compile"), "mode", {"compile"}),
-        (Choices(threads="3,5-6"), "threads", {3, 5, 6}),
-        (Choices(threads="2*cpus"), "threads", {8}),
-        (Choices(batch_sizes="16,64"), "batch_size", {16, 64}),
-        (Choices(devices="cuda:0"), "device", {"cuda:0"}),
-        (Choices(devices="cuda:all"), "device", {"cuda:0", "cuda:1"}),
-        (Choices(devices="cuda:0"), "threads", {2}),  # the cores
-        (Choices(devices="cuda:0", device_threads="1"), "threads", {1}),
-        (Choices(devices="cuda:0", precisions="tf32,float16"), "precision", {"tf32", "float16"}),
-        (Choices(devices="cuda:0", placements="pinned,pageable"), "placement", {"pinned", "pageable"}),
+        (SuiteOverrides(networks="resnet50"), "network", {"resnet50"}),  # beyond the suite's own networks too
+        (SuiteOverrides(frameworks="null"), "framework", {"null"}),
+        (SuiteOverrides(frameworks="torch:compile"), "mode", {"compile"}),
+        (SuiteOverrides(threads="3,5-6"), "threads", {3, 5, 6}),
+        (SuiteOverrides(threads="2*cpus"), "threads", {8}),
+        (SuiteOverrides(batch_sizes="16,64"), "batch_size", {16, 64}),
+        (SuiteOverrides(devices="cuda:0"), "device", {"cuda:0"}),
+        (SuiteOverrides(devices="cuda:all"), "device", {"cuda:0", "cuda:1"}),
+        (SuiteOverrides(devices="cuda:0"), "threads", {2}),  # the cores
+        (SuiteOverrides(devices="cuda:0", device_threads="1"), "threads", {1}),
+        (SuiteOverrides(devices="cuda:0", precisions="tf32,float16"), "precision", {"tf32", "float16"}),
+        (SuiteOverrides(devices="cuda:0", placements="pinned,pageable"), "placement", {"pinned", "pageable"}),
     ],
 )
 def test_every_axis_can_be_chosen(choices, field, expected):
@@ -111,7 +86,7 @@ def test_every_axis_can_be_chosen(choices, field, expected):
 
 
 def test_to_the_cpu_nothing_is_copied_and_its_threads_are_an_axis():
-    plan = plan_of(Choices(frameworks="null", devices="cpu,cuda:1", threads="1,3", placements="pinned,resident"))
+    plan = plan_of(SuiteOverrides(frameworks="null", devices="cpu,cuda:1", threads="1,3", placements="pinned,resident"))
     found = {(cell.device, cell.placement, cell.threads) for cell in plan.cells}
     on_gpu = {("cuda:1", "pinned", 2), ("cuda:1", "resident", 2)}
     assert found == {("cpu", "resident", 1), ("cpu", "resident", 3), *on_gpu}
@@ -120,7 +95,9 @@ def test_to_the_cpu_nothing_is_copied_and_its_threads_are_an_axis():
 @given(st.permutations([8, 16, 64, 256]), seeds)
 def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_block(sizes, seed):
     sizes = ",".join(map(str, sizes))
-    choices = Choices(networks="fcn5,lstm32", frameworks="null", devices="cpu,gpus", batch_sizes=sizes, launches=2)
+    choices = SuiteOverrides(
+        networks="fcn5,lstm32", frameworks="null", devices="cpu,gpus", batch_sizes=sizes, launches=2
+    )
     order = list(plan_of(choices, seed).order())
     groups = {}
     for planned in order[: len(order) // 2]:
@@ -131,42 +108,29 @@ def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_blo
 
 
 def test_a_mode_of_gpus_only_has_cells_there_alone():
-    plan = plan_of(Choices(networks="fcn5", frameworks="torch:*", devices="cpu,gpus", threads="1"))
+    plan = plan_of(SuiteOverrides(networks="fcn5", frameworks="torch:*", devices="cpu,gpus", threads="1"))
     modes = find("torch").modes
     for mode, about in modes.items():
         kinds = {"cpu" if cell.on_cpu else "gpu" for cell in plan.cells if cell.mode == mode}
         assert kinds == (set() if about.families else set(about.devices))
     only_there = next(mode for mode, about in modes.items() if about.devices == ("gpu",))
     with pytest.raises(UsageError, match=f"torch {only_there}: not a mode of cpu"):
-        plan_of(Choices(frameworks=f"torch:{only_there}"))
-
-
-def test_threads_typed_by_the_user_are_not_limited_by_the_suite():
-    assert values_of(plan_of(Choices(threads="64"), of=TABLE, machine=Capacity(2, 4)), "threads") == {64}
-    assert values_of(
-        plan_of(Choices(threads="1,64", threads_limit="8"), of=TABLE, machine=Capacity(2, 4)), "threads"
-    ) == {1}
+        plan_of(SuiteOverrides(frameworks=f"torch:{only_there}"))
 
 
 def test_the_suites_threads_keep_to_its_limit():
     assert values_of(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
-    assert values_of(plan_of(Choices(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
+    assert values_of(plan_of(SuiteOverrides(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
     with pytest.raises(UsageError, match="Raise --threads-limit"):
-        plan_of(Choices(threads="8", threads_limit="4"))
+        plan_of(SuiteOverrides(threads="8", threads_limit="4"))
 
 
 def test_batch_sizes_come_from_the_user_else_the_suite_else_the_paper():
     batch = suite.load("batch")
     sizes = {cell.batch_size for cell in plan_of(of=batch).cells if cell.network == "alexnet"}
     assert sizes == {4, 8, 16, 32}
-    assert {cell.batch_size for cell in plan_of(Choices(networks="lstm64")).cells} == {128}
-    assert values_of(plan_of(Choices(batch_sizes="3"), of=batch), "batch_size") == {3}
-
-
-def test_launches_and_steps_override_the_protocol():
-    plan = plan_of(Choices(launches=4, steps=2))
-    assert plan.launches == 4
-    assert (plan.protocol.steps, plan.protocol.minimum_steps) == (2, 2)
+    assert {cell.batch_size for cell in plan_of(SuiteOverrides(networks="lstm64")).cells} == {128}
+    assert values_of(plan_of(SuiteOverrides(batch_sizes="3"), of=batch), "batch_size") == {3}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +149,7 @@ def test_launches_and_steps_override_the_protocol():
     ],
 )
 def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, launches, interval, expected):
-    plan = plan_of(Choices(launches=launches, interval=interval), of=suite.load(name))
+    plan = plan_of(SuiteOverrides(launches=launches, interval=interval), of=suite.load(name))
     assert (plan.launches, plan.most, plan.interval) == expected
 
 
@@ -204,27 +168,25 @@ def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
         assert len(plan.cells) + len(plan.left_out) == len(words) * len(everything.cells)
 
 
-def test_a_plan_computes_where_any_of_its_rows_does():
-    assert not plan_of(Choices(frameworks="null")).computes
-    assert plan_of(Choices(frameworks="null,torch")).computes
-
-
 @pytest.mark.parametrize(
     ("choices", "remedy"),
     [
-        (Choices(frameworks="null:fast"), "It has: null"),
-        (Choices(frameworks="reference"), "There is no framework"),
-        (Choices(frameworks="zzz"), "There are: "),
-        (Choices(frameworks="torch-nightl", builds=(values.build("torch-nightly:torch=/x"),)), "'torch-nightly'?"),
-        (Choices(batch_sizes="1000001"), "1000000"),
-        (Choices(devices="cuda:0", threads="1"), "--device-threads"),
-        (Choices(placements="pinned"), "Name a GPU"),
-        (Choices(launches=0), "1 to 1000000"),
-        (Choices(interval="1%", launches="5"), "needs a range of launches"),
-        (Choices(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
-        (Choices(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
-        (Choices(steps=0), "from 1"),
-        (Choices(steps=10**12), "from 1 to 1000000"),
+        (SuiteOverrides(frameworks="null:fast"), "It has: null"),
+        (SuiteOverrides(frameworks="reference"), "There is no framework"),
+        (SuiteOverrides(frameworks="zzz"), "There are: "),
+        (
+            SuiteOverrides(frameworks="torch-nightl", builds=(values.build("torch-nightly:torch=/x"),)),
+            "'torch-nightly'?",
+        ),
+        (SuiteOverrides(batch_sizes="1000001"), "1000000"),
+        (SuiteOverrides(devices="cuda:0", threads="1"), "--device-threads"),
+        (SuiteOverrides(placements="pinned"), "Name a GPU"),
+        (SuiteOverrides(launches=0), "1 to 1000000"),
+        (SuiteOverrides(interval="1%", launches="5"), "needs a range of launches"),
+        (SuiteOverrides(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
+        (SuiteOverrides(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
+        (SuiteOverrides(steps=0), "from 1"),
+        (SuiteOverrides(steps=10**12), "from 1 to 1000000"),
     ],
 )
 def test_a_wrong_choice_is_refused_with_the_remedy(choices, remedy):
@@ -237,7 +199,7 @@ NIGHTLY = values.build("torch-nightly:torch=/opt/nightly/bin/python")
 
 
 def test_a_build_under_a_name_of_its_own_stands_beside_the_frameworks_row():
-    plan = plan_of(Choices(builds=(NIGHTLY,)))
+    plan = plan_of(SuiteOverrides(builds=(NIGHTLY,)))
     assert values_of(plan, "framework") == {*values_of(plan_of(), "framework"), "torch-nightly"}
     cell = next(cell for cell in plan.cells if cell.framework == "torch-nightly")
     assert cell.adapter == "pytorch"
@@ -247,7 +209,7 @@ def test_a_build_under_a_name_of_its_own_stands_beside_the_frameworks_row():
 
 
 def test_a_build_under_a_frameworks_name_takes_its_place():
-    plan = plan_of(Choices(builds=(values.build("torch=/opt/mine/bin/python"),)))
+    plan = plan_of(SuiteOverrides(builds=(values.build("torch=/opt/mine/bin/python"),)))
     assert plan.cells == plan_of().cells
     torch = next(cell for cell in plan.cells if cell.framework == "torch")
     assert plan.row_of(torch).build.interpreter == Path("/opt/mine/bin/python")
@@ -262,11 +224,5 @@ def test_a_build_under_a_frameworks_name_takes_its_place():
     ],
 )
 def test_a_build_joins_the_frameworks_that_were_typed(frameworks, rows):
-    plan = plan_of(Choices(frameworks=frameworks, builds=(NIGHTLY,)))
+    plan = plan_of(SuiteOverrides(frameworks=frameworks, builds=(NIGHTLY,)))
     assert {(cell.framework, cell.mode) for cell in plan.cells} == rows
-
-
-def test_a_plan_narrows_to_some_of_its_cells():
-    plan = plan_of()
-    kept = (plan.cells[3], plan.cells[1], Cell("x", "x", "x", "x", "cpu", 1, 1))
-    assert narrow_to(plan, kept).cells == (plan.cells[1], plan.cells[3])

@@ -15,9 +15,9 @@ from pretended_gpus import TWO, gpus
 from dlbench.adapters.protocol import Protocol
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find, offered
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 
 GOOD = {
@@ -76,7 +76,7 @@ def accepted_or_refused(text):
         assert refusal.startswith("my.toml")
         return None
     try:
-        plan = expand(read, Choices(), Capacity(2, 4), seed=1)
+        plan = expand(read, SuiteOverrides(), Capacity(2, 4), seed=1)
     except UsageError:
         return read
     assert plan.cells
@@ -107,11 +107,6 @@ def test_a_range_of_launches_a_precision_and_the_warm_up_are_read():
     assert read.axes["affinity"] == "bound"
     without = suite.parse(toml({**GOOD, "protocol": {"launches": "4-12"}}), "my.toml")
     assert without.protocol.launches_of_a_cell() == (4, 12, 0.02)
-
-
-@pytest.mark.parametrize("threads", [4, "1,2", [1, 2], ["1-4", "cores"]])
-def test_threads_may_be_a_number_a_text_or_a_list(threads):
-    assert accepted_or_refused(toml({**GOOD, "threads": threads}))
 
 
 @pytest.mark.parametrize(
@@ -178,25 +173,9 @@ def test_a_wrong_value_is_named_with_file_key_and_remedy(changes, parts):
     assert message.endswith((".", "?"))
 
 
-@pytest.mark.parametrize("key", GOOD)
-def test_a_missing_key_is_named(key):
-    said = "Name at least one" if key == "networks" else "it is missing."
-    assert f"key {key}: {said}" in refused(toml({name: value for name, value in GOOD.items() if name != key}))
-
-
 @pytest.mark.parametrize("text", ["", "name", "= 1", "[[[", "a = " + "[" * 5000, "a = " + "1" * 5000, "x = 1\nx = 2"])
 def test_what_is_no_toml_is_refused(text):
     refused(text)
-
-
-def test_settings_nested_without_end_are_refused():
-    refused(toml(GOOD) + "\nsettings.null" + ".a" * 5000 + " = 1")
-
-
-@given(st.text(max_size=300))
-@example("a = " + "{a=" * 500)
-def test_any_text_gives_a_suite_or_a_suite_error(text):
-    accepted_or_refused(text)
 
 
 @given(st.binary(max_size=200))
@@ -227,11 +206,6 @@ values = st.recursive(
 keys = st.one_of(st.sampled_from(sorted(suite.Suite.model_fields)), printable)
 
 
-@given(st.dictionaries(keys, values, max_size=5), st.booleans())
-def test_any_toml_gives_a_suite_or_a_suite_error(content, over_a_good_one):
-    accepted_or_refused(toml({**GOOD, **content} if over_a_good_one else content))
-
-
 sections = st.fixed_dictionaries(
     {},
     optional={
@@ -254,7 +228,7 @@ def test_any_value_of_a_known_key_gives_a_plan_or_a_suite_error(content):
 
 def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_cpus():
     read = suite.load("table4")
-    plan = expand(read, Choices(), Capacity(cores=2, cpus=2), seed=0)
+    plan = expand(read, SuiteOverrides(), Capacity(cores=2, cpus=2), seed=0)
     real = [name for name, each in offered().items() if each.computes and not each.unavailable]
     rows = {
         (name, mode)
@@ -273,32 +247,10 @@ def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_c
     }
     assert {(c.network, c.framework, c.mode, c.device, c.threads, c.batch_size) for c in plan.cells} == expected
     assert len(plan.cells) == len(expected)
-    parted = expand(read, Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2, gpus(TWO)), seed=0)
+    parted = expand(read, SuiteOverrides(networks="fcn5", frameworks="torch"), Capacity(2, 2, gpus(TWO)), seed=0)
     assert Counter(cell.device for cell in parted.cells) == {"cpu": 4, "cuda:0": 1, "cuda:1": 1}
-    raised = expand(read, Choices(threads_limit="64"), Capacity(2, 2), seed=0)
+    raised = expand(read, SuiteOverrides(threads_limit="64"), Capacity(2, 2), seed=0)
     assert {cell.threads for cell in raised.cells} == {1, 2, 4, 8, 16, 32}
-
-
-def test_quick_is_two_networks_at_one_the_cores_and_twice_the_cores():
-    plan = expand(suite.load("quick"), Choices(), Capacity(cores=4, cpus=8), seed=0)
-    assert {cell.network for cell in plan.cells} == {"fcn5", "lstm32"}
-    assert {cell.threads for cell in plan.cells} == {1, 4, 8}
-    assert {cell.framework for cell in plan.cells} == {"torch", "tensorflow", "mxnet", "onnxruntime"}
-
-
-def test_threads_is_both_affinities_up_to_twice_the_cpus_and_32_with_a_precision_to_reach():
-    plan = expand(suite.load("threads"), Choices(networks="fcn5", frameworks="torch"), Capacity(2, 2), seed=0)
-    assert [cell.threads for cell in plan.cells if cell.affinity == "oversubscribed"] == [1, 2, 3, 4, 32]
-    assert [cell.threads for cell in plan.cells if cell.affinity == "bound"] == [1, 2]
-    assert [cell.threads for cell in plan.left_out] == [3, 4, 32]
-    assert (plan.launches, plan.most, plan.interval) == (3, 10, 0.02)
-
-
-@pytest.mark.parametrize("name", ["quick", "table4", "batch", "threads"])
-def test_shipped_suites_search_for_the_end_of_warm_up_and_time_short_steps_together(name):
-    assert suite.load(name) == suite.shipped()[name]
-    protocol = suite.load(name).protocol.protocol()
-    assert (protocol.maximum_warmup_steps, protocol.sample_seconds) == (30, 0.01)
 
 
 def test_a_folder_or_nothing_is_no_file(tmp_path):

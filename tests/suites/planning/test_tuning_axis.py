@@ -7,8 +7,8 @@ import pytest
 from dlbench.adapters.protocol import INSTALLED, TUNED
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import framework
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.suite import load, parse
 from dlbench.suites.planning.values import Capacity
 
@@ -37,7 +37,7 @@ def described(tmp_path, text):
 
 
 def plan(names, **chosen):
-    choices = Choices(frameworks=names, threads="1", **chosen)
+    choices = SuiteOverrides(frameworks=names, threads="1", **chosen)
     return expand(load("table4"), choices, Capacity(2, 2), 1)
 
 
@@ -47,14 +47,6 @@ def test_a_setting_counts_where_it_means_something(tmp_path):
     assert made.tunable("other") == ("large",)
     assert made.tunable("plain", "cuda:0", "recurrent") == ("quick",)
     assert made.tunable("plain", "cpu", "feedforward") == ("quick",)
-
-
-def test_a_launch_is_told_of_the_settings_in_force_alone(tmp_path):
-    made = described(tmp_path, HEAD + MODES + SETTINGS)
-    assert made.launch_settings("plain") == {"a": 2, "b": 3}
-    assert made.launch_settings("plain", ()) == {"a": 1}
-    assert made.launch_variables("plain", 4) == {"THREADS": "4", "SIZE": "40"}
-    assert made.launch_variables("plain", 4, chosen=["quick"]) == {"THREADS": "4"}
 
 
 @pytest.mark.parametrize(
@@ -85,13 +77,6 @@ def test_each_setting_is_in_force_alone_and_left_out():
     assert words == [INSTALLED, *(f"installed+{name}" for name in names), *(f"tuned-{name}" for name in names), TUNED]
 
 
-def test_two_words_for_the_same_settings_are_one_cell():
-    words = [
-        cell.tuning for cell in plan("torch", networks="fcn5", tuning="installed+allocator,tuned-fused_update").cells
-    ]
-    assert words == ["installed+allocator"]
-
-
 def test_words_that_mean_nothing_are_refused():
     for words, told in (
         ("quick", "'quick' is none of installed, tuned"),
@@ -107,12 +92,6 @@ def test_words_that_mean_nothing_are_refused():
             'name = "a"\nsummary = "b"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = 1\ntuning = "quick"\n',
             "x",
         )
-
-
-@pytest.mark.parametrize("words", ["tuned", "installed+allocator"])
-def test_a_placement_that_leaves_no_cell_is_told_and_not_the_settings(words):
-    with pytest.raises(UsageError, match="On the CPU the mini-batch is always"):
-        plan("torch", networks="fcn5", tuning=words, placements="pinned")
 
 
 def test_pairs_are_neighbours_in_time():

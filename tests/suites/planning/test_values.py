@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import devices, values
+from dlbench.suites.planning import values
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build, Capacity
 
@@ -45,14 +45,6 @@ def test_counts_are_the_distinct_numbers_of_all_words_rising(parts):
     assert values.counts(text, MACHINE) == tuple(expected)
 
 
-@given(st.integers(1, 50), st.integers(1, 64), st.integers(1, 64))
-def test_words_for_the_machine_multiply(factor, cores, cpus):
-    capacity = Capacity(cores, cpus)
-    assert values.count(f"{factor}*cores", capacity) == factor * cores
-    assert values.count(f"{factor}*cpus", capacity) == factor * cpus
-    assert values.counts(f"cores-{factor}*cores", capacity) == tuple(range(cores, factor * cores + 1))
-
-
 @given(st.integers(1, 2048), st.integers(1, 2048))
 def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     low, high = sorted((low, high))
@@ -62,28 +54,11 @@ def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
 
 
-def test_the_ladder_of_the_oversubscription_study():
-    assert values.counts("1..2*cpus, 32", Capacity(2, 2)) == (1, 2, 3, 4, 32)
-    assert values.counts("1, 2,4-6,cores,2*cores,cpus", MACHINE) == (1, 2, 3, 4, 5, 6, 7)
-    assert values.counts("1..2*cpus, 32", Capacity(8, 16)) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-    assert "Write 2..4" in refused(values.counts, "4..2", MACHINE)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"), [("5", (5, 5)), ("5-20", (5, 20)), (" 3 - 3 ", (3, 3)), ("1-1000000", (1, 1000000))]
 )
 def test_ranges_of_launches(text, expected):
     assert values.launch_range(text, "--launches") == expected
-
-
-@pytest.mark.parametrize("text", ["", "0", "5-", "-5", "20-5", "5-20-30", "many", "1e3", "5..20", "1-1000001"])
-def test_a_wrong_range_of_launches_is_refused_by_its_option(text):
-    assert refused(values.launch_range, text, "--launches").startswith("--launches")
-
-
-@pytest.mark.parametrize(("text", "expected"), [("2%", 0.02), ("2.5 %", 0.025), ("0.01", 0.01), ("99%", 0.99)])
-def test_shares(text, expected):
-    assert values.share(text, "--precision") == pytest.approx(expected)
 
 
 @given(typed)
@@ -126,17 +101,6 @@ def test_a_wrong_count_is_refused_with_the_remedy(text, remedy):
     assert remedy in refused(values.counts, text, MACHINE)
 
 
-def test_a_wrong_count_is_named_by_what_it_counts():
-    assert "'x' is not a mini-batch size" in refused(values.counts, "x", MACHINE, "mini-batch size")
-
-
-@given(st.integers(1, 10**6), st.sampled_from([("s", 1), ("ms", 0.001), ("m", 60), ("h", 3600)]))
-def test_durations(number, unit):
-    suffix, seconds = unit
-    assert values.duration(f"{number}{suffix}") == pytest.approx(number * seconds)
-    assert values.duration(f" {number}.5 {suffix} ") == pytest.approx((number + 0.5) * seconds)
-
-
 @given(typed)
 @example("9" * 400)
 @example("٣")
@@ -152,48 +116,11 @@ def test_a_duration_is_positive_and_finite_or_refused(text):
         assert 0 < seconds < 1e13
 
 
-def test_a_duration_without_a_unit_is_refused_with_what_may_be_meant():
-    assert "'3' needs a unit: 3s, 3m or 3h." in refused(values.duration, "3")
-
-
-@pytest.mark.parametrize("text", ["", "-2%", "2%%", "two", "nan", "inf", "0%", "0", "100%", "1", "250%"])
-def test_a_wrong_share_is_refused_by_its_option_and_one_out_of_range_told_the_range(text):
-    said = refused(values.share, text, "--tolerance")
-    assert said.startswith("--tolerance")
-    in_range = f"--tolerance {text} is out of range: give more than 0% and less than 100%"
-    assert (in_range in said) == text.removesuffix("%").isdecimal()
-
-
-def test_devices_of_any_machine():
-    for word in ("cpu", "cuda:0", "cuda:12", "cuda:0:3", "cuda:all", "gpus", "GPU-8932f937-d72c", "MIG-41ac"):
-        assert devices.check(word) == word
-    for word in (
-        "",
-        "cpu ",
-        "GPU-a b",
-        *["gpu", "cuda", "CPU", "cuda:", "cuda:x", "cuda:٣", "GPU-", "cuda:0:", "gpu-8932"],
-    ):
-        assert "cuda:0" in refused(devices.check, word)
-
-
-def test_one_count():
-    assert values.one_count("2*cores", MACHINE) == 6
-    assert "2 thread counts" in refused(values.one_count, "1,2", MACHINE)
-    assert "whole number from 1" in refused(values.one_count, "many", MACHINE)
-
-
 def test_a_build_takes_a_frameworks_row_or_one_of_its_own(tmp_path):
     python = tmp_path / "bin" / "python"
     assert values.build(f"torch={python}") == Build("torch", find("torch"), python)
     assert values.build(f"torch-nightly:torch={python}") == Build("torch-nightly", find("torch"), python)
     assert values.build(f"torch:torch={python}") == Build("torch", find("torch"), python)
-
-
-def test_a_build_lies_where_it_was_said_to_lie_whatever_the_folder_of_the_launch(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/somewhere")
-    assert values.build("null=venv/bin/python").interpreter == tmp_path / "venv/bin/python"
-    assert values.build("null=~/venv/bin/python").interpreter == Path("/somewhere/venv/bin/python")
 
 
 def test_a_virtual_environments_python_is_not_followed_to_what_it_links_to(tmp_path):

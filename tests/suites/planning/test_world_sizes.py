@@ -8,9 +8,9 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
-from dlbench.suites.planning.choices import Choices
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.devices import Locator
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import references
@@ -28,7 +28,7 @@ SUITE = suite_of_null(
 
 
 def cells(source=NO_GPU, cpus=8, **chosen):
-    return expand(parse(SUITE, "here"), Choices(**chosen), Capacity(cpus, cpus, gpus(source)), 1).cells
+    return expand(parse(SUITE, "here"), SuiteOverrides(**chosen), Capacity(cpus, cpus, gpus(source)), 1).cells
 
 
 def test_a_plan_has_each_number_of_workers_and_on_gpus_from_the_first_one_on():
@@ -60,13 +60,6 @@ def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason(
     assert "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA H200)" in mixed.reason
     parts = Locator(None, lambda: gpus(PARTED)).find("cuda:0:1", 2)
     assert "MIG devices (cuda:0:1) cannot reach one another" in parts.reason
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_only_batch_normalisation_needs_a_reference_of_equal_parts(network, workers):
-    assert references.parts(NETWORKS[network], 16, workers) == (workers if network == "resnet50" else 1)
-    assert references.parts(NETWORKS["resnet50"], 10, 4) == 1  # cannot be dealt out: no launch gets that far
 
 
 @pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])

@@ -17,15 +17,14 @@ from dlbench.reports.storage.record import Run
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
-from dlbench.suites.planning.plan import PlannedLaunch
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import PlannedLaunch, expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launch import LaunchRunner
 
 PLAN = expand(
     suite.load("quick"),
-    Choices(networks="fcn5", frameworks="torch", threads="1,2", affinity="bound,oversubscribed"),
+    SuiteOverrides(networks="fcn5", frameworks="torch", threads="1,2", affinity="bound,oversubscribed"),
     Capacity(2, 2),
     seed=1,
 )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE
 from dlbench.suites.environments.adapter_digest import adapter_digest
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import framework, own_steps
+from dlbench.suites.planning import framework, own
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 from dlbench.suites.run import sides
 
@@ -71,7 +71,7 @@ def steps(tmp_path, monkeypatch):
     def write(name: str, text: str) -> str:
         (tmp_path / name).write_text(text)
         if not framework._added:
-            own_steps.register([str(tmp_path / name)])
+            own.register_steps([str(tmp_path / name)])
         return str(tmp_path / name)
 
     return write
@@ -85,7 +85,7 @@ def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> N
         sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), own)
     _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), own)
     assert candidate.step is not None
-    assert adapter_digest(own) == adapter_digest(own_steps.read(alike)) != adapter_digest(candidate.step)
+    assert adapter_digest(own) == adapter_digest(own.read_step(alike)) != adapter_digest(candidate.step)
 
 
 def test_one_interpreter_serves_both_files(steps) -> None:

@@ -9,8 +9,8 @@ from pretended_runs import Pretender
 from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
 from dlbench.suites.environments.row_interpreters import Source
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import capabilities
 
@@ -37,7 +37,7 @@ def plan():
 
 
 def planned(tuning):
-    return expand(suite.load("quick"), Choices(frameworks="mxnet,null", tuning=tuning), Capacity(2, 2), 0)
+    return expand(suite.load("quick"), SuiteOverrides(frameworks="mxnet,null", tuning=tuning), Capacity(2, 2), 0)
 
 
 def ask(plan, launcher, machine="here", digest="env"):

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Cell, Outcome, Status
-from dlbench.reports.comparison.analysis import compare_sides
-from dlbench.reports.comparison.compared import BASELINE, CANDIDATE, CONFIRM, SCREEN
-from dlbench.reports.comparison.verdict import DEFAULT, Verdict, fewest_pairs
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, compare_sides
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import SCREEN, Record
 from dlbench.suites.run.schedules import PlannedPair, for_compare, for_gate, pair_block, pairs_left
 
 HOST = Host("machine", "a machine", physical_cores=2, effective_cpus=2, capacity_cpus=2.0)

@@ -13,8 +13,8 @@ from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import contents, row_interpreters
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite, values
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation, resume
 
@@ -24,7 +24,7 @@ HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="
 
 
 def plan_of(seed=1, **choices):
-    return expand(suite.load("quick"), Choices(**choices), Capacity(2, 4), seed)
+    return expand(suite.load("quick"), SuiteOverrides(**choices), Capacity(2, 4), seed)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ CHOICES = [
 def test_the_same_command_goes_on_with_its_run(store, chosen):
     begun = plan_of(seed=11, **chosen)
     run = preparation.begin(begun, store, HERE)
-    resumed, found = resume.resume(plan_of(seed=99, **chosen), store, HERE, Choices(**chosen))
+    resumed, found = resume.resume(plan_of(seed=99, **chosen), store, HERE, SuiteOverrides(**chosen))
     assert found == run
     assert resumed == begun
     assert list(resumed.order()) == list(begun.order())
@@ -63,20 +63,20 @@ def test_the_same_command_goes_on_with_its_run(store, chosen):
 def test_another_command_is_refused_with_what_differs(store, now, words):
     run = preparation.begin(plan_of(), store, HERE)
     with pytest.raises(UsageError) as caught:
-        resume.resume(plan_of(**now), store, HERE, Choices(**now))
+        resume.resume(plan_of(**now), store, HERE, SuiteOverrides(**now))
     assert f"The unfinished run {run.id} is not the one asked for now: " in str(caught.value)
     assert words in str(caught.value)
 
 
 def test_a_command_without_choices_goes_on_with_a_part_of_its_suite_and_with_nothing_else(store):
     run = preparation.begin(plan_of(networks="fcn5"), store, HERE)
-    resumed, found = resume.resume(plan_of(), store, HERE, Choices())
+    resumed, found = resume.resume(plan_of(), store, HERE, SuiteOverrides())
     assert (found, resumed.cells) == (run, run.plan)
     other = preparation.begin(plan_of(networks="fcn5", threads="3"), store, HERE)
-    assert resume.resume(plan_of(), store, HERE, Choices())[1] == run
+    assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1] == run
     store.finish_run(run.id, run.started)
     with pytest.raises(UsageError, match=f"{other.id} is not the one asked for now: .*threads: 1, 2, 4 now, 3 in"):
-        resume.resume(plan_of(), store, HERE, Choices())
+        resume.resume(plan_of(), store, HERE, SuiteOverrides())
 
 
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
@@ -85,22 +85,22 @@ def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store
     finished = preparation.begin(plan_of(seed=3), store, HERE)
     store.finish_run(finished.id, finished.started)
     preparation.begin(plan_of(seed=4), store, THERE)
-    assert resume.resume(plan_of(), store, HERE, Choices())[1].id == newest.id
+    assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1].id == newest.id
 
 
 def test_nothing_to_resume_is_said(store):
     preparation.begin(plan_of(), store, THERE)
     with pytest.raises(UsageError, match="no unfinished run of quick on this machine"):
-        resume.resume(plan_of(), store, HERE, Choices())
+        resume.resume(plan_of(), store, HERE, SuiteOverrides())
 
 
 def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     build = values.build("mine:null=/opt/mine/bin/python")
     preparation.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
     with pytest.raises(UsageError, match="Give its --python again"):
-        resume.resume(plan_of(), store, HERE, Choices())
+        resume.resume(plan_of(), store, HERE, SuiteOverrides())
     moved = values.build("mine:null=/opt/moved/bin/python")
-    resumed, _ = resume.resume(plan_of(builds=(moved,)), store, HERE, Choices(builds=(moved,)))
+    resumed, _ = resume.resume(plan_of(builds=(moved,)), store, HERE, SuiteOverrides(builds=(moved,)))
     assert [row.build for row in resumed.rows] == [moved]
 
 

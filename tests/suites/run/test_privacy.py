@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
-from dlbench.suites.planning import external_adapters, framework
+from dlbench.suites.planning import framework, own
 from dlbench.suites.run import privacy
 from dlbench.suites.run.privacy import private, private_anywhere, private_value
 
@@ -125,7 +125,7 @@ def test_no_store_and_no_report_tells_who_measured(
     command: Callable[..., tuple[Any, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(framework, "_added", {})
-    monkeypatch.setattr(external_adapters, "_warned", set())
+    monkeypatch.setattr(own, "_warned", set())
     private_folder = tmp_path / "data" / USER
     for folder in (private_folder / "temporary", private_folder / "mine", Path.home()):
         folder.mkdir(parents=True)

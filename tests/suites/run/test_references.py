@@ -11,8 +11,8 @@ from dlbench.adapters.networks import family_of, of_family
 from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import probe
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation
 from dlbench.suites.run.references import Reference, fitting
@@ -106,7 +106,7 @@ def test_any_size_costs_no_time_to_look_for(computed):
 
 
 def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(computed):
-    choices = Choices(networks="lstm32", frameworks="torch,null", devices="cuda:0,cpu", batch_sizes="24,48")
+    choices = SuiteOverrides(networks="lstm32", frameworks="torch,null", devices="cuda:0,cpu", batch_sizes="24,48")
     plan = expand(suite.load("quick"), choices, Capacity(1, 1, gpus(TWO)), seed=0)
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     assert computed == [("lstm32", 24), ("lstm32", 48)]
@@ -114,7 +114,7 @@ def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(co
         found = reference(cell)
         assert found is not None
         assert (found.path.name.startswith(f"lstm32-b{cell.batch_size}-"), found.repeated_batch) == (True, None)
-    on_gpu = expand(suite.load("quick"), Choices(frameworks="null", networks="fcn5"), Capacity(1, 1), seed=0)
+    on_gpu = expand(suite.load("quick"), SuiteOverrides(frameworks="null", networks="fcn5"), Capacity(1, 1), seed=0)
     assert preparation.prepare_references(on_gpu, probe(), lambda line: None)(on_gpu.cells[0]) is None
 
 

@@ -12,9 +12,8 @@ from properties import examples
 
 from dlbench.adapters.protocol import TUNED, Outcome, Parity, Status
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.choices import Choices
-from dlbench.suites.planning.expansion import expand
-from dlbench.suites.planning.plan import sizes_of
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand, sizes_of
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.references import Reference
 from dlbench.suites.run.runner import RunResult
@@ -109,7 +108,7 @@ def test_a_cell_within_its_budget_is_never_skipped_and_one_slow_at_more_threads_
 SIZES = (8, 16, 64, 256)
 BATCHES = expand(
     suite.parse(TEXT, "pretended.toml"),
-    Choices(
+    SuiteOverrides(
         networks="fcn5",
         frameworks="null",
         devices="cpu,gpus",

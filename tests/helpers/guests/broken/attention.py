@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dlbench.adapters.reference.attention import AttentionModel
+from dlbench.adapters.reference.networks import AttentionModel
 
 
 class NoMask(AttentionModel):

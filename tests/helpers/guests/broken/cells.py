@@ -3,8 +3,7 @@
 import numpy as np
 
 from dlbench.adapters.reference import arithmetic
-from dlbench.adapters.reference.cells import LAYERS, Gru, Lstm, Simple
-from dlbench.adapters.reference.recurrent import RecurrentModel
+from dlbench.adapters.reference.recurrent import LAYERS, Gru, Lstm, RecurrentModel, Simple
 
 
 def model_of(**kinds):

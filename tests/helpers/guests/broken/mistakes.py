@@ -15,10 +15,8 @@ from broken.attention import LayerNormEpsilon, MaskWithoutItself, NoMask, Scaled
 from dlbench.adapters.families import LEARNING_RATE, Attention, Convolution, Convolutional, Elman, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter
-from dlbench.adapters.reference.elman import ElmanModel
-from dlbench.adapters.reference.feedforward import FeedforwardModel
-from dlbench.adapters.reference.recurrent import RecurrentModel
-from dlbench.adapters.reference.residual import ResidualModel
+from dlbench.adapters.reference.networks import FeedforwardModel, ResidualModel
+from dlbench.adapters.reference.recurrent import ElmanModel, RecurrentModel
 
 
 class Mistake(NamedTuple):

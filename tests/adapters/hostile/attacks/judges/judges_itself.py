@@ -18,7 +18,7 @@ class Adapter(Honest):
                 [1.0] * order.steps, {name: [0.0] for name in self.weights}, network.family.parameter_count()
             )
 
-        check.carry_out = carry_out
+        check.carry_out_check = carry_out
 
     def step(self):
         self.loss = 1.0

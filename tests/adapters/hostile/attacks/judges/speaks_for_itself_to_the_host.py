@@ -6,7 +6,7 @@ import os
 import time
 
 from ..launch import parity
-from ..launch.host import Host
+from ..launch.check import Host
 from ..reference.adapter import ReferenceAdapter as Honest
 
 

@@ -1,1 +1,0 @@
-"""One launch inside the guest process: from cell.json to outcome.json."""

@@ -1,1 +1,0 @@
-"""What several adapters share: numerical libraries, memory layouts, profilers."""

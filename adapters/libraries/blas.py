@@ -1,0 +1,89 @@
+"""OpenBLAS, asked and set through its C interface; ``library`` is a ctypes handle that shows its symbols."""
+
+import ctypes
+import os
+from typing import Any, Dict, Optional
+
+_THREADING = {0: "none", 1: "pthread", 2: "openmp"}
+
+
+def _function(library: Any, name: str) -> Any:
+    # A build with 64-bit integers carries the suffix.
+    return getattr(library, name + "64_", None) or getattr(library, name, None)
+
+
+def openblas_threads(library: Any) -> Optional[int]:
+    """Return how many threads it says it uses; None where ``library`` is None or another BLAS."""
+    function = None if library is None else _function(library, "openblas_get_num_threads")
+    return None if function is None else int(function())
+
+
+def set_openblas_threads(library: Any, count: int) -> None:
+    """Give its pool this many threads where it has not: from the environment it takes no more than there are CPUs."""
+    if openblas_threads(library) not in (None, count):
+        _function(library, "openblas_set_num_threads")(count)
+
+
+def describe_openblas(library: Any) -> Dict[str, Any]:
+    """Return what it says of itself: build, the kernels it chose for this CPU, kind of threads and their number."""
+    count = openblas_threads(library)
+    if count is None:
+        return {}
+    found: Dict[str, Any] = {"name": "openblas", "threads": count}
+    for key, name in (("build", "openblas_get_config"), ("kernels", "openblas_get_corename")):
+        function = _function(library, name)
+        if function is not None:
+            function.restype = ctypes.c_char_p
+            found[key] = function().decode("ascii", "replace").strip()
+    function = _function(library, "openblas_get_parallel")
+    if function is not None:
+        found["threading"] = _THREADING.get(int(function()), "unknown")
+    return found
+
+
+# Intel's MKL on processors of other makers: told to use the kernels that they can run.
+#
+# Before 2020 MKL looked at the maker before it looked at the instructions: on anything but an Intel processor its
+# products are made by SSE2 kernels. MKL_DEBUG_CPU_TYPE, which Intel never documented, overrides that; later releases
+# ignore it.
+
+MKL_KERNELS = "MKL_DEBUG_CPU_TYPE"
+_AVX2, _AVX512 = "5", "7"
+#: What the AVX-512 kernels of MKL need, as /proc/cpuinfo names it.
+_AVX512_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+
+
+def widest_mkl_kernels(cpuinfo: str) -> Optional[str]:
+    """Return the value for the widest kernels that this processor can run; None where MKL takes them itself.
+
+    None too where it has none for it. ``cpuinfo`` is the text of /proc/cpuinfo.
+    """
+    fields: Dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    flags = set(fields.get("flags", "").split())
+    if fields.get("vendor_id", "GenuineIntel") == "GenuineIntel":
+        return None
+    if flags >= _AVX512_FLAGS:
+        return _AVX512
+    return _AVX2 if flags >= {"avx2", "fma"} else None
+
+
+def take_widest_mkl_kernels() -> None:
+    """Have MKL take the widest kernels that this processor can run; only before MKL's first operation."""
+    try:
+        # The text is ASCII but for a maker's whim, and Python 3.6 in the C locale would refuse to read on.
+        with open("/proc/cpuinfo", errors="replace") as file:
+            kind = widest_mkl_kernels(file.read())
+    except OSError:
+        return
+    if kind is not None:
+        os.environ[MKL_KERNELS] = kind
+
+
+def mkl_kernels_asked_for() -> str:
+    """Return which kernels MKL was told to take, in words."""
+    names = {_AVX2: "AVX2", _AVX512: "AVX-512"}
+    kind = os.environ.get(MKL_KERNELS)
+    return "MKL's own choice" if kind is None else "%s (%s=%s)" % (names.get(kind, "other"), MKL_KERNELS, kind)

@@ -1,0 +1,396 @@
+"""The training step run operation by operation."""
+
+import datetime
+import importlib.util
+import os
+import shutil
+import sysconfig
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from ..base import Unsupported
+from ..launch.batches import Batch, Block, RmsProp
+from ..libraries.gpus import first_line
+
+#: By a family's ``loss``; each takes outputs and labels and is a mean over all of them.
+LOSSES: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "cross_entropy": functional.cross_entropy,
+    "squares": functional.mse_loss,
+}
+
+
+#: Of torch.optim.SGD; the usual one is what PyTorch chooses for the parameters' device.
+IMPLEMENTATIONS: Dict[str, Dict[str, bool]] = {
+    "usual": {},
+    "fused": {"foreach": False, "fused": True},
+    "foreach": {"foreach": True, "fused": False},
+    "single": {"foreach": False, "fused": False},
+}
+
+
+class Task(NamedTuple):
+    """What a step trains, and on what."""
+
+    module: nn.Module
+    trainable: List[nn.Parameter]
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    settings: Dict[str, Any]  # of the mode
+    criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = functional.cross_entropy
+    clip: float = 0.0  # largest norm of all gradients together; 0: any
+
+
+class EagerStep:
+    """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch."""
+
+    def __init__(self, task: Task) -> None:
+        kind = task.settings.get("optimizer", "usual")
+        if kind not in IMPLEMENTATIONS:
+            raise ValueError("optimizer %r is none of %s" % (kind, ", ".join(IMPLEMENTATIONS)))
+        self.module = task.module
+        self.inputs = task.inputs
+        self.labels = task.labels
+        self.criterion = task.criterion
+        self.trainable = task.trainable
+        self.clip = task.clip
+        self.kind = kind
+        self.optimizer = torch.optim.SGD(task.trainable, lr=0.0, **IMPLEMENTATIONS[kind])
+
+    def loss(self) -> torch.Tensor:
+        """Return the mini-batch's mean loss."""
+        return self.criterion(self.module(self.inputs), self.labels)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Compute the gradients, and clip them where the family does; their norm is never read on the host."""
+        loss.backward()
+        if self.clip:
+            nn.utils.clip_grad_norm_(self.trainable, self.clip, foreach=True)
+
+    def __call__(self) -> torch.Tensor:
+        """Carry out one step; return its loss, a scalar still on the device."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss()
+        self.backward(loss)
+        self.optimizer.step()
+        return loss.detach()
+
+    def forget(self) -> None:
+        """Forget what earlier steps found out; gradients are made anew by each, and plain SGD keeps nothing."""
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Use this rate from the next step on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def describe(self) -> Dict[str, Any]:
+        """Name what was chosen."""
+        return {"optimizer": "SGD (%s)" % self.kind}
+
+
+class Narrowed(nn.Module):
+    """A module whose operators run in the data type that autocast gives each of them; its logits are float32."""
+
+    def __init__(self, module: nn.Module, device_type: str, dtype: torch.dtype, kept: bool = True) -> None:
+        """``kept``: a weight is cast once a step. Not inside a CUDA graph, whose casts must all be in the graph."""
+        super().__init__()
+        self.module = module
+        self.device_type = device_type
+        self.dtype = dtype
+        self.kept = kept
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the logits of the module."""
+        with torch.autocast(self.device_type, dtype=self.dtype, cache_enabled=self.kept):
+            logits = self.module(inputs)
+        return logits.float()
+
+
+class ScaledStep(EagerStep):
+    """Eager mode's step in float16: the loss is scaled up, lest small gradients become zero.
+
+    Where a scaled gradient overflows, the step changes nothing and the scale is halved; both stay on the device.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.scaler = torch.amp.GradScaler(task.inputs.device.type)
+        self.first_scale = self.scaler.state_dict()
+
+    def __call__(self) -> torch.Tensor:
+        """Carry out one step; return its loss, a scalar still on the device."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss()
+        self.scaler.scale(loss).backward()
+        if self.clip:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.trainable, self.clip, foreach=True)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss.detach()
+
+    def forget(self) -> None:
+        """Scale the loss as at the start."""
+        self.scaler.load_state_dict(self.first_scale)
+
+    def describe(self) -> Dict[str, Any]:
+        """Name what was chosen, and what the scale has become: below 65536, steps were left out."""
+        described = super().describe()
+        described.update(loss_scaling="torch.amp.GradScaler", loss_scale=float(self.scaler.get_scale()))
+        return described
+
+
+# The training step through torch.compile.
+#
+# Without recurrence it is one graph of forward, backward and update. An LSTM would be unrolled over its steps in such a
+# graph: for lstm32 that took minutes to compile and about 1.4 times eager mode's CPU time a step, so there the LSTM
+# stays the operator of oneDNN that eager mode uses, and what surrounds it is compiled.
+
+
+def use_cache(directory: str) -> None:
+    """Keep what the compiler makes in this directory, so that a later process finds it."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
+
+
+def compiler_refusal(on_cpu: bool) -> str:
+    """Return why the compiler's back end for CPUs, or for GPUs, cannot work here; empty where it can."""
+    if on_cpu:
+        what, compilers, advice = "C++", [os.environ.get("CXX", "g++")], "install g++ or set CXX"
+    else:
+        if importlib.util.find_spec("triton") is None:
+            return "torch.compile needs the package triton for GPUs, and this interpreter does not have it"
+        capability = torch.cuda.get_device_capability(0)
+        if capability < (7, 0):
+            return "torch.compile needs compute capability 7.0, and this GPU has %d.%d" % tuple(capability)
+        # Triton compiles a small C module for each kernel, which starts it.
+        what, advice = "C", "install gcc or set CC"
+        compilers = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "clang"]
+    if not any(shutil.which(compiler) for compiler in compilers):
+        return "torch.compile needs a %s compiler, and %s is not found: %s" % (what, compilers[0], advice)
+    header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
+    if not os.path.exists(header):
+        return "torch.compile needs Python's headers, and %s is missing" % header
+    return ""
+
+
+def gradients_refusal() -> str:
+    """Return why the compiler does not take a whole step, its gradients included, as one graph; empty where it does."""
+    if hasattr(torch._dynamo.config, "trace_autograd_ops"):
+        return ""
+    return "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
+
+
+def compiled_step(task: Task) -> "Union[WholeStep, PiecewiseStep]":
+    """Return the training step as one graph, or in pieces around recurrent layers."""
+    recurrent = any(isinstance(part, nn.RNNBase) for part in task.module.modules())
+    return PiecewiseStep(task) if recurrent else WholeStep(task)
+
+
+class WholeStep:
+    """Forward, loss, backward and SGD of one resident mini-batch, as one compiled function."""
+
+    def __init__(self, task: Task) -> None:
+        self.module = task.module
+        self.trainable = task.trainable
+        self.inputs = task.inputs
+        self.labels = task.labels
+        self.criterion = task.criterion
+        self.clip = task.clip
+        # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
+        self.rate = torch.zeros((), device=task.inputs.device)
+        torch._dynamo.config.trace_autograd_ops = True
+        self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
+
+    def _step(self, inputs: torch.Tensor, labels: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
+        loss = self.criterion(self.module(inputs), labels)
+        gradients = torch.autograd.grad(loss, self.trainable)
+        if self.clip:
+            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients]))
+            rate = rate * torch.clamp(self.clip / norm, max=1.0)
+        with torch.no_grad():
+            for parameter, gradient in zip(self.trainable, gradients):
+                parameter.sub_(rate * gradient)
+        return loss.detach()
+
+    def __call__(self) -> torch.Tensor:
+        """Carry out one step; return its loss, a scalar still on the device."""
+        return self.function(self.inputs, self.labels, self.rate)
+
+    def forget(self) -> None:
+        """Forget nothing: no step leaves anything but the parameters."""
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Use this rate from the next step on."""
+        self.rate.fill_(rate)
+
+    def describe(self) -> Dict[str, Any]:
+        """Name what was chosen."""
+        return {"compiler": "inductor", "graph": "forward, backward and update in one"}
+
+
+class CompiledLoss(EagerStep):
+    """A step of PyTorch's optimiser whose loss, and the way back from it, is compiled."""
+
+    graph = ""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
+
+    def describe(self) -> Dict[str, Any]:
+        """Name what was chosen."""
+        return dict(super().describe(), compiler="inductor", graph=self.graph)
+
+
+class PiecewiseStep(CompiledLoss):
+    """Eager mode's step whose loss is compiled in pieces: the graph breaks at recurrent layers."""
+
+    graph = "forward and backward, in pieces around recurrent layers"
+
+
+class ScaledPieces(CompiledLoss, ScaledStep):
+    """The step with a scaled loss, forward and backward compiled: the scaling itself is driven by Python."""
+
+    graph = "forward and backward"
+
+
+# The training step as one CUDA graph: captured once, then started as a whole.
+#
+# For a network of many small operators, starting each of them costs more than computing it. A graph has them in it
+# already, with the addresses of their arguments: mini-batch, parameters and learning rate stay where they are.
+
+#: Before the capture, as PyTorch's documentation asks: libraries set themselves up and try their kernels out.
+WARM_UP_STEPS = 3
+
+
+class GraphStep(EagerStep):
+    """Forward, softmax cross-entropy, backward and SGD of one mini-batch, in one CUDA graph."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        # A tensor, and not a number that the graph would hold as a constant.
+        self.rate = torch.zeros((), device=task.inputs.device)
+        self.optimizer = torch.optim.SGD(task.trainable, lr=self.rate, fused=True)
+        self.graph: Optional[torch.cuda.CUDAGraph] = None
+        self.captured_bytes = 0
+
+    def __call__(self) -> torch.Tensor:
+        """Carry out one step; return its loss, a scalar still on the device."""
+        if self.graph is None:
+            self.graph = self._capture()
+        self.graph.replay()
+        return self.captured_loss
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Return the graph of a step. The steps that warm up run at rate 0, so that no parameter changes."""
+        wanted = self.rate.clone()
+        self.rate.zero_()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UP_STEPS):
+                super().__call__()
+        torch.cuda.current_stream().wait_stream(aside)
+        self.rate.copy_(wanted)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self.captured_loss = super().__call__()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise Unsupported("a CUDA graph cannot hold this step: %s" % first_line(error)) from error
+        # A graph's own memory counts as free once it is captured, though every replay uses it.
+        self.captured_bytes = int(torch.cuda.max_memory_allocated())
+        return graph
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Use this rate from the next step on."""
+        self.rate.fill_(rate)
+
+    def describe(self) -> Dict[str, Any]:
+        """Name what was chosen."""
+        return {"optimizer": "SGD (fused, its rate on the device)", "graph": "the whole step in one CUDA graph"}
+
+
+def training_losses(
+    step: EagerStep, place: Callable[[Batch], None], blocks: Iterable[Block], update: RmsProp
+) -> Iterator[List[float]]:
+    """Train on mini-batches that ``place`` puts where ``step`` reads them; yield each block's losses."""
+    optimizer = torch.optim.RMSprop(step.trainable, lr=0.0, alpha=update.decay, eps=update.epsilon, foreach=True)
+    for block in blocks:
+        for group in optimizer.param_groups:
+            group["lr"] = block.rate
+        found = []
+        for batch in block.batches:
+            place(batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss = step.loss()
+            loss.backward()
+            nn.utils.clip_grad_norm_(step.trainable, update.clip, foreach=True)
+            optimizer.step()
+            found.append(loss.detach())
+        yield [float(each) for each in torch.stack(found).cpu()]
+
+
+# Data-parallel training with PyTorch's own engine, DistributedDataParallel: over NCCL on GPUs, gloo on the CPU.
+#
+# Every worker is a process, as torchrun would start it; they find one another by a file, so no port is taken. Gradients
+# are averaged while the backward pass still runs. Batch normalisation uses each worker's own part of the mini-batch, as
+# DistributedDataParallel does unless told otherwise.
+
+#: A worker that waits longer for another has lost it.
+PATIENCE = datetime.timedelta(minutes=10)
+
+
+def backend(on_cpu: bool) -> str:
+    """Return the engine that carries the gradients."""
+    return "gloo" if on_cpu else "nccl"
+
+
+def workers_refusal(on_cpu: bool) -> str:
+    """Return why this build of PyTorch cannot train with several workers; empty where it can."""
+    distributed, name = torch.distributed, backend(on_cpu)
+    there = distributed.is_available() and getattr(distributed, "is_%s_available" % name)()
+    return "" if there else "PyTorch %s: this build has no %s, which its workers need" % (torch.__version__, name)
+
+
+def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
+    """Wait until all workers of this machine have come to the meeting."""
+    # Without it gloo looks the machine's name up, which in a container may lead nowhere.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    options: Dict[str, Any] = {} if on_cpu else {"device_id": torch.device("cuda:0")}
+    torch.distributed.init_process_group(
+        backend(on_cpu), init_method="file://" + meeting, rank=worker, world_size=workers, timeout=PATIENCE, **options
+    )
+
+
+def among_workers(module: nn.Module, on_cpu: bool) -> nn.Module:
+    """Return the module with its gradients averaged over all workers."""
+    return DistributedDataParallel(
+        module,
+        device_ids=None if on_cpu else [0],
+        broadcast_buffers=False,  # there is none that must agree: running statistics of normalisation are not used
+        gradient_as_bucket_view=True,  # no copy from the buckets into the gradients
+    )
+
+
+def mean_over_workers(value: torch.Tensor, workers: int) -> float:
+    """Return the mean of a number over all workers, which all must ask for."""
+    total = value.detach().clone()
+    torch.distributed.all_reduce(total)
+    return float(total) / workers
+
+
+def describe_workers(on_cpu: bool) -> Dict[str, Any]:
+    """Name the engine."""
+    found = {"engine": "DistributedDataParallel", "backend": backend(on_cpu)}
+    if not on_cpu:
+        found["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+    return found

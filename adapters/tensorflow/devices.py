@@ -1,0 +1,297 @@
+"""TensorFlow on a CUDA GPU: whether this build can, at which precision, and what its instruments tell.
+
+A launch sees as many GPUs as it has workers. One alone is always TensorFlow's GPU 0, where TensorFlow puts all that it
+has GPU kernels for; of several workers the first is there, and what is told of one GPU is told of that one.
+"""
+
+import os
+import tempfile
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import tensorflow as tf
+
+from ..base import Adapter
+from ..launch.batches import Batch
+from ..launch.team import part_of
+from ..libraries import gpus, profiles
+from ..libraries.gpus import Probe
+from ..libraries.profiles import HLO, TslEvent, TslLine
+from ..networks import Network
+from ..protocol import Cell, Profile
+from .networks import Model, clipped, place, update
+
+DEVICE = "GPU:0"
+PRECISIONS = ("float32", "tf32")
+_GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
+
+
+def refusal(cell: Cell) -> str:
+    """Return why this build of TensorFlow cannot do the cell on a GPU, in its own terms; empty where it can."""
+    version = "TensorFlow %s" % tf.version.VERSION
+    reason = gpus.refusal(cell, "TensorFlow", PRECISIONS)
+    if reason:
+        return reason
+    built = tf.sysconfig.get_build_info()
+    if not built.get("is_cuda_build"):
+        return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
+    found = tf.config.list_physical_devices("GPU")
+    if not found:
+        return "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old" % (
+            version,
+            built.get("cuda_version", "(unknown)"),
+        )
+    if len(found) < cell.world_size:
+        return "world size %d: each worker needs a GPU of its own, and %s sees %d" % (
+            cell.world_size,
+            version,
+            len(found),
+        )
+    architectures = list(built.get("cuda_compute_capabilities") or [])
+    capabilities = [compute_capability(each) for each in found[: cell.world_size]]
+    reasons = [
+        gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
+        for capability in capabilities
+        if capability is not None
+    ]
+    return next((reason for reason in reasons if reason), "")
+
+
+def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
+    """Return a GPU's compute capability; None where TensorFlow does not tell."""
+    told = tf.config.experimental.get_device_details(device).get("compute_capability")
+    return None if told is None else (int(told[0]), int(told[1]))
+
+
+def set_up(precision: str) -> None:
+    """Take memory as it is needed and not all at once; let float32 products and convolutions use TF32, or not."""
+    for each in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(each, True)
+    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+
+
+def placed(tensor: Any, device: str = DEVICE) -> Any:
+    """Return the tensor on this GPU. Whole numbers in 32 bits would stay on the host, and be copied in each step."""
+    with tf.device(device):
+        return tf.cast(tensor, tf.int64) if tensor.dtype.is_integer else tf.identity(tensor)
+
+
+def synchronize() -> None:
+    """Wait until the GPU has done all it was given."""
+    with tf.device(DEVICE):
+        tf.raw_ops.SyncDevice()
+
+
+def synchronize_all() -> None:
+    """Wait until all GPUs have done all they were given."""
+    for each in tf.config.list_logical_devices("GPU"):
+        with tf.device(each.name):
+            tf.raw_ops.SyncDevice()
+
+
+def probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object] = synchronize) -> Optional[Probe]:
+    """Return how TensorFlow copies so many bytes on the GPU, for `device_ceilings`; None of any other name.
+
+    Whether its own copies from and to the host go through page-locked memory is nowhere said, and the operators of a
+    step, which is one graph, are not started one by one.
+    """
+    if name != gpus.COPY:
+        return None
+    source = filled(size, device)
+    copied(source, device)  # raises where there is no kernel for it
+    return Probe(lambda: copied(source, device), wait)
+
+
+def filled(size: int, device: str) -> Any:
+    """Return a tensor of so many bytes there, of a type that DeepCopy has a kernel on GPUs for: bytes are none."""
+    with tf.device(device):
+        return tf.fill([size // 4], tf.constant(1.0, tf.float32))
+
+
+def copied(source: Any, device: str) -> Any:
+    """Return a copy; raises RuntimeError where TensorFlow silently put it, or the source, elsewhere."""
+    with tf.device(device):
+        copy = tf.raw_ops.DeepCopy(x=source)
+    for each in (source, copy):
+        if not each.device.endswith(device):
+            raise RuntimeError("the copy is of %s, not of %s" % (each.device, device))
+    return copy
+
+
+def peak_memory_bytes() -> int:
+    """Return what TensorFlow's allocator gave out on the GPU at most since the last reset."""
+    return int(tf.config.experimental.get_memory_info(DEVICE)["peak"])
+
+
+def reset_peak_memory() -> None:
+    """Let TensorFlow's allocator forget its peak."""
+    tf.config.experimental.reset_memory_stats(DEVICE)
+
+
+def name() -> str:
+    """Return the GPU's model."""
+    device = tf.config.list_physical_devices("GPU")[0]
+    return str(tf.config.experimental.get_device_details(device).get("device_name", device.name))
+
+
+def describe_gpu() -> Dict[str, Any]:
+    """Name the GPU as TensorFlow sees it, and the libraries that drive it."""
+    built = tf.sysconfig.get_build_info()
+    capability = compute_capability(tf.config.list_physical_devices("GPU")[0])
+    return {
+        "device": name(),
+        "compute_capability": None if capability is None else "%d.%d" % capability,
+        "cuda": built.get("cuda_version"),
+        "cudnn": built.get("cudnn_version"),
+        "architectures": list(built.get("cuda_compute_capabilities") or []),
+        "tf32": bool(tf.config.experimental.tensor_float_32_execution_enabled()),
+    }
+
+
+# Data-parallel training with TensorFlow's own engine, MirroredStrategy, which drives all workers from one process.
+#
+# A worker is a GPU, or on the CPU one of several logical CPU devices that TensorFlow makes of it. Each holds a copy of
+# every variable and its own part of the mini-batch. Batch normalisation uses each worker's own part, as the strategy
+# does unless told otherwise.
+
+
+def set_up_cpu(workers: int) -> None:
+    """Make so many logical devices of the CPU, each with an intra-op pool of its own; before TensorFlow's first use.
+
+    With the one pool that devices share otherwise, the operations of all workers would queue for one worker's threads;
+    were that pool as large as all of them together, each operation would be cut up for all, beside as many others.
+    """
+    os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration() for _ in range(workers)]
+    )
+
+
+def reduction(on_cpu: bool) -> Any:
+    """Return what sums gradients over workers; None for the strategy's own choice."""
+    # Between logical devices of the CPU a copy costs nothing: with one sum for all a step took two thirds of the CPU
+    # time that it took with the strategy's choice there, a ring. On GPUs its choice is NCCL.
+    return tf.distribute.ReductionToOneDevice() if on_cpu else None
+
+
+def describe_workers(on_cpu: bool) -> Dict[str, Any]:
+    """Name the engine, and how it sums gradients over workers."""
+    chosen = reduction(on_cpu)
+    by = "CollectiveAllReduce over NCCL" if chosen is None else type(chosen).__name__
+    return {"engine": "MirroredStrategy", "reduction": by}
+
+
+class Workers:
+    """The workers of a cell under one strategy."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._on_cpu = cell.on_cpu
+        self._devices = ["%s:%d" % ("CPU" if cell.on_cpu else "GPU", worker) for worker in range(cell.world_size)]
+        self._strategy = tf.distribute.MirroredStrategy(self._devices, cross_device_ops=reduction(cell.on_cpu))
+
+    def scope(self) -> Any:
+        """Return the context in which every variable is made once for each worker."""
+        return self._strategy.scope()
+
+    def deal(self, network: Network, batch: Batch) -> Tuple[Any, Any]:
+        """Return inputs and labels dealt out to the workers in equal parts, each resident on its worker's device."""
+        workers = len(self._devices)
+        parts = [
+            [self._placed(tensor, device) for tensor in place(network, part_of(batch, worker, workers))]
+            for worker, device in enumerate(self._devices)
+        ]
+        return self._together([inputs for inputs, _ in parts]), self._together([labels for _, labels in parts])
+
+    def _placed(self, tensor: Any, device: str) -> Any:
+        if not self._on_cpu:
+            return placed(tensor, device)
+        with tf.device(device):
+            return tf.identity(tensor)
+
+    def _together(self, tensors: List[Any]) -> Any:
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: tensors[context.replica_id_in_sync_group]
+        )
+
+    def training_step(self, model: Model, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
+        """Return the function of one training step with what ``deal`` returned.
+
+        It returns each worker's share of the mean loss. All update with the sum of these shares' gradients: the mean
+        gradient of the whole mini-batch. With ``compiled`` XLA compiles a worker's loss and gradients; it cannot
+        compile what spans devices.
+        """
+        strategy, workers = self._strategy, len(self._devices)
+        variables = model.variables.all()
+
+        def gradients(inputs: Any, labels: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = model.loss(inputs, labels) / workers
+            return loss, tape.gradient(loss, variables)
+
+        if compiled:
+            gradients = tf.function(gradients, jit_compile=True, autograph=False)
+
+        def updated(strategy: Any, found: Any) -> None:
+            summed = found
+            if not model.clip:
+                summed = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, list(zip(found, variables)))
+            for variable, gradient in zip(variables, summed):
+                strategy.extended.update(variable, update, args=(gradient, rate), group=False)
+
+        def worker(inputs: Any, labels: Any) -> Any:
+            loss, found = gradients(inputs, labels)
+            if model.clip:  # what is clipped is the sum, so every worker needs all of it first
+                found = clipped(model, tf.distribute.get_replica_context().all_reduce("SUM", found))
+            tf.distribute.get_replica_context().merge_call(updated, args=(found,))
+            return loss
+
+        def step(inputs: Any, labels: Any) -> Any:
+            return strategy.run(worker, args=(inputs, labels))
+
+        return step
+
+    def mean(self, shares: Any) -> float:
+        """Return the mean loss from what a step returned."""
+        return float(sum(float(share.numpy()) for share in self._strategy.experimental_local_results(shares)))
+
+
+try:
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+except ImportError:  # where the description of the file lies differs between versions
+    xplane_pb2 = None
+
+PROFILER = "tf.profiler"
+
+
+def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
+    """Run so many steps under the profiler; None where this version of TensorFlow cannot read what it writes."""
+    if xplane_pb2 is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="tensorflow-", dir=adapter.cache_directory) as directory:
+        tf.profiler.experimental.start(directory)
+        seconds = profiles.run(adapter.step, adapter.synchronize, steps)
+        tf.profiler.experimental.stop()
+        space = xplane_pb2.XSpace()
+        with open(profiles.tsl_file_in(directory), "rb") as file:
+            space.ParseFromString(file.read())
+        found = list(profiles.tsl_calls(profiled_lines(space), adapter.cell.on_cpu))
+    return profiles.profile(PROFILER, steps, seconds, found)
+
+
+def profiled_lines(space: Any) -> Iterator[TslLine]:
+    """Yield the lines of an ``XSpace``, whose events name their words by number and count time from their line's."""
+    # Nanoseconds since 1970 would take all the digits that a float has.
+    first = min((line.timestamp_ns for plane in space.planes for line in plane.lines), default=0)
+    for plane in space.planes:
+        names = {number: kind.name for number, kind in plane.event_metadata.items()}
+        compiled = {number for number, kind in plane.stat_metadata.items() if kind.name == HLO}
+        for line in plane.lines:
+            events = [
+                TslEvent(
+                    names[event.metadata_id],
+                    line.timestamp_ns - first + event.offset_ps * 1e-3,
+                    event.duration_ps * 1e-3,
+                    any(stat.metadata_id in compiled for stat in event.stats),
+                )
+                for event in line.events
+            ]
+            yield TslLine(plane.name, line.name, events)

@@ -1,1 +1,0 @@
-"""Training on a text, after all that a launch times."""

@@ -1,0 +1,393 @@
+"""Comparisons: a candidate against a baseline, cell by cell, from records.
+
+Pure functions. `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
+gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
+attempt counts. A pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
+pairs that way is CONTENDED.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from scipy.special import bdtr, stdtrit
+
+from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.cells import group_of, row_of
+from dlbench.reports.compare.verdict import (
+    DEFAULT,
+    Judgement,
+    Rule,
+    Screening,
+    Verdict,
+    adjust,
+    judge,
+    judge_pairs,
+    judge_stages,
+    rule_of,
+    screen,
+    undecided,
+)
+from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, left_out, record_flags
+from dlbench.reports.statistics import Ratio
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import in_order as network_order
+from dlbench.reports.storage.record import SCREEN, Record, Run, last_attempts
+
+BASELINE, CANDIDATE = "baseline", "candidate"
+CONFIRM = "confirm"
+
+Pairs = tuple[tuple[float, ...], tuple[float, ...]]
+"""(baseline, candidate): median seconds per step of launches made side by side."""
+
+
+@dataclass(frozen=True)
+class SideOfCell:
+    """One side of a cell: what its launches gave."""
+
+    status: Status
+    reason: str
+    seconds: tuple[float, ...]
+    """Median seconds per step of each undisturbed launch with a number."""
+    contended: int
+    """Launches left out since others were in the way."""
+    environment: str
+    flags: tuple[Flag, ...] = ()
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """One cell on both sides, and the verdict."""
+
+    cell: Cell
+    baseline: SideOfCell
+    candidate: SideOfCell
+    judgement: Judgement
+    stage: str = ""
+    """Of a gate: the stage that the verdict rests on."""
+    pairs: Mapping[str, Pairs] = field(default_factory=dict)
+    """By stage, those of launches measured side by side; empty where nothing was."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether the candidate fails where the baseline does not."""
+        return self.baseline.status is Status.OK and self.candidate.status not in (Status.OK, Status.SKIPPED)
+
+    @property
+    def measured(self) -> bool:
+        """Whether both sides gave a number."""
+        return bool(self.baseline.seconds) and bool(self.candidate.seconds)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A candidate against a baseline over all cells that either side measured, in a settled order."""
+
+    baseline: str
+    """What it is, in words."""
+    candidate: str
+    hosts: tuple[Host, ...]
+    """One, or of a comparison of machines two."""
+    purpose: str
+    """"gate" or "compare"."""
+    same_session: bool
+    cells: tuple[CellComparison, ...]
+    geometric_mean: Ratio | None
+    """Over all cells with an interval."""
+    rule: Rule
+    notes: tuple[str, ...] = ()
+    unmeasured: int = 0
+    """Cells that were planned and have no launch yet."""
+
+    def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
+        """Return the cells with this verdict."""
+        return tuple(cell for cell in self.cells if cell.judgement.verdict is verdict)
+
+    @property
+    def regressions(self) -> tuple[CellComparison, ...]:
+        """The cells that fail a build."""
+        return self.having(Verdict.REGRESSION)
+
+    @property
+    def broken(self) -> tuple[CellComparison, ...]:
+        """The cells of which the candidate gave no number though the baseline did."""
+        return tuple(cell for cell in self.cells if cell.broken)
+
+
+def in_order(cell: Cell) -> tuple[object, ...]:
+    """Return a sort key: networks as listed, then everything else by name, devices, workers and threads last."""
+    group = *network_order(cell.network), cell.batch_size, axes.sort_key(group_of(cell))
+    return (*group, row_of(cell), not cell.on_cpu, cell.device, axes.sort_key(axes.without(cell, "threads")), cell)
+
+
+CONTENDED_SHARE = 0.5
+ONE_SIDED = 0.01
+"""Disturbed launches are mostly those of one side when chance divides them so with less than this probability."""
+_OF_SESSIONS = (
+    "Measured in different sessions: a shift of the machine between them cannot be told from a change of the code. The "
+    "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
+    "side instead."
+)
+ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
+"""How a launch may end once by bad luck, such as a clock that other programs held up."""
+CRASHES = 2
+"""A side of which so many launches ended in such a way counts as failed, whatever its other launches gave."""
+
+
+def compare_sides(
+    records: Sequence[Record], host: Host, names: Mapping[str, str], purpose: str = "compare", rule: Rule = DEFAULT
+) -> Comparison:
+    """Compare the two sides of one run; ``names`` says in words what `BASELINE` and `CANDIDATE` are.
+
+    Raises ValueError where the records have no sides.
+    """
+    if not any(record.side for record in records):
+        raise ValueError("these records have no sides to compare")
+    by_cell = _by_cell(record for record in records if record.side)
+    cells = [_of_pairs(cell, by_cell[cell], host, purpose, rule) for cell in sorted(by_cell, key=in_order)]
+    if purpose != "gate":
+        cells = _adjusted(cells, rule)
+    return Comparison(
+        names.get(BASELINE, BASELINE),
+        names.get(CANDIDATE, CANDIDATE),
+        (host,),
+        purpose,
+        True,
+        tuple(cells),
+        geometric_mean(cells),
+        rule,
+    )
+
+
+def compare_sides_of_run(run: Run, records: Sequence[Record], host: Host, rule: Rule | None = None) -> Comparison:
+    """Compare the two sides of a run as its records are so far, and tell of planned cells that have none.
+
+    Without another rule it is the run's own. Raises ValueError where the records have no sides.
+    """
+    found = compare_sides(records, host, run.sides, run.purpose, rule or rule_of(run.rule))
+    unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
+    left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
+    return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))
+
+
+def compare_runs(
+    baseline: Sequence[Record],
+    candidate: Sequence[Record],
+    hosts: Mapping[str, Host],
+    names: Mapping[str, str],
+    rule: Rule = DEFAULT,
+) -> Comparison:
+    """Compare two stored runs, each of one machine; cells in common are those that ask for the same.
+
+    Runs of different machines give ratios and no verdicts. Raises ValueError where they have no cell in common, and
+    where one of them holds both sides of a comparison.
+    """
+    if any(len({record.side for record in found}) > 1 for found in (baseline, candidate)):
+        raise ValueError("a run that measured two sides is two things to compare: choose one of its sides")
+    sides = [_by_cell(baseline), _by_cell(candidate)]
+    common = sorted(sides[0].keys() & sides[1].keys(), key=in_order)
+    if not common:
+        raise ValueError("these two have no cell in common")
+    machines = [found[0].machine for found in (baseline, candidate)]
+    known = [hosts.get(name) or Host(name, name[:12]) for name in machines]
+    same_machine = machines[0] == machines[1]
+    same_session = {record.run for record in baseline} == {record.run for record in candidate}
+    cells = []
+    for cell in common:
+        before, after = (_side(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
+        judgement = _without_number(before, after) or _of_launches(before, after, rule, same_machine, same_session)
+        cells.append(CellComparison(cell, before, after, judgement))
+    notes = []
+    alone = [len(each) - len(common) for each in sides]
+    if any(alone):
+        notes.append(f"Only in the baseline: {alone[0]} of its cells; only in the candidate: {alone[1]}.")
+    if not same_machine:
+        notes.append("Measured on different machines: ratios compare machines and builds together.")
+    elif not same_session:
+        notes.append(_OF_SESSIONS.format(rule.session_deviation))
+    return Comparison(
+        names.get(BASELINE, BASELINE),
+        names.get(CANDIDATE, CANDIDATE),
+        tuple(known[:1] if same_machine else known),
+        "compare",
+        same_session,
+        tuple(_adjusted(cells, rule) if same_machine else cells),
+        geometric_mean(cells, 0.0 if same_session else rule.session_deviation),
+        rule,
+        tuple(notes),
+    )
+
+
+def _of_launches(
+    before: SideOfCell, after: SideOfCell, rule: Rule, same_machine: bool, same_session: bool
+) -> Judgement:
+    """Judge a cell that both of two runs have a number for."""
+    judgement = judge(before.seconds, after.seconds, rule, same_session)
+    if not same_machine:
+        words = "different machines: a comparison, not a verdict on a change"
+        return replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
+    lost = before.contended + after.contended
+    every = lost + len(before.seconds) + len(after.seconds)
+    if lost and lost >= CONTENDED_SHARE * every:
+        return _contended(lost, every, "launches", (before.seconds, after.seconds), (before, after))
+    return judgement
+
+
+def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0.0) -> Ratio | None:
+    """Return the geometric mean of the cells' ratios with its 95 % interval; None where no cell has a ratio.
+
+    The cells' errors are taken for independent (their launches are shuffled), except for a shift of the machine from
+    session to session, which falls on all cells alike and is added once for each session. Of a gate, the pairs up to
+    the first look count alone: later ones were measured because of what the first ones showed.
+    """
+    known = [
+        (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
+        for found in map(_unselected, cells)
+        if found is not None and found.ratio is not None and found.standard_error is not None
+    ]
+    if not known:
+        return None
+    count = len(known)
+    centre = sum(log for log, _, _ in known) / count
+    shift = 2 * session_deviation**2
+    # Each cell's error holds the shift already, where there is one: all but one of them are taken out again.
+    own = sum(max(0.0, variance - shift) for _, variance, _ in known) / count**2
+    spread = sum((variance / count**2) ** 2 / freedom for _, variance, freedom in known)
+    # Degrees of freedom after Satterthwaite 1946; the shift is assumed, not estimated, and has no spread.
+    freedom = min((own + shift) ** 2 / spread, 1e6) if spread > 0 else 1e6
+    half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(own + shift)
+    what = f"geometric mean of {count} cell{'s' if count != 1 else ''}"
+    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), what)
+
+
+def _unselected(cell: CellComparison) -> Judgement | None:
+    """Return what a cell shows before any result of it decided on measuring more."""
+    if not cell.stage or cell.judgement.ratio is None:
+        return cell.judgement
+    first = DEFAULT.screen_looks[0]
+    before, after = cell.pairs.get(SCREEN, ((), ()))
+    return judge_pairs(before[:first], after[:first]) if len(before) >= first else None
+
+
+def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) -> tuple[Pairs, int]:
+    """Return the undisturbed pairs in order, and how many were left out; of one stage, or with None of all."""
+    wanted = [record for record in records if stage is None or record.stage == stage]
+    by_launch: dict[int, dict[str, Record]] = {}
+    for record in last_attempts(wanted):
+        by_launch.setdefault(record.launch, {})[record.side] = record
+    before, after, lost = [], [], 0
+    for launch in sorted(by_launch):
+        pair = by_launch[launch]
+        if set(pair) != {BASELINE, CANDIDATE}:
+            continue  # interrupted between its two launches
+        seconds = [_seconds(pair[side]) for side in (BASELINE, CANDIDATE)]
+        if any(left_out(record, host) for record in pair.values()):
+            lost += 1
+        elif seconds[0] is not None and seconds[1] is not None:
+            before.append(seconds[0])
+            after.append(seconds[1])
+    return (tuple(before), tuple(after)), lost
+
+
+def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, purpose: str, rule: Rule) -> CellComparison:
+    sides = {side: _side([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE)}
+    gate = purpose == "gate"
+    stages = (SCREEN, CONFIRM) if gate else ("",)
+    found = {stage: pairs_of(records, host, stage if gate else None) for stage in stages}
+    stage = stages[0]
+    if (
+        gate
+        and sum(map(len, found[CONFIRM][0])) + found[CONFIRM][1]
+        and screen(*found[SCREEN][0], rule) is Screening.SUSPECT
+    ):
+        stage = CONFIRM
+    used, lost = found[stage]
+    judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
+    if judgement is None and lost and lost >= CONTENDED_SHARE * (len(used[0]) + lost):
+        judgement = _contended(lost, len(used[0]) + lost, "pairs", used, sides.values())
+        fewer, more = sorted(sides.values(), key=lambda side: side.contended)
+        if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
+            name = CANDIDATE if more is sides[CANDIDATE] else BASELINE
+            words = f"{judgement.sentence}; mostly launches of the {name}, so it may be its own doing"
+            judgement = replace(judgement, sentence=words)
+    if judgement is None:
+        judgement = judge_stages(found[SCREEN][0], found[CONFIRM][0], rule) if gate else judge_pairs(*used, rule)
+    pairs = {stage: each for stage, (each, _) in found.items() if each[0]}
+    return CellComparison(cell, sides[BASELINE], sides[CANDIDATE], judgement, stage, pairs)
+
+
+def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
+    found: dict[Cell, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.cell, []).append(record)
+    return found
+
+
+def _seconds(record: Record) -> float | None:
+    timed = record.outcome.status is Status.OK and record.outcome.samples_ns
+    return median(record.outcome.step_seconds()) if timed else None
+
+
+def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
+    if not records:
+        return SideOfCell(Status.SKIPPED, "not measured", (), 0, "")
+    counted = last_attempts(records)
+    good = [record for record in counted if not left_out(record, host)]
+    seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
+    timed = [record for record in counted if record.outcome.samples_ns]
+    flags = cell_flags([record_flags(r, host) for r in timed])
+    status, reason, failed = _status(counted)
+    if failed and status is Status.OK:
+        flags.append(Flag(FAILED_LAUNCHES, failed))
+    return SideOfCell(
+        status,
+        reason,
+        seconds,
+        len(counted) - len(good),
+        counted[-1].environment,
+        tuple(flag for flag in flags if flag.kind is not CONTENDED),
+    )
+
+
+def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
+    """Return how a side's launches ended: status, reason, and of those that did not end well how many and why."""
+    failed = [record for record in records if record.outcome.status is not Status.OK]
+    if not failed:
+        return Status.OK, "", ""
+    # What cannot be believed outweighs everything; a time-out or a lack of memory would only come again.
+    worst = (Status.PARITY_FAILED, Status.IMPLAUSIBLE)
+    failed.sort(key=lambda record: record.outcome.status in worst and 1 + worst.index(record.outcome.status))
+    outcome = failed[-1].outcome
+    reason = outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
+    where = "" if len(failed) == len(records) else f" (in {len(failed)} of {len(records)} launches)"
+    by_chance = all(record.outcome.status in ONCE_BY_CHANCE for record in failed)
+    if by_chance and len(failed) < min(CRASHES, len(records)):
+        return Status.OK, "", f"{outcome.status.value}: {reason}{where}"
+    return outcome.status, reason + where, ""
+
+
+def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | None:
+    for name, side in ((BASELINE, baseline), (CANDIDATE, candidate)):
+        if side.status is not Status.OK:
+            why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"
+            return undecided(Verdict.INCONCLUSIVE, why, len(baseline.seconds), len(candidate.seconds))
+    return None
+
+
+def _contended(
+    lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
+) -> Judgement:
+    slowed = any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags)
+    why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
+    if slowed:
+        why = (
+            f"other programs interfered, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"
+        )
+    return undecided(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
+
+
+def _adjusted(cells: Sequence[CellComparison], rule: Rule) -> list[CellComparison]:
+    judged = adjust([each.judgement for each in cells], rule)
+    return [replace(each, judgement=judgement) for each, judgement in zip(cells, judged, strict=True)]

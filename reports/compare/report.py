@@ -1,0 +1,501 @@
+"""What every exporter of comparisons shares: the headline, a line for each cell, and the words beneath."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, StrEnum
+from statistics import median
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from dlbench.adapters import axes
+from dlbench.adapters.protocol import Status
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
+from dlbench.reports.compare.verdict import POWER
+from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.formats.csv import Rows, parts
+from dlbench.reports.formats.inert import one_line, visible_lines
+from dlbench.reports.formats.json import plain
+from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
+from dlbench.reports.formats.markdown import escaped, paragraph, pipe_row
+from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.report import Report
+from dlbench.reports.statistics import Ratio
+
+
+class Finding(Enum):
+    """What is to be said of a cell, the gravest first: its verdict, or why it can have none."""
+
+    REGRESSION = "REGRESSION"
+    BROKEN = "broken"
+    IMPROVEMENT = "improvement"
+    INCONCLUSIVE = "inconclusive"
+    CONTENDED = "contended"
+    COMPARISON = "compared"
+    NO_REGRESSION = "no regression"
+    HOLE = "no number"
+
+
+LEGEND = {
+    Finding.REGRESSION: "slower by more than {magnitude}, and by chance this rarely: p <= {p}; the only verdict that "
+    "fails a build",
+    Finding.BROKEN: "the candidate fails where the baseline does not",
+    Finding.IMPROVEMENT: "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}",
+    Finding.INCONCLUSIVE: "not shown to be slower, and {tolerance} slower is not excluded either",
+    Finding.CONTENDED: "other programs interfered with at least half of its launches",
+    Finding.COMPARISON: "of different machines: a ratio, and no verdict on a change",
+    Finding.NO_REGRESSION: "the interval excludes that it is {tolerance} slower",
+    Finding.HOLE: "a side was not measured, or the baseline fails too",
+}
+GRAVE = (Finding.REGRESSION, Finding.BROKEN)
+"""What nobody may overlook."""
+_PLURALS = {Finding.REGRESSION: "REGRESSIONS", Finding.IMPROVEMENT: "improvements"}
+_QUIET = (Finding.NO_REGRESSION, Finding.COMPARISON)
+NOTHING = "No cell was measured"
+
+
+def finding(cell: CellComparison) -> Finding:
+    """Return what is to be said of a cell."""
+    if cell.broken:
+        return Finding.BROKEN
+    if not cell.baseline.status is cell.candidate.status is Status.OK:
+        return Finding.HOLE
+    return Finding[cell.judgement.verdict.name]
+
+
+def by_finding(comparison: Comparison) -> dict[Finding, list[CellComparison]]:
+    """Return the cells by what is to be said of them, the gravest first; only what there is."""
+    found: dict[Finding, list[CellComparison]] = {each: [] for each in Finding}
+    for cell in comparison.cells:
+        found[finding(cell)].append(cell)
+    return {each: cells for each, cells in found.items() if cells}
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no regression"."""
+    cells = len(comparison.cells)
+    if not cells:
+        return NOTHING
+    counts = ", ".join(
+        f"{len(found)} {_PLURALS.get(each, each.value) if len(found) > 1 else each.value}"
+        for each, found in by_finding(comparison).items()
+    )
+    none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
+    return f"{cells} cell{'s' if cells != 1 else ''}{none}: {counts}"
+
+
+def heading(comparison: Comparison) -> str:
+    """Return the title: which sides, in words."""
+    return f"{comparison.candidate} against {comparison.baseline}"
+
+
+def ratio_of(found: Ratio | None) -> str:
+    """Return a ratio and its interval to a tenth of a per cent: "1.032 (1.021-1.043)"."""
+    if found is None:
+        return ""
+    ends = "" if found.low is None or found.high is None else f" ({_three(found.low)}-{_three(found.high)})"
+    return f"{_three(found.value)}{ends}"
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
+
+
+def ratio_of_cell(cell: CellComparison) -> str:
+    """Return a cell's ratio and interval, or what stands in its place."""
+    judged = cell.judgement
+    if judged.ratio is not None:
+        return ratio_of(Ratio(judged.ratio, judged.low, judged.high, ""))
+    words = [HOLES[side.status] if side.status is not Status.OK else "ok" for side in (cell.baseline, cell.candidate)]
+    return "" if words == ["ok", "ok"] else " / ".join(words) if words[0] != words[1] else words[0]
+
+
+def launches_of(cell: CellComparison) -> str:
+    """Return how many launches the verdict rests on: "20+20", baseline and candidate."""
+    return f"{cell.judgement.baseline_launches}+{cell.judgement.candidate_launches}"
+
+
+def flags_of(cell: CellComparison) -> list[FlagKind]:
+    """Return the kinds of flags that either side carries and that bear on a comparison."""
+    raised = {flag.kind for side in (cell.baseline, cell.candidate) for flag in side.flags}
+    return [kind for kind in KINDS if kind in raised and kind is not PARITY_UNCHECKED]
+
+
+_HEAD = ("", "threads", "candidate / baseline", "verdict", "launches")
+
+
+def table(cells: Sequence[CellComparison]) -> Table:
+    """Return a row for each cell under the headings of their networks."""
+    rows: list[tuple[Entry, ...]] = []
+    group = None
+    for each in cells:
+        if group_name(each.cell) != group:
+            group = group_name(each.cell)
+            rows.append((Entry(group),))
+        found = finding(each)
+        marks = "".join(kind.symbol for kind in flags_of(each))
+        rows.append(
+            (
+                Entry(row_name(each.cell)),
+                Entry(head_of(each.cell, own="default")),
+                Entry(ratio_of_cell(each), marks=f" {marks}" if marks else ""),
+                Entry(found.value, hole=found in GRAVE),
+                Entry(launches_of(each)),
+            )
+        )
+    return Table("", _HEAD, tuple(rows))
+
+
+def reasons(cells: Iterable[CellComparison], most: int | None = None) -> list[str]:
+    """Return a sentence for each cell of which more is to be said than its ratio, the gravest first.
+
+    With ``most`` no more than so many for each of the findings that fail nothing.
+    """
+    said: dict[Finding, list[str]] = {each: [] for each in Finding if each not in _QUIET}
+    for each in cells:
+        if finding(each) in said:
+            said[finding(each)].append(f"{name_of(each.cell)}: {sentence_of(each)}")
+    lines = []
+    for found, sentences in said.items():
+        shown = sentences if most is None or found in GRAVE else sentences[:most]
+        lines += shown
+        if len(shown) < len(sentences):
+            lines.append(f"... and {len(sentences) - len(shown)} more of {found.value}; --json shows all")
+    return lines
+
+
+def sentence_of(cell: CellComparison) -> str:
+    """Return why a cell has its verdict, adjusted p-value included."""
+    judged = cell.judgement
+    p = judged.p if judged.adjusted_p is None else judged.adjusted_p
+    words = f"; {'p' if judged.adjusted_p is None else 'adjusted p'} {p:.2g}" if p is not None else ""
+    return f"{judged.sentence}{words if finding(cell) in (Finding.REGRESSION, Finding.IMPROVEMENT) else ''}"
+
+
+def closing(comparison: Comparison) -> list[str]:
+    """Return what follows from all cells: geometric mean, smallest effect, notes."""
+    lines = []
+    if comparison.geometric_mean is not None:
+        mean = comparison.geometric_mean
+        lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
+    judged = [each.judgement for each in comparison.cells if finding(each) is not Finding.COMPARISON]
+    effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
+    if effects:
+        middle = effects[len(effects) // 2]
+        span = f"{middle:.1%}" if len(effects) == 1 else f"{middle:.1%} (median of the cells; {effects[-1]:.1%} worst)"
+        lines.append(f"Smallest slowdown that would have been called a regression {POWER:.0%} of the time: {span}.")
+    return [*lines, *comparison.notes]
+
+
+def legend(comparison: Comparison) -> list[str]:
+    """Return what the verdicts and marks mean that were used."""
+    rule = comparison.rule
+    words = {
+        "magnitude": f"{rule.magnitude:.1%}",
+        "tolerance": f"{rule.tolerance:.0%}",
+        "improvement_p": f"{rule.improvement_p_value:g}",
+        "p": f"{rule.confirm_p_value if comparison.purpose == 'gate' else rule.p_value:g}",
+    }
+    lines = [f"{each.value}: {LEGEND[each].format(**words)}" for each in by_finding(comparison)]
+    lines += [WORKERS_LEGEND] if any(each.cell.world_size > 1 for each in comparison.cells) else []
+    raised = {kind for each in comparison.cells for kind in flags_of(each)}
+    return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
+
+
+def details_of(cells: Iterable[CellComparison]) -> list[str]:
+    """Return the facts behind the marks, the same fact of many cells said once."""
+    facts: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    for each in cells:
+        for name, side in (("baseline", each.baseline), ("candidate", each.candidate)):
+            for fact in _facts(side):
+                key = f"{name}: {fact}"
+                facts[key] += 1
+                example.setdefault(key, name_of(each.cell))
+    more = (f" and {count - 1} more" if count > 1 else "" for count in facts.values())
+    return [f"{example[key]}{rest}, {key}" for key, rest in zip(facts, more, strict=True)]
+
+
+def _facts(side: SideOfCell) -> list[str]:
+    shown = [flag for flag in side.flags if flag.kind is not PARITY_UNCHECKED]
+    return [f"{flag.kind.symbol} {flag.sentence}" for flag in shown]
+
+
+def machines(comparison: Comparison) -> str:
+    """Return on what it was measured, and how."""
+    names = [host.name for host in comparison.hosts]
+    if len(names) > 1:
+        return f"Baseline on {names[0]}; candidate on {names[1]}."
+    how = "both sides in one session" if comparison.same_session else "the two sides in different sessions"
+    return f"On {names[0]}, {how}." if names else ""
+
+
+class Outcome(StrEnum):
+    """What a gate comes to."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+
+
+class GateOutcome(NamedTuple):
+    """The outcome and the reason for it."""
+
+    outcome: Outcome
+    why: str
+
+    @property
+    def line(self) -> str:
+        """The line a gate ends with."""
+        return f"gate {self.outcome}: {self.why}"
+
+
+_SAID = {
+    Finding.REGRESSION: "slower than the baseline",
+    Finding.BROKEN: "without a number though the baseline has one",
+    Finding.INCONCLUSIVE: "inconclusive",
+    Finding.CONTENDED: "disturbed by other programs in at least half of the pairs",
+    Finding.HOLE: "without a number on a side or not measured",
+}
+_BEYOND = (Status.UNSUPPORTED, Status.OUT_OF_MEMORY)
+_FAILING = (Finding.REGRESSION, Finding.BROKEN)
+_OPEN = (Finding.INCONCLUSIVE, Finding.CONTENDED, Finding.HOLE)
+
+
+def gate_outcome(comparison: Comparison) -> GateOutcome:
+    """Return what a gate comes to."""
+    counts = {found: len(cells) for found, cells in by_finding(comparison).items()}
+    holes = [cell for cell in comparison.cells if finding(cell) is Finding.HOLE]
+    beyond = sum(cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes)
+    counts[Finding.HOLE] = len(holes) - beyond + comparison.unmeasured
+    return outcome_of(counts, "cell")
+
+
+def outcome_of(counts: Mapping[Finding, int], noun: str) -> GateOutcome:
+    """Return what so many cells (or whatever ``noun`` names) of each finding come to."""
+    judged = sum(counts.values())
+    measured = judged - counts.get(Finding.HOLE, 0)
+    plural = noun if judged == 1 else f"{noun}s"
+    if failing := _said(counts, _FAILING):
+        return GateOutcome(Outcome.FAILED, f"of {judged} {plural} {failing}")
+    if measured == 0:
+        return GateOutcome(Outcome.UNDECIDED, f"no {noun} was measured on both sides")
+    if open_ones := _said(counts, _OPEN):
+        return GateOutcome(Outcome.UNDECIDED, f"of {judged} {plural} {open_ones}")
+    return GateOutcome(Outcome.PASSED, f"no slowdown in {judged} {plural}")
+
+
+def _said(counts: Mapping[Finding, int], of: Sequence[Finding]) -> str:
+    return ", ".join(f"{counts[each]} {_SAID[each]}" for each in of if counts.get(each))
+
+
+_OF_A_JUDGEMENT = ("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error")
+_OF_A_SIDE = ("status", "launches", "contended", "environment")
+_COLUMNS = (
+    *parts("cell", *axes.NAMES),
+    *("finding", "verdict", *_OF_A_JUDGEMENT[:-1], "stage", "method", "sentence"),
+    *parts(BASELINE, *_OF_A_SIDE),
+    *parts(CANDIDATE, *_OF_A_SIDE),
+    "flags",
+)
+
+
+def comparison_rows(comparison: Comparison) -> Rows:
+    """Return a line for each cell; flags are those of both sides."""
+    lines = [_cell(each) for each in comparison.cells]
+    for content in lines:
+        of_sides = [flag for side in (BASELINE, CANDIDATE) for flag in content[side]["flags"]]
+        content["flags"] = list({flag["name"]: flag for flag in of_sides}.values())
+    return Rows(_COLUMNS, lines)
+
+
+def comparison_data(comparison: Comparison) -> dict[str, Any]:
+    """Return a JSON object: the sides, the rule, the counts, and an object for each cell."""
+    gate = gate_outcome(comparison) if comparison.purpose == "gate" else None
+    return {
+        **{name: getattr(comparison, name) for name in (BASELINE, CANDIDATE, "purpose", "same_session")},
+        "machines": [{"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts],
+        "headline": headline(comparison),
+        "gate": plain(gate),
+        "counts": {each.name: len(cells) for each, cells in by_finding(comparison).items()},
+        "geometric_mean": plain(comparison.geometric_mean),
+        "rule": plain(comparison.rule),
+        "notes": list(comparison.notes),
+        "cells": [_cell(each) for each in comparison.cells],
+    }
+
+
+def _cell(each: CellComparison) -> dict[str, Any]:
+    judged = each.judgement
+    return {
+        "cell": plain(each.cell),
+        "finding": finding(each).name,
+        "verdict": judged.verdict.value,
+        **{name: getattr(judged, name) for name in _OF_A_JUDGEMENT},
+        "stage": each.stage,
+        "method": judged.method,
+        "sentence": judged.sentence,
+        "launches_used": {BASELINE: judged.baseline_launches, CANDIDATE: judged.candidate_launches},
+        "pairs": [
+            {"stage": stage, BASELINE: list(pairs[0]), CANDIDATE: list(pairs[1])} for stage, pairs in each.pairs.items()
+        ],
+        BASELINE: _side(each.baseline),
+        CANDIDATE: _side(each.candidate),
+    }
+
+
+def _side(side: SideOfCell) -> dict[str, Any]:
+    return {
+        "status": side.status.value,
+        "reason": side.reason,
+        "launches": len(side.seconds),
+        "launch_medians": list(side.seconds),
+        "contended": side.contended,
+        "environment": side.environment,
+        "flags": plain(side.flags),
+    }
+
+
+_SECTIONS = {
+    Finding.REGRESSION: "Regressions",
+    Finding.BROKEN: "Broken",
+    Finding.IMPROVEMENT: "Improvements",
+    Finding.INCONCLUSIVE: "Inconclusive",
+    Finding.CONTENDED: "Contended",
+    Finding.COMPARISON: "Ratios",
+    Finding.NO_REGRESSION: "No regression",
+    Finding.HOLE: "No number",
+}
+_FOLDED = (Finding.NO_REGRESSION, Finding.HOLE)
+_MARKDOWN_HEAD = ("cell", "candidate / baseline", "launches", "why")
+
+
+def comparison_to_markdown(comparison: Comparison) -> str:
+    """Return the comparison: the counts, what is grave, then the rest within ``<details>``."""
+    parts = [f"## {escaped(headline(comparison))}\n", paragraph(heading(comparison) + ".") + "\n"]
+    if comparison.purpose == "gate":
+        parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
+    parts += [paragraph(text) + "\n" for text in (machines(comparison), *closing(comparison)) if text]
+    for found, cells in by_finding(comparison).items():
+        title = _SECTIONS[found]
+        if found in _FOLDED:
+            parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{_table(cells)}\n</details>\n")
+        else:
+            parts.append(f"### {title}\n\n{_table(cells)}")
+    facts = details_of(comparison.cells)
+    about = "".join(f"- {paragraph(text)}\n" for text in (*legend(comparison), *facts))
+    if about:
+        parts.append(f"<details><summary>What the words mean</summary>\n\n{about}\n</details>\n")
+    return "\n".join(parts)
+
+
+def _table(cells: Sequence[CellComparison]) -> str:
+    lines = [pipe_row(_MARKDOWN_HEAD), pipe_row([":--", "--:", "--:", ":--"])]
+    for each in cells:
+        marks = "".join(kind.symbol for kind in flags_of(each))
+        ratio = ratio_of_cell(each) + (f" {marks}" if marks else "")
+        fields = name_of(each.cell), ratio, launches_of(each), sentence_of(each)
+        lines.append(pipe_row(escaped(field) for field in fields))
+    return "\n".join(lines) + "\n"
+
+
+_OUTCOMES = {
+    Finding.REGRESSION: "failure",
+    Finding.BROKEN: "error",
+    Finding.INCONCLUSIVE: "skipped",
+    Finding.CONTENDED: "skipped",
+    Finding.HOLE: "skipped",
+}
+_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
+def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
+    """Return the XML document; ``name`` is that of its only suite.
+
+    Attributes are those of the schema that Jenkins, GitLab and GitHub's actions read: tests, failures, errors,
+    skipped, time; classname and name. The time of a case is the candidate's median seconds of one step.
+    """
+    suite = ElementTree.Element("testsuite", name=one_line(name))
+    properties = ElementTree.SubElement(suite, "properties")
+    facts = {
+        "baseline": comparison.baseline,
+        "candidate": comparison.candidate,
+        "machines": machines(comparison),
+        "headline": headline(comparison),
+        "summary": " ".join(closing(comparison)),
+    }
+    if comparison.purpose == "gate":
+        facts["gate"] = gate_outcome(comparison).line
+    for key, value in facts.items():
+        ElementTree.SubElement(properties, "property", name=key, value=one_line(value))
+    for cell in comparison.cells:
+        suite.append(_case(cell, name))
+    cases = suite.findall("testcase")
+    totals = {"tests": len(cases)}
+    totals |= {key: sum(case.find(tag) is not None for case in cases) for key, tag in _COUNTED.items()}
+    time = f"{sum(_seconds(cell) for cell in comparison.cells):.6f}"
+    root = ElementTree.Element("testsuites", name=one_line(name))
+    for element in (root, suite):
+        for key, count in totals.items():
+            element.set(key, str(count))
+        element.set("time", time)
+    root.append(suite)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
+    # A dot separates packages for those that show test results as a tree.
+    group = group_name(cell.cell).replace(".", "_")
+    time = f"{_seconds(cell):.6f}"
+    names = {"classname": one_line(f"{suite}.{group}"), "name": one_line(rest_of(cell.cell))}
+    case = ElementTree.Element("testcase", names, time=time)
+    found = finding(cell)
+    if found in _OUTCOMES:
+        said = one_line(sentence_of(cell))
+        outcome = ElementTree.SubElement(case, _OUTCOMES[found], message=f"{found.value}: {said}")
+        if found is not Finding.HOLE:
+            outcome.set("type", found.name)
+            outcome.text = visible_lines(_body(cell))
+    else:
+        ElementTree.SubElement(case, "system-out").text = visible_lines(_body(cell))
+    return case
+
+
+def _body(cell: CellComparison) -> str:
+    lines = [sentence_of(cell)]
+    if cell.judgement.ratio is not None:
+        lines.append(f"candidate / baseline {ratio_of_cell(cell)}")
+    lines.append(f"{launches_of(cell)} launches, {cell.judgement.method}")
+    return "\n".join([*lines, *details_of([cell])]) + "\n"
+
+
+def _seconds(cell: CellComparison) -> float:
+    return median(cell.candidate.seconds) if cell.candidate.seconds else 0.0
+
+
+_MOST_REASONS = 8
+
+
+def comparison_page(comparison: Comparison) -> Page:
+    """Return the comparison as words and a table: each cell's ratio and verdict, then more of the striking ones.
+
+    The counts stand at the end, where a terminal leaves the reader.
+    """
+    facts = [*reasons(comparison.cells, _MOST_REASONS), *details_of(comparison.cells)]
+    end = [*closing(comparison), headline(comparison) + "."]
+    if comparison.purpose == "gate":
+        end.append(gate_outcome(comparison).line)
+    after = [line for block in (facts, legend(comparison), end) if block for line in ("", *block)]
+    before = filter(None, (heading(comparison), machines(comparison)))
+    return Page(tuple(before), (table(comparison.cells),) if comparison.cells else (), tuple(after[1:]))
+
+
+REPORT = Report(
+    name="compare",
+    summary="A candidate against a baseline, cell by cell, with a verdict.",
+    examples=("dlbench compare previous latest",),
+    page=lambda found, options: comparison_page(found),
+    data=comparison_data,
+    rows=comparison_rows,
+    own_formats={"markdown": comparison_to_markdown, "junit": comparison_to_junit},
+)

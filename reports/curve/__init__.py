@@ -1,0 +1,1 @@
+"""Time along a numeric axis: curves, their fits, knees and crossings, and their picture."""

@@ -1,0 +1,488 @@
+"""Scaling laws, straight lines and crossings of curves, each with its interval.
+
+Both scaling laws are sums of three parts of a step with weights that are not negative:
+
+    T(p) = parallel * 1/p + serial * 1 + crosstalk * (p - 1)
+
+Amdahl's law (Amdahl 1967) has no crosstalk: S(p) = 1 / (s + (1 - s) / p) with s = serial / T(1). The Universal
+Scalability Law (Gunther, Guerrilla Capacity Planning, 2007) is C(p) = p / (1 + sigma (p - 1) + kappa p
+(p - 1)) with sigma = serial / T(1) and kappa = crosstalk / T(1). T(1) = parallel + serial is fitted like the others: a
+curve scaled by its first point would carry that point's noise everywhere.
+
+Least squares of log T, so that each point counts by its relative error, weighted by its launches. The law with the
+smaller AICc is chosen (Hurvich and Tsai 1989) among those not rejected. Its intervals are parametric bootstrap
+percentiles (Efron and Tibshirani 1993): launches drawn about the fitted curve with the deviation that all launches show
+together, or, where Bartlett's test separates them, each point's own. The observed variance is drawn too (chi-squared),
+as in Student's t. Resampling three launches would show only two thirds of their variance. Own simulation, nominal 95 %:
+all points alike 93-98 %; one of six points four times as noisy 94-97 % with five launches, 89 % with three.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary, variance_of_launches
+
+POINTS_NEEDED = 6
+"""With fewer thread counts a law with three parameters is hardly put to the test."""
+MISFIT_SIGNIFICANCE = 0.01
+"""A law is rejected when launches that follow it would deviate as much as these with less than this probability ..."""
+MISFIT_TOLERATED = 0.03
+"""... and it misses a point by more than this share: precise launches would disprove any law."""
+MISFIT_UNTESTED = 0.10
+"""Without enough launches to measure noise, a law is rejected where it misses a point by more than this share."""
+REPLICATES = 999
+DRAWS = 1000
+SEED = 20160825
+"""Any fixed number: the same records give the same intervals."""
+CROSSING_SEED = 20170413
+ALIKE_SIGNIFICANCE = 0.2
+"""The launches of all points are taken to deviate alike unless Bartlett's test says otherwise at this level."""
+LEAST_ERROR = 1e-6
+"""No time is known better than this share."""
+STUDENT_METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
+_TAIL = (1 - CONFIDENCE) / 2
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A parameter with its interval; None where there is none, an infinite end where it is unbounded."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One law fitted to one curve."""
+
+    law: str
+    """"amdahl" or "usl"."""
+    seconds_at_one: Estimate
+    """T(1), fitted."""
+    serial: Estimate
+    """Amdahl's s, the Universal Scalability Law's sigma; 0 to 1."""
+    crosstalk: Estimate | None
+    """Kappa; None for Amdahl's law."""
+    fastest_threads: Estimate | None
+    """p* = sqrt((1 - sigma) / kappa), where T is least; None where more threads always help."""
+    aicc: float
+    largest_miss: float
+    """The largest |T(p) / fitted T(p) - 1| of any point, as a share."""
+    rejected: tuple[str, ...]
+    """Why it does not describe the curve, a sentence each; empty where it may."""
+
+    def seconds(self, threads: float) -> float:
+        """Return the fitted T(p)."""
+        kappa = self.crosstalk.value if self.crosstalk else 0.0
+        waiting = 1 + self.serial.value * (threads - 1) + kappa * threads * (threads - 1)
+        return self.seconds_at_one.value * waiting / threads
+
+
+@dataclass(frozen=True)
+class Fits:
+    """All laws tried on a curve."""
+
+    threads: tuple[int, ...]
+    """The thread counts fitted."""
+    laws: tuple[Fit, ...]
+    chosen: Fit | None
+    """The one of least AICc among those not rejected."""
+    intervals: str
+    """How the intervals were made, or why there are none."""
+    rejected: str = ""
+    """Why no law was tried; empty where they were."""
+
+
+def fit_scaling(times: Mapping[int, Summary]) -> Fits:
+    """Fit both laws to seconds per step by thread count, which must be those of p threads on p CPUs."""
+    counts = tuple(sorted(times))
+    if len(counts) < POINTS_NEEDED:
+        found = f"{len(counts)} thread count{'s' if len(counts) != 1 else ''}"
+        return Fits(counts, (), None, "no intervals", f"{found} to fit, {POINTS_NEEDED} needed")
+    data = _Observations.of({p: times[p] for p in counts})
+    laws = (_fit("amdahl", data), _fit("usl", data))
+    chosen = min((fit for fit in laws if not fit.rejected), key=lambda fit: fit.aicc, default=None)
+    return Fits(counts, laws, chosen, _intervals_said(times))
+
+
+def karp_flatt(speedup: float, threads: int) -> float | None:
+    """Return the serial fraction that a speed-up at p threads shows; None at one thread, where nothing shows.
+
+    e = (1 / S - 1 / p) / (1 - 1 / p) (Karp and Flatt, Measuring parallel processor performance, 1990). Constant over p:
+    a serial part; rising: overhead that grows with the threads; negative: better than linear.
+    """
+    return None if threads < 2 else (1 / speedup - 1 / threads) / (1 - 1 / threads)
+
+
+def said_probability(probability: float) -> str:
+    """Return a p-value with its sign of relation: "= 0.012", "< 0.001"."""
+    return "< 0.001" if probability < 0.001 else f"= {probability:.2g}"
+
+
+def deviate_alike(launches: Sequence[Array]) -> bool:
+    """Return whether the launches of several groups (logarithms) may deviate alike, by Bartlett's test (1937)."""
+    from scipy.stats import bartlett
+
+    variances = [float(each.var(ddof=1)) for each in launches]
+    if min(variances) <= 0:
+        return max(variances) <= 0
+    # SciPy's p-value of equal variances may be NaN.
+    return not float(bartlett(*launches).pvalue) < ALIKE_SIGNIFICANCE
+
+
+@dataclass(frozen=True)
+class _Observations:
+    """One mean of log seconds a point, and the launches behind it."""
+
+    threads: Array
+    logs: Array
+    weights: Array
+    """Launches behind each mean."""
+    launches: tuple[Array, ...]
+    """Logarithms of each point's launch medians; empty where a point has too few to separate noise from misfit."""
+
+    @classmethod
+    def of(cls, times: Mapping[int, Summary]) -> "_Observations":
+        threads = np.array(list(times), dtype=float)
+        if any(summary.launches < ENOUGH_LAUNCHES for summary in times.values()):
+            logs = np.log([summary.median for summary in times.values()])
+            return cls(threads, logs, np.ones(len(times)), ())
+        launches = tuple(np.log(summary.launch_medians) for summary in times.values())
+        means = np.array([float(each.mean()) for each in launches])
+        return cls(threads, means, np.array([float(len(each)) for each in launches]), launches)
+
+    @property
+    def tested(self) -> bool:
+        return bool(self.launches)
+
+    @property
+    def variances(self) -> Array:
+        """Variance of the launches at each point; zeros where there are too few."""
+        if not self.tested:
+            return np.zeros(len(self.logs))
+        return np.array([float(each.var(ddof=1)) for each in self.launches])
+
+    @property
+    def count(self) -> int:
+        return round(float(self.weights.sum()))
+
+    @property
+    def spread(self) -> float:
+        """Sum of squares of the launches about their point's mean."""
+        return float(np.sum(self.variances * (self.weights - 1)))
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of `spread`."""
+        return self.count - len(self.logs)
+
+
+def _fit(law: str, data: _Observations) -> Fit:
+    columns = [1 / data.threads, np.ones_like(data.threads), data.threads - 1]
+    parts = np.column_stack(columns[: 2 if law == "amdahl" else 3])
+    theta = _solve(parts, data)
+    misses = data.logs - np.log(parts @ theta)
+    misfit = float(np.sum(data.weights * misses**2))
+    worst = int(np.argmax(np.abs(misses)))
+    miss = math.exp(float(misses[worst])) - 1
+    probability = _misfit_probability(misfit, len(theta), data)
+    rejected = (*_at_bound(theta), *_lack_of_fit(miss, int(data.threads[worst]), probability, data))
+    replicates: Array | None = None
+    if data.tested and not rejected:
+        # A misfit small enough to be tolerated may exceed the launches' own deviation: the intervals include it.
+        misses_more = probability is not None and probability < MISFIT_SIGNIFICANCE
+        least = misfit / (len(data.logs) - len(theta)) if misses_more else 0.0
+        replicates = _replicate(parts, theta, least, data)
+    usl = law == "usl"
+    return Fit(
+        law,
+        _estimate(theta, replicates, lambda found: found[0] + found[1]),
+        _estimate(theta, replicates, lambda found: _of_first(found, 1)),
+        _estimate(theta, replicates, lambda found: _of_first(found, 2)) if usl else None,
+        _estimate(theta, replicates, _least_at) if usl and theta[2] > 0 else None,
+        _aicc(misfit + data.spread, data.count, len(theta)),
+        abs(miss),
+        rejected,
+    )
+
+
+def _solve(parts: Array, data: _Observations) -> Array:
+    """Return the weights of the parts, none negative, that minimise the squares of log T.
+
+    Times far from any law may have several valleys: it starts at equal parts, at the least squares of T, which
+    overrates slow points, and at those of 1 - fit / T, which overrates quick ones.
+    """
+    from scipy.optimize import least_squares, nnls
+
+    root, times = np.sqrt(data.weights), np.exp(data.logs)
+    scale = math.exp(float(data.logs.mean()))
+    starts = [
+        np.full(parts.shape[1], scale),
+        nnls(parts * root[:, None], times * root)[0],
+        nnls(parts * (root / times)[:, None], root)[0],
+    ]
+
+    def misses(theta: Array) -> Array:
+        return np.asarray(root * (data.logs - np.log(parts @ theta)))
+
+    def slopes(theta: Array) -> Array:
+        return np.asarray(-(root / (parts @ theta))[:, None] * parts)
+
+    ends = [
+        least_squares(
+            misses,
+            np.maximum(start, 1e-9 * scale),
+            slopes,
+            bounds=(1e-15 * scale, np.inf),
+            x_scale="jac",
+            ftol=1e-12,
+            xtol=1e-12,
+            gtol=1e-12,
+        )
+        for start in starts
+    ]
+    theta: Array = min(ends, key=lambda end: end.cost).x
+    # The solver stays inside its bounds: a part that is nowhere a visible share of a step is none.
+    shares = parts * theta / (parts @ theta)[:, None]
+    return np.where(shares.max(axis=0) < LEAST_ERROR, 0.0, theta)
+
+
+def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observations) -> Array:
+    """Return the weights of the parts fitted to launches simulated from this fit, a row for each replicate."""
+    from scipy.optimize import nnls
+
+    random = np.random.default_rng(SEED)
+    curve = parts @ theta
+    shape = REPLICATES, len(curve)
+    if deviate_alike(data.launches):
+        drawn = data.spread / random.chisquare(data.freedom, (REPLICATES, 1))
+    else:
+        own = data.weights - 1
+        drawn = data.variances * own / random.chisquare(own, shape)
+    noise = random.standard_normal(shape) * np.sqrt(np.maximum(drawn, least_variance) / data.weights)
+    root = np.sqrt(data.weights)
+
+    def refit(logs: Array) -> Array:
+        # Reweighted linear steps from a start this close converge to 1e-6 in five.
+        about, found = curve, theta
+        for _ in range(5):
+            found = nnls(parts * (root / about)[:, None], (1 + logs - np.log(about)) * root)[0]
+            about = np.maximum(parts @ found, LEAST_ERROR * curve)
+        return found
+
+    return np.array([refit(np.log(curve) + each) for each in noise])
+
+
+def _aicc(squares: float, observations: int, parameters: int) -> float:
+    """Return AICc of a fit by least squares; the error's variance counts as a parameter (Burnham and Anderson 2002)."""
+    k = parameters + 1
+    squares = max(squares, observations * LEAST_ERROR**2)
+    if observations <= k + 1:
+        return math.inf
+    return observations * math.log(squares / observations) + 2 * k + 2 * k * (k + 1) / (observations - k - 1)
+
+
+def _misfit_probability(misfit: float, parameters: int, data: _Observations) -> float | None:
+    """Return how probable such a misfit is if the law holds; None without enough launches.
+
+    The classical test of lack of fit against pure error (Draper and Smith, Applied Regression Analysis, section 2.1):
+    F of the points' means about the fit over the launches about their means.
+    """
+    from scipy.stats import f
+
+    if not data.tested:
+        return None
+    spare = len(data.logs) - parameters
+    if data.spread <= 0:
+        return 0.0 if misfit > data.count * LEAST_ERROR**2 else 1.0
+    return float(f.sf(misfit / spare / (data.spread / data.freedom), spare, data.freedom))
+
+
+def _of_first(theta: Array, part: int) -> float:
+    """Return a part's weight over T(1), which data without p = 1 may leave at zero."""
+    first = theta[0] + theta[1]
+    return float(theta[part] / first) if first > 0 else math.inf
+
+
+def _least_at(theta: Array) -> float:
+    return math.sqrt(theta[0] / theta[2]) if theta[2] > 0 else math.inf
+
+
+def _at_bound(theta: Array) -> list[str]:
+    usl = len(theta) == 3
+    serial = "sigma" if usl else "the serial fraction"
+    said = [
+        f"{serial} is at its bound, 1: nothing scales",
+        f"{serial} is at its bound, 0: the speed-up is linear or better",
+        "kappa is at its bound, 0: nothing grows with the threads, which is Amdahl's law",
+    ]
+    return [sentence for sentence, weight in zip(said, theta, strict=False) if weight == 0]
+
+
+def _lack_of_fit(miss: float, threads: int, probability: float | None, data: _Observations) -> list[str]:
+    share = f"{miss + 1:.1f}x" if miss >= 1 else f"{abs(miss):.0%} {'more' if miss > 0 else 'less'} than"
+    where = f"at {threads} thread{'s' if threads != 1 else ''} a step takes {share} the fitted time"
+    if probability is None:
+        if abs(miss) <= MISFIT_UNTESTED:
+            return []
+        return [f"{where} (over {MISFIT_UNTESTED:.0%}; too few launches to say whether noise explains that)"]
+    if probability >= MISFIT_SIGNIFICANCE or abs(miss) <= MISFIT_TOLERATED:
+        return []
+    deviation = math.sqrt(data.spread / data.freedom)
+    return [
+        f"{where}, which launches that deviate by {deviation:.1%} do not explain (p {said_probability(probability)})"
+    ]
+
+
+def _estimate(theta: Array, replicates: Array | None, value: Callable[[Array], float]) -> Estimate:
+    if replicates is None:
+        return Estimate(float(value(theta)))
+    found = np.array([value(each) for each in replicates])
+    # Ends that are drawn values: between a finite and an infinite one nothing can be interpolated.
+    low, high = np.quantile(found, [_TAIL, 1 - _TAIL], method="inverted_cdf")
+    return Estimate(float(value(theta)), float(low), float(high))
+
+
+def _intervals_said(times: Mapping[int, Summary]) -> str:
+    few = [str(p) for p, summary in times.items() if summary.launches < ENOUGH_LAUNCHES]
+    if not few:
+        return (
+            f"{CONFIDENCE:.0%} percentiles of {REPLICATES} parametric bootstrap replicates "
+            "(launches drawn about the fit, with the deviation that all show together, or, where they differ, each "
+            "thread count with its own)"
+        )
+    if all(summary.low is None for summary in times.values()):
+        return "no intervals: single values without any spread"
+    return f"no intervals: fewer than {ENOUGH_LAUNCHES} launches at {', '.join(few)}"
+
+
+@dataclass(frozen=True)
+class LineFit:
+    """A straight line T = fixed + per_step * x."""
+
+    steps: tuple[int, ...]
+    """The values of x that it goes through."""
+    fixed: Ratio
+    """Seconds at x = 0."""
+    per_step: Ratio
+    """Seconds per unit of x."""
+    largest_residual: float | None
+    """The largest |T / fitted T - 1| of any x; None with two, which every line meets."""
+
+
+def fit_line(times: Mapping[int, Summary]) -> LineFit:
+    """Return the straight line through these seconds.
+
+    Least squares weighted by 1 / T^2, so that each launch counts by its relative error. The interval is the wider of
+    two Student intervals: over the launches about the line, and over the points about it (which includes how far the
+    curve is from a line). From two points with one launch each there is none.
+    """
+    points = list(_observations(times))
+    steps = np.array([each for each, _ in points], dtype=float)
+    seconds = np.array([each for _, each in points])
+    # A launch's own time as its weight would draw the line towards the quick ones.
+    middle = np.array([times[each].median for each, _ in points])
+    columns = np.column_stack([1 / middle, steps / middle])
+    theta = np.linalg.lstsq(columns, seconds / middle, rcond=None)[0]
+    misses = seconds / middle - columns @ theta
+    of_points = [(float(misses[steps == each].mean()), int(np.sum(steps == each))) for each in times]
+    about_line = [
+        (float(np.sum(misses**2)), len(misses) - 2),
+        (math.fsum(count * miss**2 for miss, count in of_points), len(of_points) - 2),
+    ]
+    deviations = [
+        float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * math.sqrt(squares / freedom)
+        for squares, freedom in about_line
+        if freedom > 0
+    ]
+    if deviations:
+        halves = max(deviations) * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
+        fixed, per_step = (
+            Ratio(float(value), float(value - half), float(value + half), STUDENT_METHOD)
+            for value, half in zip(theta, halves, strict=True)
+        )
+    else:
+        fixed, per_step = (Ratio(float(value), None, None, "no interval: too few points") for value in theta)
+    largest = None
+    if len(times) > 2:
+        largest = max(abs(times[each].median / float(theta[0] + theta[1] * each) - 1) for each in times)
+    return LineFit(tuple(times), fixed, per_step, largest)
+
+
+def _observations(times: Mapping[int, Summary]) -> Iterator[tuple[int, float]]:
+    """Yield each x and seconds: of all launches where each x has enough of them, else a median each."""
+    launches = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
+    for steps, summary in times.items():
+        for seconds in summary.launch_medians if launches else (summary.median,):
+            yield steps, seconds
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where the second of two curves begins to be faster; 0 below the smallest x, infinite above the largest."""
+
+    units: float
+    low: float | None
+    """None where the spread is unknown."""
+    high: float | None
+    smallest: int
+    largest: int
+    told: bool = True
+    """Whether the times differ clearly at any x: else there may be no crossing at all, or any."""
+
+
+def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Crossing | None:
+    """Return where the second begins to be faster than the first; None with fewer than two shared points.
+
+    The crossing is linear in the logarithms between the two points about it. Of several the last counts, beyond which
+    the second is faster everywhere. Its interval is of `DRAWS` drawn sets of launch means: Student's t with enough
+    launches, else a normal deviation within the launch plus the assumed one between launches.
+    """
+    units = [each for each in sorted(first) if each in second]
+    if len(units) < 2:
+        return None
+    at = np.log(np.array(units, dtype=float))
+    means = [np.array([math.log(of[each].median) for each in units]) for of in (first, second)]
+    (found,) = _last_change(at, (means[0] - means[1])[None, :])
+    sides = [[of[each] for each in units] for of in (first, second)]
+    if any(each.method == PUBLISHED for side in sides for each in side):
+        return Crossing(float(found), None, None, units[0], units[-1])
+    random = np.random.default_rng(CROSSING_SEED)
+    drawn = [mean + _deviations(side, random) for mean, side in zip(means, sides, strict=True)]
+    gains = drawn[0] - drawn[1]
+    # Ends that are drawn values: between a number and one beyond all points nothing can be interpolated.
+    low, high = np.quantile(_last_change(at, gains), [_TAIL, 1 - _TAIL], method="inverted_cdf")
+    faster = (gains > 0).mean(axis=0)
+    told = bool(np.any(np.minimum(faster, 1 - faster) <= _TAIL / len(units)))
+    return Crossing(float(found), float(low), float(high), units[0], units[-1], told)
+
+
+def _deviations(side: Sequence[Summary], random: np.random.Generator) -> Array:
+    """Return by how much the mean logarithm of each cell's launches may deviate, a row for each draw."""
+    columns = []
+    for each in side:
+        deviation = math.sqrt(variance_of_launches(each) / each.launches)
+        drawn = random.standard_t(each.launches - 1, DRAWS) if each.covers_launches else random.standard_normal(DRAWS)
+        columns.append(deviation * drawn)
+    return np.column_stack(columns)
+
+
+def _last_change(at: Array, gains: Array) -> Array:
+    """Return for each row of log (first / second) the x from which on all of them are above 0."""
+    count = gains.shape[1]
+    behind = gains <= 0
+    last = np.where(behind.any(axis=1), count - 1 - np.argmax(behind[:, ::-1], axis=1), -1)
+    inner = np.clip(last, 0, count - 2)
+    rows = np.arange(len(gains))
+    before, after = gains[rows, inner], gains[rows, inner + 1]
+    share = np.clip(-before / np.where(after > before, after - before, 1.0), 0.0, 1.0)
+    between = np.exp(at[inner] + share * (at[inner + 1] - at[inner]))
+    found: Array = np.where(last < 0, 0.0, np.where(last == count - 1, np.inf, between))
+    return found

@@ -1,1 +1,0 @@
-"""Report: who is fastest."""

@@ -1,1 +1,0 @@
-"""Report: time against mini-batch size."""

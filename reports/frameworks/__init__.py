@@ -1,1 +1,0 @@
-"""Report: framework against framework."""

@@ -1,1 +1,0 @@
-"""Report: machine against machine."""

@@ -1,1 +1,0 @@
-"""Report: the frameworks from oldest to newest."""

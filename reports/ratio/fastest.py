@@ -1,0 +1,202 @@
+"""`dlbench report fastest`: the fastest row of each column, its ties, and its lead over the next.
+
+The cells that are compared, and what noise may explain, are as for the stars of a matrix. One thing differs: the
+fastest row with another tuning, which has a star where it ties, is no rival here.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import CellResult, Matrix, differ, in_the_running
+from dlbench.reports.columns import GROUP, MEDIAN, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table
+from dlbench.reports.flags import FlagKind
+from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, common_flags, entry, flag_lines, times
+from dlbench.reports.matrix.data import of_cell
+from dlbench.reports.naming import WORKERS_LEGEND, row_name
+from dlbench.reports.ratio.pairs import NOTHING, counted, heading_of, listed, machine_columns, place_heading
+from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.statistics import Ratio, Summary, clearly_slower, judge, ratio
+from dlbench.reports.storage.hosts import name_among
+
+ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the same work; there is nothing to compare."
+_LEGEND = (
+    "p: threads; next: the fastest that is clearly slower, or the second where none is; times as slow: its time over "
+    "the fastest's, with the 95 % interval; clear: noise does not explain the lead over any other.",
+    "Each comparison misses in one case of twenty: of many lines a few seem clear by chance.",
+)
+_APART = (
+    "A lead over a cell of another run is not called clear: the machine may have shifted between the two, and the "
+    "intervals do not cover that."
+)
+_NAMED, _TIES = 3, 12
+"""Names in a list, and ties described."""
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The fastest cell of a column within its group, and those that come next."""
+
+    first: CellResult
+    """The least median of those that may be compared."""
+    ties: tuple[CellResult, ...]
+    """Others that noise cannot tell from it, the fastest first."""
+    next: CellResult | None
+    """The fastest that is clearly slower, else the second; None where it is alone."""
+    ratio: Ratio | None
+    """Seconds of the next over its own."""
+    certain: bool
+    """Whether nothing ties with it, and the interval of the ratio to another of its run lies above 1."""
+
+    @property
+    def machine(self) -> str:
+        """The fingerprint of its machine."""
+        return self.first.column.machine
+
+    @property
+    def measured(self) -> bool:
+        """Whether its lead has an interval; published times have none."""
+        return self.ratio is not None and self.ratio.low is not None
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """All leaders of a matrix, in its order: machines, groups, columns."""
+
+    matrix: Matrix
+    leaders: tuple[Leader, ...]
+
+
+def fastest(matrix: Matrix) -> Fastest:
+    """Return the leader of each column within each group, where any cell has a time that counts."""
+    found = []
+    for machine in matrix.machines:
+        for group, rows in matrix.rows.items():
+            for column in matrix.columns_of(machine):
+                places = ((group, row, column) for row in rows)
+                pool = in_the_running(matrix.cells[place] for place in places if place in matrix.cells)
+                if pool:
+                    found.append(_leader(sorted(pool, key=lambda pair: pair[1].median)))
+    return Fastest(matrix, tuple(found))
+
+
+def _leader(ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
+    (first, least), *others = ordered
+    others = [pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")]
+    ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least))
+    behind = [pair for pair in others if clearly_slower(pair[1], least)] or others
+    if not behind:
+        return Leader(first, ties, None, None, certain=False)
+    following, seconds = behind[0]
+    slower = ratio(seconds, least)
+    # Between runs a machine shifts by more than its launches in one run vary by.
+    certain = first.run == following.run and not ties and judge(slower) == "worse" and slower.low is not None
+    return Leader(first, ties, following, slower, certain)
+
+
+def _columns(found: Fastest, common: Collection[FlagKind] = ()) -> tuple[Column[Leader], ...]:
+    seconds = QUANTITIES["seconds"]
+    fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
+    return (
+        *machine_columns(found.matrix.hosts, lambda each: each.machine),
+        *axis_columns(lambda each: each.first.cell, (*GROUP, *PLACE)),
+        Column("first", "fastest", lambda each: _standing(each.first), lambda each: row_name(each.first.row), fields),
+        Column("", "p", lambda each: place_heading(each.first.cell)),
+        Column("", "s/batch", lambda each: entry(each.first, seconds, set(common))._replace(best=False)),
+        Column("ties", None, lambda each: list(map(_standing, each.ties)), csv=lambda each: "; ".join(_ties(each))),
+        Column(
+            "next",
+            "next",
+            lambda each: None if each.next is None else _standing(each.next),
+            lambda each: MISSING if each.next is None else row_name(each.next.row),
+            fields,
+        ),
+        Column("ratio", "times as slow", lambda each: each.ratio, lambda each: times(each.ratio) or MISSING, VALUE),
+        Column(
+            "certain",
+            "clear",
+            lambda each: each.certain,
+            lambda each: "yes" if each.certain else "no" if each.measured else "?",
+        ),
+    )
+
+
+def _standing(cell: CellResult) -> dict[str, object]:
+    return {**{name: getattr(cell.row, name) for name in ROW}, **of_cell(cell, "seconds", "flags", "run")}
+
+
+def _ties(leader: Leader) -> list[str]:
+    return [row_name(each.row) for each in leader.ties]
+
+
+def _page(found: Fastest) -> Page:
+    """Return a table for each machine: a line for each column of each network."""
+    compared = [each for each in found.leaders if each.next is not None]
+    if not compared:
+        return Page((ALONE if found.leaders else NOTHING, *found.matrix.notes), ())
+    shown = [cell for each in compared for cell in (each.first, *each.ties[:1], each.next) if cell is not None]
+    common = common_flags(shown)
+    tables = [_table(found, machine, compared, common) for machine in found.matrix.machines]
+    lines = [*_LEGEND, *flag_lines(shown, common)]
+    lines += [_APART] if any(each.next.run != each.first.run for each in compared if each.next is not None) else []
+    lines += [WORKERS_LEGEND] if any(each.first.column.world_size > 1 for each in compared) else []
+    if (alone := len(found.leaders) - len(compared)) > 0:
+        lines.append(f"Not shown: {counted(alone, 'place')} of networks with one row alone.")
+    return Page(tuple(headline(found)), tuple(each for each in tables if each.rows), (*lines, *found.matrix.notes))
+
+
+def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set[FlagKind]) -> Table:
+    here = [each for each in compared if each.machine == machine]
+    ties = [
+        f"{heading_of(each.first)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} cannot be told from "
+        f"{listed(_ties(each), _NAMED)}."
+        for each in here
+        if each.ties
+    ]
+    if len(ties) > _TIES:
+        ties = [*ties[:_TIES], f"... and {len(ties) - _TIES} more; --json shows all"]
+    title = f"Who is fastest, on {name_among(found.matrix.hosts, machine)}"
+    return table(_columns(found, common), here, title, "leaders", lambda each: heading_of(each.first), ties, keys=2)
+
+
+def headline(found: Fastest) -> list[str]:
+    """Return for each machine how often a row is clearly the fastest, in one sentence."""
+    lines = []
+    for machine in found.matrix.machines:
+        here = [each for each in found.leaders if each.machine == machine and each.next is not None]
+        if not here:
+            continue
+        wins = Counter(row_name(each.first.row) for each in here if each.certain or not (each.ties or each.measured))
+        named = wins.most_common(_NAMED)
+        words = ", ".join(f"{name} in {count}" for name, count in named)
+        words += f", others in {rest}" if (rest := wins.total() - sum(count for _, count in named)) else ""
+        how = "clearly the fastest" if any(each.measured for each in here) else "by the published value the fastest"
+        ties = len(here) - wins.total()
+        parts = [f"{how}: {words}"] if wins else []
+        parts += [f"in {ties} noise may explain who is ahead"] if ties else []
+        races = f"{len(here)} comparisons (a network at a thread count)" if len(here) > 1 else "one comparison"
+        lines.append(f"{name_among(found.matrix.hosts, machine)}, {races}: {'; '.join(parts)}.")
+    return lines
+
+
+def _applies(cells: Collection[Cell]) -> bool:
+    return differ({cell._replace(tuning="") for cell in cells}, *ROW)
+
+
+REPORT = Report(
+    name="fastest",
+    summary="Who is fastest on each network at each thread count or device, who ties, and how far behind the next is.",
+    examples=("dlbench report fastest", "dlbench report fastest --networks lstm* --threads 2"),
+    analyse=lambda source: fastest(source.matrix()),
+    page=lambda found, options: _page(found),
+    data=lambda found: {"leaders": objects(_columns(found), found.leaders), "notes": list(found.matrix.notes)},
+    rows=lambda found: csv_rows(_columns(found), found.leaders),
+    suggestion="who is fastest, and whether noise may explain it",
+    applies=_applies,
+    options=frozenset({REFERENCE, ALL_RUNS}),
+    heading="Who is fastest",
+    place=10,
+    headline=headline,
+    has_section=lambda found: any(each.next is not None for each in found.leaders),
+)

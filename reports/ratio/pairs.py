@@ -1,0 +1,140 @@
+"""Pairs of cells that differ along one axis: their ratios, who is clearly slower, geometric means, and pictures."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import NO_THREADS, CellResult, Group
+from dlbench.reports.columns import Column
+from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
+from dlbench.reports.naming import group_name, head_of
+from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
+from dlbench.reports.storage.hosts import Host
+
+SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
+Row = TypeVar("Row")
+NOTHING = "Nothing was measured yet."
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A cell and the one that it is compared with."""
+
+    cell: CellResult
+    other: CellResult
+    ratio: Ratio
+    """Seconds of the cell over those of the other one."""
+    p_value: float | None = None
+    """Of Welch's t; None from too few launches."""
+    verdict: str = ""
+    """On the cell; empty where none is asked for."""
+
+    @property
+    def times(self) -> tuple[Summary, Summary]:
+        """The seconds of both."""
+        assert self.cell.timed is not None
+        assert self.other.timed is not None
+        return self.cell.timed, self.other.timed
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The geometric mean of the ratios of several pairs."""
+
+    ratio: Ratio
+    pairs: tuple[Pair, ...]
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The networks, each mini-batch by itself."""
+        return tuple(dict.fromkeys(each.cell.group for each in self.pairs))
+
+    def count(self, verdict: str) -> int:
+        """Return how many ratios noise does not explain: "better" (the cell is faster) or "worse"."""
+        return sum(judge(each.ratio) == verdict for each in self.pairs)
+
+
+def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:
+    """Return the pair of two cells; None where one of them has no time that counts."""
+    if cell is None or other is None or cell.timed is None or other.timed is None:
+        return None
+    return Pair(cell, other, ratio(cell.timed, other.timed))
+
+
+def mean_of(pairs: Sequence[Pair]) -> Mean:
+    """Return the geometric mean of one pair or more."""
+    return Mean(mean_of_pairs([each.times for each in pairs]), tuple(pairs))
+
+
+def with_verdicts(pairs: Sequence[Pair], wanted: Callable[[Pair], bool]) -> list[Pair]:
+    """Return the pairs with p-values adjusted for their number, and with a verdict where it is wanted."""
+    p_values = [welch(*each.times) for each in pairs]
+    adjusted = iter(holm([each for each in p_values if each is not None]))
+    found = [
+        replace(each, p_value=None if p is None else next(adjusted)) for each, p in zip(pairs, p_values, strict=True)
+    ]
+    return [replace(each, verdict=verdict(each.ratio, each.p_value)) if wanted(each) else each for each in found]
+
+
+def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
+    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or that it cannot be told."""
+    word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
+    return word or (SAME if is_same(found) else UNKNOWN)
+
+
+def is_same(found: Ratio) -> bool:
+    """Tell whether the whole interval lies within `WORSE` of 1."""
+    return found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
+
+
+def place_heading(cell: Cell) -> str:
+    """Return a cell's threads, or its device, for a column: "2", "cuda:0", of two workers "2 x2"."""
+    return head_of(cell if cell.on_cpu else cell._replace(threads=NO_THREADS))
+
+
+def machine_columns(
+    hosts: Mapping[str, Host], of: Callable[[Row], str], prefix: str = "machine"
+) -> tuple[Column[Row], Column[Row]]:
+    """Return the fingerprint and the name of a machine, for JSON and CSV."""
+    return (Column(prefix, None, of), Column(f"{prefix}_name", None, lambda row: hosts[of(row)].name))
+
+
+def counted(count: int, what: str) -> str:
+    """Return "1 node", "2 nodes"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Return the first of these names, and how many others there are."""
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} others"
+
+
+Point = tuple[str, str, str, Ratio]
+"""For a picture: the panel, the row, the series, and the ratio."""
+
+
+def draw(
+    pages: Iterable[tuple[str, str, Sequence[Point]]], path: Path, columns: int = 2, series: str = "threads"
+) -> list[Path]:
+    """Draw pages (title, what the values are, points) with ratios across, and return the files; raises ReportError."""
+    return dots_to_picture(
+        [Dots(title, across, _panels(points), series, same=1.0) for title, across, points in pages], path, columns
+    )
+
+
+def _panels(points: Sequence[Point]) -> tuple[Panel, ...]:
+    panels = []
+    for title in dict.fromkeys(each[0] for each in points):
+        inside = [each for each in points if each[0] == title]
+        places = {(name, series): (found.value, found.low, found.high) for _, name, series, found in inside}
+        panels.append(Panel(title, tuple(dict.fromkeys(each[1] for each in inside)), places))
+    return tuple(panels)
+
+
+def heading_of(cell: CellResult) -> str:
+    """Return the heading over the rows of a cell's network."""
+    return group_name(cell.group)

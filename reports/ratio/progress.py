@@ -1,0 +1,391 @@
+"""`dlbench report progress`: the same network on one machine, the frameworks from the oldest to the newest.
+
+The same machine measured all of them, so no hardware is in the ratio; in it is how each release uses this machine, old
+ones a machine that they never saw. The order is that of the release dates of the versions measured. Each framework
+stands with its fastest mode, unless all are asked for.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from dlbench.adapters import axes
+from dlbench.adapters.protocol import INSTALLED, TUNED
+from dlbench.reports.cells import Build, Builds, CellResult, Group, Matrix, Place, differ, fastest_mode
+from dlbench.reports.columns import GROUP, MEDIAN, VALUE, Column, axis_columns, csv_rows, objects, table, within
+from dlbench.reports.curve.curve import computes_nothing
+from dlbench.reports.flags import CONTENDED, FlagKind
+from dlbench.reports.formats import layout
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.layout import QUANTITIES, Page, Table
+from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, row_name
+from dlbench.reports.ratio.pairs import NOTHING, Mean, draw, machine_columns, mean_of, pair_of, place_heading
+from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
+from dlbench.reports.statistics import Ratio
+from dlbench.reports.storage.hosts import Host
+
+MEAN = (
+    "Geometric mean over the networks that more than one framework has a number for, of the newest over the oldest "
+    "that has a number for each of them."
+)
+_LEGEND = (
+    "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
+    "(95 % where both sides have 3 launches or more; with fewer the medians' own, widened by an assumed 2 %; never "
+    "the choice of a fastest mode): one machine, so no hardware is in it, but an old build may leave unused what a "
+    "newer CPU can do; ceil share of the machine's measured ceiling at no more than p threads."
+)
+_MODES = "Of each framework the fastest mode there, which favours a little one with more modes; all: --all-modes."
+UNKNOWN = "?"
+"""Stands for an unknown date."""
+_PLACE = tuple(name for name in axes.NAMES if name not in (*GROUP, "framework", "mode"))
+"""The axes that all numbers of a ranking share."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One framework, or one mode of it, among the others."""
+
+    cell: CellResult
+    build: Build
+    oldest: bool
+    """Whether the others are compared with it."""
+    speedup: Ratio | None
+    """Seconds of the oldest over its own; None without a number, for the oldest, and where nothing is computed."""
+    modes: int
+    """Modes of the framework measured at this place."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The frameworks on one network at one place, the oldest first, those without a date last."""
+
+    group: Group
+    place: Place
+    standings: tuple[Standing, ...]
+
+
+@dataclass(frozen=True)
+class Overall:
+    """The newest over the oldest of those frameworks that have a number for every network at a place."""
+
+    place: Place
+    groups: tuple[Group, ...]
+    """Those that two dated builds have a number for."""
+    oldest: tuple[str, Build] | None = None
+    """Row name and build; None where fewer than two dated builds have them all."""
+    newest: tuple[str, Build] | None = None
+    mean: Mean | None = None
+    """Over the networks."""
+
+    @property
+    def disturbed(self) -> tuple[Group, ...]:
+        """The networks where other programs disturbed one of the two."""
+        pairs = self.mean.pairs if self.mean else ()
+        return tuple(each.cell.group for each in pairs if each.cell.has(CONTENDED) or each.other.has(CONTENDED))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All rankings of a matrix."""
+
+    hosts: dict[str, Host]
+    rankings: tuple[Ranking, ...]
+    overall: tuple[Overall, ...]
+    all_modes: bool
+    notes: tuple[str, ...]
+
+    @property
+    def standings(self) -> list[Standing]:
+        """Those of all rankings."""
+        return [standing for ranking in self.rankings for standing in ranking.standings]
+
+
+def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
+    """Return the frameworks of a matrix from oldest to newest, by network and place."""
+    found: dict[tuple[Place, Group], list[CellResult]] = {}
+    for (group, _, column), cell in matrix.cells.items():
+        place = Place(column.machine, axes.project(cell.cell, _PLACE))
+        found.setdefault((place, group), []).append(cell)
+    for (place, group), cells in list(found.items()):
+        if place.cell.tuning == INSTALLED:
+            tuned = place._replace(cell=place.cell._replace(tuning=TUNED)), group
+            there = found.get(tuned, [])
+            cells += (both := [cell for cell in there if builds.is_as_installed_too(cell)])
+            if both and len(both) == len(there):
+                del found[tuned]  # nothing in it is tuned
+    machines, groups = list(matrix.machines), list(matrix.rows)
+    order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
+    rankings = tuple(_ranking(group, place, found[place, group], builds, all_modes) for place, group in order)
+    places = sorted({place for place, _ in found}, key=lambda place: (machines.index(place.machine), _rank(place)))
+    best = {key: _best(cells) for key, cells in found.items()}
+    overall = tuple(_overall(place, {g: best[p, g] for p, g in order if p == place}, builds) for place in places)
+    return Progress(dict(matrix.hosts), rankings, overall, all_modes, matrix.notes)
+
+
+def _rank(place: Place) -> tuple[object, ...]:
+    return not place.on_cpu, place.device, axes.sort_key(axes.without(place.cell, "threads")), place.threads or 0
+
+
+def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
+    """Return the cell of each framework's fastest mode, by the row's name."""
+    by_name: dict[str, list[CellResult]] = {}
+    for cell in cells:
+        by_name.setdefault(cell.row.framework, []).append(cell)
+    return {name: fastest_mode(modes) for name, modes in by_name.items()}
+
+
+def _ranking(group: Group, place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool) -> Ranking:
+    def age(cell: CellResult) -> tuple[bool, date, str, str]:
+        build = builds.of(cell)
+        return build.released is None, build.released or date.max, cell.row.framework, cell.row.mode
+
+    best = _best(cells)
+    candidates = [cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None]
+    oldest = min(candidates, key=age, default=None)
+    standings = []
+    for cell in sorted(cells if all_modes else best.values(), key=age):
+        pair = pair_of(oldest, cell) if cell is not oldest and _counts(cell) else None
+        modes = sum(each.row.framework == cell.row.framework for each in cells)
+        standings.append(Standing(cell, builds.of(cell), cell is oldest, pair.ratio if pair else None, modes))
+    return Ranking(group, place, tuple(standings))
+
+
+def _counts(cell: CellResult) -> bool:
+    return cell.timed is not None and not computes_nothing(cell)
+
+
+def _overall(place: Place, best: dict[Group, dict[str, CellResult]], builds: Builds) -> Overall:
+    """Compare the newest with the oldest build that has a number in every group that two of them have at all."""
+    by_build: dict[tuple[str, Build], dict[Group, CellResult]] = {}
+    for group, cells in best.items():
+        for name, cell in cells.items():
+            if _counts(cell) and builds.of(cell).released is not None:
+                by_build.setdefault((name, builds.of(cell)), {})[group] = cell
+    groups = tuple(group for group in best if sum(group in cells for cells in by_build.values()) > 1)
+    whole = (key for key, cells in by_build.items() if groups and all(group in cells for group in groups))
+    dated = [(build.released, name, build) for name, build in whole if build.released is not None]
+    complete = sorted(dated, key=lambda each: each[:2])
+    if len(complete) < 2 or complete[0][0] == complete[-1][0]:
+        return Overall(place, groups)
+    oldest, newest = complete[0][1:], complete[-1][1:]
+    pairs = [pair for group in groups if (pair := pair_of(by_build[oldest][group], by_build[newest][group]))]
+    return Overall(place, groups, oldest, newest, mean_of(pairs))
+
+
+def version_name(build: Build) -> str:
+    """Return a version for a table: without its local label, and without the date that a nightly one is released on."""
+    public = build.version.partition("+")[0]
+    return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
+
+
+def _build_name(standing: Standing) -> str:
+    return f"{standing.cell.row.framework} {version_name(standing.build)}"
+
+
+def _columns(common: Iterable[FlagKind] = ()) -> tuple[Column[Standing], ...]:
+    seconds, known = QUANTITIES["seconds"], set(common)
+
+    def ceiling(cell: CellResult) -> str:
+        return "" if cell.ceiling_fraction is None or cell.timed is None else f"{cell.ceiling_fraction:.0%}"
+
+    return (
+        Column("framework", None, lambda each: each.cell.row.framework),
+        Column("adapter", None, lambda each: each.build.adapter or None),
+        Column("mode", None, lambda each: each.cell.row.mode),
+        Column("modes", None, lambda each: each.modes),
+        Column("version", "version", lambda each: each.build.version or None, lambda each: version_name(each.build)),
+        Column("released", "released", lambda each: each.build.released, lambda each: _month(each.build)),
+        Column("oldest", None, lambda each: each.oldest),
+        Column("status", None, lambda each: each.cell.status),
+        Column("reason", None, lambda each: each.cell.reason),
+        Column(
+            "seconds_per_minibatch",
+            "s/batch",
+            lambda each: each.cell.seconds,
+            lambda each: layout.entry(each.cell, seconds, known)._replace(best=False),
+            MEDIAN,
+        ),
+        Column(
+            "speedup",
+            "speed-up",
+            lambda each: each.speedup,
+            lambda each: "oldest" if each.oldest else layout.times(each.speedup),
+            VALUE,
+        ),
+        Column("ceiling_fraction", "ceil", lambda each: each.cell.ceiling_fraction, lambda each: ceiling(each.cell)),
+        Column("flags", None, lambda each: each.cell.flags),
+    )
+
+
+def _month(build: Build) -> str:
+    return UNKNOWN if build.released is None else f"{build.released:%Y-%m}"
+
+
+def _where(found: Progress) -> tuple[Column[Ranking], ...]:
+    return (
+        *machine_columns(found.hosts, lambda each: each.place.machine),
+        *axis_columns(lambda each: each.group, GROUP),
+        *axis_columns(lambda each: each.place.cell, _PLACE),
+    )
+
+
+def _summary(found: Progress) -> tuple[Column[Overall], ...]:
+    def name(of: tuple[str, Build] | None) -> dict[str, Any] | None:
+        return of and {"framework": of[0], "version": of[1].version or None, "released": of[1].released}
+
+    def shown(of: tuple[str, Build] | None) -> str:
+        return f"{of[0]} {version_name(of[1])}" if of else ""
+
+    def mark(each: Overall) -> str:
+        return CONTENDED.symbol if each.disturbed else ""
+
+    return (
+        *machine_columns(found.hosts, lambda each: each.place.machine),
+        *axis_columns(lambda each: each.place.cell, _PLACE),
+        Column("", "", lambda each: condition_name(each.place.cell)),
+        Column("newest", "newest", lambda each: name(each.newest), lambda each: shown(each.newest)),
+        Column("oldest", "over oldest", lambda each: name(each.oldest), lambda each: shown(each.oldest)),
+        Column("networks", None, lambda each: [group.network for group in each.groups]),
+        Column("disturbed_networks", None, lambda each: [group.network for group in each.disturbed]),
+        Column("", "networks", lambda each: len(each.groups)),
+        Column(
+            "speedup",
+            "speed-up",
+            lambda each: each.mean.ratio if each.mean else None,
+            lambda each: layout.times(each.mean.ratio if each.mean else None) + mark(each),
+        ),
+    )
+
+
+def _page(found: Progress) -> Page:
+    """Return for each machine a table of all networks, and one of the means over networks."""
+    if not found.rankings:
+        return Page((NOTHING,), ())
+    tables = []
+    common = layout.common_flags(each.cell for each in found.standings if each.cell.timed is not None)
+    for machine in dict.fromkeys(ranking.place.machine for ranking in found.rankings):
+        tables.append(_table(found, machine, common))
+        tables.append(_means(found, [each for each in found.overall if each.place.machine == machine]))
+    lines = [_LEGEND, *([WORKERS_LEGEND] if any(each.place.world_size > 1 for each in found.rankings) else [])]
+    lines += [_MODES] if any(each.modes > 1 for each in found.standings) and not found.all_modes else []
+    lines += layout.flag_lines((each.cell for each in found.standings), common)
+    return Page((), tuple(tables), (*lines, *_undated(found), *found.notes))
+
+
+def _table(found: Progress, machine: str, common: set[FlagKind]) -> Table:
+    lines = [
+        (ranking, standing, place_heading(ranking.place.cell) if number == 0 else "")
+        for ranking in found.rankings
+        if ranking.place.machine == machine
+        for number, standing in enumerate(ranking.standings)
+    ]
+    missing = [
+        (
+            layout.why_hole(each.cell),
+            f"{ranking.group.network} {row_name(each.cell.row)}",
+            place_heading(ranking.place.cell),
+        )
+        for ranking, each, _ in lines
+        if each.cell.timed is None
+    ]
+    columns: tuple[Column[tuple[Ranking, Standing, str]], ...] = (
+        Column("", "", lambda line: row_name(line[1].cell.row)),
+        Column("", "p", lambda line: line[2]),
+        *within(_columns(common), lambda line: line[1]),
+    )
+    title = f"Oldest to newest, on {found.hosts[machine].name}"
+    return table(columns, lines, title, "", lambda line: group_name(line[0].group), layout.reasons(missing), keys=2)
+
+
+def _means(found: Progress, overall: Sequence[Overall]) -> Table:
+    rows = [each for each in overall if each.oldest is not None]
+    notes = [MEAN] if rows else []
+    notes += [
+        f"{CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
+        f"{', '.join(group_name(group) for group in each.disturbed)}"
+        for each in rows
+        if each.disturbed
+    ]
+    if without := [condition_name(each.place.cell) for each in overall if each.oldest is None]:
+        notes.append(f"No two frameworks of different dates have a number for every network at {'; '.join(without)}.")
+    return table(_summary(found) if rows else (), rows, "Newest over oldest", notes=notes)
+
+
+def _undated(found: Progress) -> list[str]:
+    names = ", ".join(dict.fromkeys(_build_name(each) for each in found.standings if each.build.released is None))
+    return [f"Release date not known, so listed last, and never the oldest or the newest: {names}."] if names else []
+
+
+def _data(found: Progress) -> dict[str, Any]:
+    return {
+        "all_modes": found.all_modes,
+        "rankings": [
+            {**objects(_where(found), [each])[0], "frameworks": objects(_columns(), each.standings)}
+            for each in found.rankings
+        ],
+        "summary": objects(_summary(found), found.overall),
+        "notes": [*_undated(found), *found.notes],
+    }
+
+
+def _rows(found: Progress) -> Rows:
+    columns: tuple[Column[tuple[Ranking, Standing]], ...] = (
+        *within(_where(found), lambda line: line[0]),
+        *within(_columns(), lambda line: line[1]),
+    )
+    return csv_rows(columns, [(ranking, each) for ranking in found.rankings for each in ranking.standings])
+
+
+def _draw(found: Progress, path: Path) -> list[Path]:
+    """Draw a page for each machine: frameworks from oldest to newest down, speed-ups across, a mark for each place.
+
+    Left out are places with more threads than the machine has cores, where there are others.
+    """
+    pages = []
+    for machine in dict.fromkeys(ranking.place.machine for ranking in found.rankings):
+        here = [ranking for ranking in found.rankings if ranking.place.machine == machine]
+        cores = found.hosts[machine].own_cores
+        own = [each for each in here if cores is None or not _shares_cores(each.place, cores)] or here
+        points = [
+            (
+                group_name(ranking.group),
+                f"{_month(each.build)} {_build_name(each)}" + (f" {each.cell.row.mode}" if found.all_modes else ""),
+                condition_name(ranking.place.cell),
+                each.speedup or Ratio(1.0, None, None, ""),
+            )
+            for ranking in own
+            for each in ranking.standings
+            if each.oldest or each.speedup is not None
+        ]
+        # A framework may lack a number at the first place.
+        points.sort(key=lambda point: (point[1].startswith(UNKNOWN), point[1]))
+        points.sort(key=lambda point: [group_name(each.group) for each in own].index(point[0]))
+        across = "times as fast as the oldest framework; bars: intervals"
+        pages.append((f"From the oldest framework to the newest, on {found.hosts[machine].name}", across, points))
+    return draw(pages, path, series="")
+
+
+def _shares_cores(place: Place, cores: int) -> bool:
+    return place.on_cpu and (place.threads or 0) * place.world_size > cores
+
+
+REPORT = Report(
+    name="progress",
+    summary="The frameworks from oldest to newest, by release date: what became faster on one machine.",
+    examples=("dlbench report progress", "dlbench report progress --all-modes --plot progress.png"),
+    analyse=lambda source: progress(source.matrix(), source.builds(), source.options.all_modes),
+    page=lambda found, options: _page(found),
+    data=_data,
+    rows=_rows,
+    draw=lambda found, path, options: _draw(found, path),
+    drawable=lambda found: bool(found.rankings),
+    suggestion="the frameworks from oldest to newest",
+    applies=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
+    options=frozenset({ALL_MODES, ALL_RUNS}),
+    heading="From the oldest framework to the newest",
+    place=60,
+    has_section=lambda found: bool(found.rankings),
+)

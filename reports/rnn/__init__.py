@@ -1,1 +1,0 @@
-"""Report: small recurrent networks over their units and time steps."""

@@ -1,1 +1,0 @@
-"""Report: what several workers gain."""

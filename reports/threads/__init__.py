@@ -1,1 +1,0 @@
-"""Report: how many threads to give."""

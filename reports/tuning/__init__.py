@@ -1,1 +1,0 @@
-"""Report: what each setting of the tuned rows is worth."""

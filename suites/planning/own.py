@@ -1,0 +1,201 @@
+"""Adapters and training steps of the user's own, outside dlbench.
+
+    dlbench run quick --adapter my_framework=path/to/folder
+    DLBENCH_ADAPTERS=my_framework=path/to/folder:other=another/folder
+    [project.entry-points."dlbench.adapters"]        in an installed package's pyproject.toml
+    my_framework = "my_package.dlbench_adapter"      the package that is the adapter's folder
+
+The folder is what an adapter's folder in ``adapters/`` is; adapters/TUTORIAL.md says how to write one. What was named
+for this very command must do; of the variable and of packages, which stand for every command, what will not do is left
+out with a warning.
+
+    dlbench run threads --step train_step.py --python ~/venv/bin/python
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+from dlbench.adapters.families.own import LOSS_TOLERANCE, Own
+
+from ..display.screen import complain
+from ..errors import UsageError
+from . import framework
+from .framework import Framework, Mode
+from .plan import Plan
+from .suite import Suite
+
+GROUP = "dlbench.adapters"
+VARIABLE = "DLBENCH_ADAPTERS"
+_ADAPTER_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_warned: set[str] = set()
+
+
+def read_adapter(text: str, where: str) -> Framework:
+    """Return the framework meant by "my_framework=path/to/folder"; raises UsageError with what is wrong."""
+    name, equals, path = text.partition("=")
+    if not equals or not path or not _ADAPTER_NAME.fullmatch(name):
+        raise UsageError(
+            f"{where} {text!r} cannot be read. Write NAME=FOLDER, the name in small letters, digits and underscores, "
+            "for example my_framework=adapters/my_framework."
+        )
+    try:
+        folder = Path(path).expanduser().resolve()
+        lacking = [needed for needed in ("framework.toml", "adapter.py") if not (folder / needed).is_file()]
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"{where}: {path} cannot be looked into: {error}.") from error
+    if lacking:
+        raise UsageError(f"{where}: {folder} has no {lacking[0]}. See adapters/TUTORIAL.md for what it must hold.")
+    found = framework.read(folder / "framework.toml")
+    if found.name != name:
+        raise UsageError(f"{where}: {folder}/framework.toml describes {found.name!r}, not {name!r}. Use one name.")
+    if name in framework.shipped():
+        raise UsageError(f"{where}: {name} is the name of a framework that dlbench has. Choose another in {folder}.")
+    return found
+
+
+def register_adapters(texts: list[str] | None) -> list[str] | None:
+    """Add the adapters named on the command line and in DLBENCH_ADAPTERS, and those of installed packages.
+
+    For typer's callbacks: gives back what it was given. Raises UsageError for the first of the command line that will
+    not do; of the others each gives a line on stderr, once, and is left out.
+    """
+    for each in _of_packages():
+        framework.add(each)
+    for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        try:
+            framework.add(read_adapter(text, VARIABLE))
+        except UsageError as error:
+            _warn(str(error))
+    for text in texts or []:
+        framework.add(read_adapter(text, "--adapter"))
+    return texts
+
+
+def _warn(words: str) -> None:
+    line = " ".join(f"{words} It is left out.".split())
+    if line not in _warned:  # a command registers more than once
+        _warned.add(line)
+        complain(line)
+
+
+def _of_packages() -> list[Framework]:
+    """Return the adapters that installed packages declare, importing none of them."""
+    found: dict[str, Framework] = {}
+    packages: dict[str, str] = {}
+    try:
+        points = list(importlib.metadata.entry_points(group=GROUP))
+    except Exception as error:  # whatever lies among the installed packages must not end this command
+        _warn(f"The adapters of installed packages cannot be listed: {type(error).__name__}: {error}.")
+        return []
+    for point in points:
+        where = f"The installed package's entry point {point.name}"
+        try:
+            package = point.dist.name if point.dist else "?"
+            if point.name in found:
+                raise UsageError(
+                    f"The installed package {package} has an adapter {point.name}, as the package "
+                    f"{packages[point.name]} has."
+                )
+            found[point.name] = read_adapter(f"{point.name}={_folder(point, where)}", where)
+            packages[point.name] = package
+        except UsageError as error:
+            _warn(str(error))
+        except Exception as error:  # as above
+            _warn(f"{where} cannot be used: {type(error).__name__}: {error}.")
+    return list(found.values())
+
+
+def _folder(point: EntryPoint, where: str) -> Path:
+    """Return the folder of the package that an entry point names, without importing any package on the way to it."""
+    top, *rest = point.module.split(".")
+    if point.dist is not None:
+        installed = Path(str(point.dist.locate_file("/".join((top, *rest)))))
+        if installed.is_dir():
+            return installed
+    # The files of an editable installation lie elsewhere. Only a name with a dot would import what stands before it.
+    spec = importlib.util.find_spec(top)
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        folder = Path(place, *rest)
+        if folder.is_dir():
+            return folder
+    raise UsageError(f"{where} names {point.module}, which is not a package here. Reinstall or remove it.")
+
+
+NETWORK = "own"
+_STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class OwnSteps:
+    """What a command was given of them."""
+
+    names: tuple[str, ...]
+    loss_tolerance: float = LOSS_TOLERANCE
+
+    def instead_of(self, suite: Suite) -> Suite:
+        """Return the suite with these steps in the place of its networks and frameworks."""
+        kept = {name: getattr(suite, name) for name in Suite.model_fields}
+        network = {"name": NETWORK, "family": Own.name}
+        changed = {"networks": (NETWORK,), "frameworks": self.names, "network": (network,), "grid": ()}
+        of_others: dict[str, object] = {"batch_sizes": {}, "cpu_batch_sizes": {}, "settings": {}}
+        return Suite.model_construct(**{**kept, **changed, **of_others})
+
+    def tolerated(self, plan: Plan) -> Plan:
+        """Return the plan with the tolerance that was asked for."""
+        network = plan.networks[NETWORK]
+        recipe = network.parity._replace(loss_tolerance=self.loss_tolerance)
+        return replace(plan, networks={**plan.networks, NETWORK: network._replace(parity=recipe)})
+
+
+def name_of(text: str, option: str = "--step") -> str:
+    """Return the row's name that a file gives; raises UsageError where it can be none."""
+    path = Path(text)
+    if path.suffix != ".py" or not _STEP_NAME.fullmatch(path.stem):
+        raise UsageError(
+            f"{option} {text[:60]!r} is not a Python file that can be imported. Name it with letters, digits and "
+            "underscores, as in train_step.py."
+        )
+    if path.stem in framework.shipped():
+        raise UsageError(f"{option} {text}: {path.stem} is the name of a framework of dlbench. Rename the file.")
+    return path.stem
+
+
+def read_step(text: str, option: str = "--step") -> Framework:
+    """Return a framework that runs this file; raises UsageError where there is none."""
+    name = name_of(text, option)
+    try:
+        path = Path(text).expanduser().resolve()
+        there = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"{option}: {text[:60]} cannot be looked into: {error}.") from error
+    if not there:
+        raise UsageError(f"{option}: there is no file {text}. `dlbench new step {text}` writes one to start from.")
+    ours = framework.shipped()["step"]
+    mode = Mode(summary=ours.modes["file"].summary, default=True, settings={"file": str(path)})
+    changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False}
+    return ours.model_copy(update={**changed, "file": path, "modes": {"file": mode}})
+
+
+def register_steps(texts: list[str] | None) -> list[str] | None:
+    """Add a row for each file; for typer's callbacks: gives back what it was given. Raises UsageError."""
+    seen: dict[str, str] = {}
+    for text in texts or []:
+        made = read_step(text)
+        if seen.setdefault(made.name, text) != text:
+            raise UsageError(f"--step: {seen[made.name]} and {text} have one name. Rename one of the files.")
+        framework.add(made)
+    return texts
+
+
+def interpreters(python: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Return the words of --python with the rows that a path alone stands for: those of every step."""
+    found: list[str] = []
+    for text in python:
+        found += [text] if "=" in text or not names else [f"{name}={text}" for name in names]
+    return found

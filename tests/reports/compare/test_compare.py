@@ -1,0 +1,345 @@
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from scipy import stats
+
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.reports.compare.comparison import (
+    BASELINE,
+    CANDIDATE,
+    CONFIRM,
+    CellComparison,
+    Comparison,
+    compare_runs,
+    compare_sides,
+    geometric_mean,
+    pairs_of,
+)
+from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge, judge_pairs
+from dlbench.reports.flags import CONTENDED, FAILED_LAUNCHES
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import SCREEN, Record
+
+HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0)
+OTHER = Host("m-two", "Ryzen, 8 CPUs", 8, 8, 8.0)
+HOSTS = {HOST.fingerprint: HOST, OTHER.fingerprint: OTHER}
+NAMES = {BASELINE: "torch 2.12", CANDIDATE: "torch 2.13"}
+FIRST, ENOUGH = DEFAULT.screen_looks[0], DEFAULT.confirm_pairs
+DISTURBED = make.contention(steal_seconds=5.0)
+
+
+def launch(side: str, number: int, seconds: float, stage: str = "", attempt: int = 0, **changes: Any) -> Record:
+    return replace(make.record([seconds] * 3, launch=number, **changes), side=side, stage=stage, attempt=attempt)
+
+
+def disturbed(
+    side: str, number: int, seconds: float = 9.0, stage: str = "", attempt: int = 0, **of_cell: Any
+) -> Record:
+    result = make.outcome([seconds] * 3)._replace(contention=DISTURBED)
+    return launch(side, number, seconds, stage, attempt, result=result, **of_cell)
+
+
+def failed(side: str, number: int, status: Status = Status.CRASHED, why: str = "signal 11", **changes: Any) -> Record:
+    return launch(side, number, 1.0, result=Outcome(status, why), **changes)
+
+
+def times(count: int, ratio: float, deviation: float = 0.004, seed: int = 0) -> list[tuple[float, float]]:
+    logs = np.random.default_rng(seed).normal(0, deviation, (count, 2))
+    return [(0.5 * math.exp(a), 0.5 * ratio * math.exp(b)) for a, b in logs]
+
+
+def pairs(found: Sequence[tuple[float, float]], stage: str = "", first: int = 0, **of_cell: Any) -> list[Record]:
+    return [
+        launch(side, number, value, stage, **of_cell)
+        for number, pair in enumerate(found, first)
+        for side, value in zip((BASELINE, CANDIDATE), pair, strict=True)
+    ]
+
+
+def compared(records: Sequence[Record], purpose: str = "compare") -> Comparison:
+    return compare_sides(records, HOST, NAMES, purpose)
+
+
+def only(found: Comparison) -> CellComparison:
+    (cell,) = found.cells
+    return cell
+
+
+def test_pairs_are_judged_by_their_launches_medians() -> None:
+    found = times(10, 1.1)
+    cell = only(compared(pairs(found)))
+    expected = judge_pairs([round(a, 9) for a, _ in found], [round(b, 9) for _, b in found])
+    assert cell.judgement.verdict is Verdict.REGRESSION
+    assert cell.judgement.ratio == pytest.approx(expected.ratio)
+    assert cell.judgement.p == pytest.approx(expected.p)
+    assert cell.judgement.adjusted_p == pytest.approx(2 * (expected.p or 0))
+    assert cell.pairs[""][0] == pytest.approx([a for a, _ in found])
+    assert cell.measured
+    assert not cell.broken
+
+
+def test_the_order_of_the_records_is_of_no_matter() -> None:
+    records = pairs(times(10, 1.1)) + pairs(times(8, 1.0), threads=2)
+    shuffled = [records[place] for place in np.random.default_rng(3).permutation(len(records))]
+    one, other = compared(records), compared(shuffled)
+    assert [(c.cell, c.judgement, c.pairs) for c in one.cells] == [(c.cell, c.judgement, c.pairs) for c in other.cells]
+
+
+def test_cells_stand_in_a_settled_order() -> None:
+    wanted = [("fcn5", 64, 2), ("fcn5", 64, 8), ("fcn5", 128, 1), ("alexnet", 16, 1), ("lstm32", 128, 1), ("own", 1, 1)]
+    records = [
+        record
+        for network, batch, threads in reversed(wanted)
+        for record in pairs(times(6, 1.0), network=network, batch_size=batch, threads=threads)
+    ]
+    found = compared(records)
+    assert [(each.cell.network, each.cell.batch_size, each.cell.threads) for each in found.cells] == wanted
+
+
+def test_records_without_sides_are_refused() -> None:
+    with pytest.raises(ValueError, match="no sides"):
+        compared([make.record()])
+
+
+def test_a_pair_with_a_disturbed_launch_is_left_out() -> None:
+    records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5), disturbed(CANDIDATE, 8)]
+    cell = only(compared(records))
+    assert (cell.judgement.baseline_launches, cell.judgement.verdict) == (8, Verdict.NO_REGRESSION)
+    assert (cell.baseline.contended, cell.candidate.contended) == (0, 1)
+    assert all(flag.kind is not CONTENDED for flag in cell.candidate.flags)
+
+
+@pytest.mark.parametrize("purpose", ["compare", "gate"])
+def test_a_cell_that_lost_half_of_its_pairs_is_contended_and_never_a_regression(purpose: str) -> None:
+    stage = SCREEN if purpose == "gate" else ""
+    records = pairs(times(10, 2.0), stage)
+    for number in range(10, 20):
+        records += [launch(BASELINE, number, 0.5, stage), disturbed(CANDIDATE, number, 9.0, stage)]
+    cell = only(compared(records, purpose))
+    assert cell.judgement.verdict is Verdict.CONTENDED
+    assert "10 of 20 pairs" in cell.judgement.sentence
+    assert only(compared(records[:-2], purpose)).judgement.verdict is not Verdict.CONTENDED
+
+
+def test_of_a_repeated_launch_the_undisturbed_attempt_counts() -> None:
+    records = pairs(times(8, 1.0))
+    records[3] = disturbed(CANDIDATE, 1)
+    cell = only(compared([*records, launch(CANDIDATE, 1, 0.5, attempt=1)]))
+    assert cell.judgement.baseline_launches == 8
+    assert cell.judgement.verdict is Verdict.NO_REGRESSION
+
+
+def test_a_pair_that_was_interrupted_between_its_launches_is_no_pair() -> None:
+    records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5)]
+    assert pairs_of(records, HOST, None) == pairs_of(records[:-1], HOST, None)
+    assert only(compared(records)).judgement.baseline_launches == 8
+
+
+def test_a_gate_rests_on_confirming_pairs_alone() -> None:
+    slow, same = times(FIRST, 1.1), times(ENOUGH, 1.0, seed=1)
+    cell = only(compared(pairs(slow, SCREEN) + pairs(same, CONFIRM), "gate"))
+    assert (cell.judgement.verdict, cell.stage) == (Verdict.NO_REGRESSION, CONFIRM)
+    cell = only(compared(pairs(slow, SCREEN) + pairs(times(ENOUGH, 1.1), CONFIRM), "gate"))
+    assert (cell.judgement.verdict, cell.stage) == (Verdict.REGRESSION, CONFIRM)
+    assert cell.judgement.adjusted_p is None
+    assert {stage: len(found[0]) for stage, found in cell.pairs.items()} == {SCREEN: FIRST, CONFIRM: ENOUGH}
+
+
+def test_a_gate_without_confirming_pairs_raises_no_alarm() -> None:
+    cell = only(compared(pairs(times(FIRST, 1.5), SCREEN), "gate"))
+    assert (cell.judgement.verdict, cell.stage) == (Verdict.INCONCLUSIVE, SCREEN)
+
+
+def test_a_gate_says_screen_where_the_confirming_pairs_do_not_count() -> None:
+    records = pairs(times(FIRST, 1.0), SCREEN) + pairs(times(ENOUGH, 1.5), CONFIRM)
+    cell = only(compared(records, "gate"))
+    assert (cell.judgement.verdict, cell.stage) == (Verdict.NO_REGRESSION, SCREEN)
+
+
+def test_confirming_pairs_that_others_disturbed_are_contention() -> None:
+    records = pairs(times(FIRST, 1.2), SCREEN) + pairs(times(5, 1.2), CONFIRM)
+    for number in range(5, 11):
+        records += [disturbed(BASELINE, number, 0.5, CONFIRM), launch(CANDIDATE, number, 0.5, CONFIRM)]
+    cell = only(compared(records, "gate"))
+    assert (cell.judgement.verdict, cell.stage) == (Verdict.CONTENDED, CONFIRM)
+
+
+@pytest.mark.parametrize(
+    "status", [Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT, Status.UNSUPPORTED, Status.PARITY_FAILED]
+)
+@pytest.mark.parametrize("purpose", ["compare", "gate"])
+def test_a_candidate_that_fails_where_the_baseline_does_not_is_broken(purpose: str, status: Status) -> None:
+    stage = SCREEN if purpose == "gate" else ""
+    records = [launch(BASELINE, number, 0.5, stage) for number in range(6)]
+    records += [failed(CANDIDATE, number, status, "because", stage=stage) for number in range(6)]
+    found = compared(records, purpose)
+    assert found.broken == found.cells
+    assert not found.regressions
+    assert only(found).judgement.sentence == f"candidate: {status.value.replace('_', ' ')}, because"
+    assert found.geometric_mean is None
+    turned = [replace(r, side={BASELINE: CANDIDATE, CANDIDATE: BASELINE}[r.side]) for r in records]
+    assert not compared(turned, purpose).broken
+    assert only(compared(turned, purpose)).judgement.verdict is Verdict.INCONCLUSIVE
+
+
+def test_wrong_mathematics_in_one_launch_is_enough_and_says_why() -> None:
+    wrong = make.outcome()._replace(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
+    records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5), launch(CANDIDATE, 8, 0.5, result=wrong)]
+    cell = only(compared(records))
+    assert cell.broken
+    assert cell.judgement.sentence == "candidate: parity failed, update error 0.4 (in 1 of 9 launches)"
+
+
+def test_one_crash_may_be_bad_luck_and_is_flagged_two_are_not() -> None:
+    records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5), failed(CANDIDATE, 8)]
+    cell = only(compared(records))
+    assert cell.judgement.verdict is Verdict.NO_REGRESSION
+    assert [flag.kind for flag in cell.candidate.flags] == [FAILED_LAUNCHES]
+    assert "signal 11 (in 1 of 9 launches)" in cell.candidate.flags[0].sentence
+    again = only(compared([*records, launch(BASELINE, 9, 0.5), failed(CANDIDATE, 9)]))
+    assert again.broken
+    assert "2 of 10 launches" in again.judgement.sentence
+
+
+def test_a_cell_that_neither_side_can_do_is_a_hole_and_not_broken() -> None:
+    cell = only(compared([failed(side, 0, Status.UNSUPPORTED, "no LSTM") for side in (BASELINE, CANDIDATE)]))
+    assert not cell.broken
+    assert not cell.measured
+    assert cell.judgement.sentence == "baseline: unsupported, no LSTM"
+
+
+def test_a_candidate_that_was_never_launched_is_not_broken() -> None:
+    cell = only(compared([launch(BASELINE, 0, 0.5)]))
+    assert not cell.broken
+    assert "not measured" in cell.judgement.sentence
+
+
+def test_one_pair_says_nothing_and_shows_its_ratio() -> None:
+    cell = only(compared(pairs([(0.5, 0.6)])))
+    assert cell.judgement.verdict is Verdict.INCONCLUSIVE
+    assert cell.judgement.ratio == pytest.approx(1.2)
+    assert (cell.judgement.low, cell.judgement.high) == (None, None)
+
+
+def a_run(name: str, ratio: float, count: int = 5, seed: int = 0, **changes: Any) -> list[Record]:
+    return [
+        make.record([value] * 3, launch=number, run=name, **changes)
+        for number, (_, value) in enumerate(times(count, ratio, seed=seed))
+    ]
+
+
+def stored(before: Sequence[Record], after: Sequence[Record]) -> Comparison:
+    return compare_runs(before, after, HOSTS, NAMES)
+
+
+def test_stored_runs_are_judged_with_an_allowance_for_their_sessions() -> None:
+    before, after = a_run("one", 1.0), a_run("two", 1.04, seed=1)
+    found = stored(before, after)
+    assert not found.same_session
+    assert only(found).judgement.verdict is Verdict.INCONCLUSIVE
+    assert any("different sessions" in note for note in found.notes)
+    same = stored(before, [replace(record, run="one") for record in after])
+    assert same.same_session
+    assert only(same).judgement.verdict is Verdict.REGRESSION
+    assert not same.notes
+
+
+def test_a_slowdown_beyond_what_sessions_explain_is_a_regression() -> None:
+    assert stored(a_run("one", 1.0), a_run("two", 1.3, seed=1)).regressions
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 5.0])
+def test_different_machines_are_compared_and_never_judged(ratio: float) -> None:
+    found = stored(a_run("one", 1.0), a_run("two", ratio, seed=1, machine=OTHER.fingerprint))
+    assert only(found).judgement.verdict is Verdict.COMPARISON
+    assert only(found).judgement.ratio == pytest.approx(ratio, rel=0.02)
+    assert found.hosts == (HOST, OTHER)
+    assert any("different machines" in note for note in found.notes)
+    assert not found.regressions
+
+
+def test_a_machine_that_nobody_described_has_its_fingerprint_for_a_name() -> None:
+    found = compare_runs(a_run("one", 1.0), a_run("two", 1.0), {}, NAMES)
+    assert found.hosts[0].name == make.MACHINE[:12]
+
+
+def test_runs_with_nothing_in_common_are_refused() -> None:
+    with pytest.raises(ValueError, match="no cell in common"):
+        stored(a_run("one", 1.0), a_run("two", 1.0, threads=2))
+
+
+def test_a_run_of_two_sides_is_not_one_thing_to_compare() -> None:
+    with pytest.raises(ValueError, match="choose one of its sides"):
+        stored(a_run("one", 1.0), pairs(times(5, 1.0)))
+
+
+def test_cells_of_one_run_only_are_counted_in_a_note() -> None:
+    found = stored(
+        [*a_run("one", 1.0), *a_run("one", 1.0, threads=2), *a_run("one", 1.0, threads=4)], a_run("two", 1.0)
+    )
+    assert len(found.cells) == 1
+    assert found.notes[0] == "Only in the baseline: 2 of its cells; only in the candidate: 0."
+
+
+def test_a_stored_run_that_others_disturbed_is_contended() -> None:
+    quiet = a_run("one", 1.0)
+    loud = [
+        make.record(launch=n, run="two", result=make.outcome([9.0] * 3)._replace(contention=DISTURBED))
+        for n in range(5)
+    ]
+    found = only(stored(quiet, loud))
+    assert found.judgement.verdict is Verdict.CONTENDED
+    assert found.candidate.contended == 5
+    assert "5 of 10 launches" in found.judgement.sentence
+
+
+def test_one_launch_on_each_side_is_inconclusive() -> None:
+    found = only(stored(a_run("one", 1.0, 1), a_run("two", 1.5, 1)))
+    assert found.judgement.verdict is Verdict.INCONCLUSIVE
+    assert "too few launches" in found.judgement.sentence
+
+
+def test_many_cells_are_adjusted_for_their_number() -> None:
+    before = [record for p in range(1, 21) for record in a_run("one", 1.0, seed=p, threads=p)]
+    after = [record for p in range(1, 21) for record in a_run("one", 1.0, seed=p + 50, threads=p)]
+    found = stored(before, after)
+    raw = [judge(cell.baseline.seconds, cell.candidate.seconds).p for cell in found.cells]
+    expected = stats.false_discovery_control([min(1, 2 * (p or 0)) for p in raw])
+    assert [cell.judgement.adjusted_p for cell in found.cells] == pytest.approx(list(expected))
+
+
+def test_the_geometric_mean_by_hand() -> None:
+    found = compared(pairs(times(10, 1.1), threads=1) + pairs(times(10, 1.3, seed=1), threads=2))
+    one, two = (cell.judgement for cell in found.cells)
+    mean = found.geometric_mean
+    assert mean.method == "geometric mean of 2 cells"
+    assert mean.value == pytest.approx(math.sqrt((one.ratio or 0) * (two.ratio or 0)))
+    errors = [np.std(np.diff(np.log(times(10, 1, seed=seed)), axis=1), ddof=1) / math.sqrt(10) for seed in (0, 1)]
+    variance = sum(error**2 for error in errors) / 4
+    freedom = variance**2 / sum((error**2 / 4) ** 2 / 9 for error in errors)
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance)
+    assert mean.low == pytest.approx(mean.value * math.exp(-half), rel=1e-5)
+    assert mean.high == pytest.approx(mean.value * math.exp(half), rel=1e-5)
+
+
+def test_a_shift_of_the_session_does_not_average_out_over_cells() -> None:
+    def ends(runs: int, name: str) -> float:
+        before = [record for p in range(1, runs + 1) for record in a_run("one", 1.0, seed=p, threads=p)]
+        after = [record for p in range(1, runs + 1) for record in a_run(name, 1.0, seed=p + 99, threads=p)]
+        mean = stored(before, after).geometric_mean
+        return math.log(mean.high / mean.low) / 2
+
+    shift = math.sqrt(2) * DEFAULT.session_deviation
+    for cells in (3, 30):
+        assert ends(cells, "two") == pytest.approx(1.96 * shift, rel=0.02)
+    assert ends(30, "one") < 0.1 * shift
+
+
+def test_without_a_ratio_there_is_no_geometric_mean() -> None:
+    assert geometric_mean([]) is None
+    assert compared([launch(BASELINE, 0, 0.5)]).geometric_mean is None

@@ -1,0 +1,312 @@
+import csv as csv_of_python
+import io
+import json as json_of_python
+import math
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from exported import exporter
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+from properties import examples
+from rich.cells import cell_len
+
+import dlbench.reports
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.compare import report as layout
+from dlbench.reports.compare.comparison import BASELINE, CellComparison, Comparison, SideOfCell
+from dlbench.reports.compare.report import Finding, comparison_to_junit
+from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
+from dlbench.reports.flags import PARITY, THREADS_EXCEEDED, Flag
+from dlbench.reports.naming import head_of, name_of, row_name
+from dlbench.reports.statistics import Ratio
+from dlbench.reports.storage.hosts import Host
+
+CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
+HOST = Host("m-one", "AMD EPYC, 2 CPUs", 2, 2, 2.0)
+
+
+def side(status: Status = Status.OK, reason: str = "", **changes: Any) -> SideOfCell:
+    seconds = (0.5, 0.51, 0.49) if status is Status.OK else ()
+    return SideOfCell(**{**vars(SideOfCell(status, reason, seconds, 0, "1a2b3c")), **changes})
+
+
+def judged(verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any) -> Judgement:
+    made = Judgement(
+        verdict, ratio, ratio * 0.99, ratio * 1.01, 0.003, None, 0.04, 20, 20, "signed ranks", sentence, 0.005, 19
+    )
+    return Judgement(**{**vars(made), **changes})
+
+
+def cell_of(verdict: Verdict, ratio: float = 1.0, cell: Cell = CELL, **changes: Any) -> CellComparison:
+    return CellComparison(cell, side(), side(), judged(verdict, ratio), pairs={"": ((0.5,), (0.6,))}, **changes)
+
+
+def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
+    mean = Ratio(1.012, 0.99, 1.03, "geometric mean of 4 cells") if cells else None
+    made = Comparison("torch 2.12", "torch 2.13", (HOST,), "gate", True, cells, mean, DEFAULT, ())
+    return Comparison(**{**vars(made), **changes})
+
+
+HOLE = undecided(Verdict.INCONCLUSIVE, "baseline: unsupported, no LSTM", 0, 0)
+FLAG = Flag(THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
+ONE_OF_EACH = {
+    Finding.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
+    Finding.REGRESSION: cell_of(Verdict.REGRESSION, 1.1, CELL._replace(threads=2)),
+    Finding.IMPROVEMENT: cell_of(Verdict.IMPROVEMENT, 0.8, CELL._replace(threads=4)),
+    Finding.INCONCLUSIVE: cell_of(Verdict.INCONCLUSIVE, 1.04, CELL._replace(threads=8)),
+    Finding.CONTENDED: CellComparison(
+        CELL._replace(threads=16),
+        side(),
+        side(),
+        undecided(Verdict.CONTENDED, "other programs interfered with 6 of 8", 2, 2),
+    ),
+    Finding.BROKEN: CellComparison(
+        CELL._replace(network="lstm32"),
+        side(flags=(FLAG,)),
+        side(Status.CRASHED, "signal 11"),
+        undecided(Verdict.INCONCLUSIVE, "candidate: crashed, signal 11", 3, 0),
+    ),
+    Finding.HOLE: CellComparison(
+        CELL._replace(network="lstm64"), side(Status.UNSUPPORTED), side(Status.UNSUPPORTED), HOLE
+    ),
+    Finding.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
+}
+ALL = comparison(*ONE_OF_EACH.values())
+EXPORTERS = {form: exporter("compare", form) for form in ("terminal", "markdown", "json", "csv", "junit")}
+
+
+def test_there_is_a_finding_for_every_verdict() -> None:
+    assert {each.name for each in Verdict} <= {each.name for each in Finding}
+    for expected, cell in ONE_OF_EACH.items():
+        assert layout.finding(cell) is expected
+    assert set(ONE_OF_EACH) == set(Finding) == set(layout.LEGEND)
+
+
+# -- any names at all -------------------------------------------------------------------------------------------------
+
+hostile = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["</testsuite>", "]]>", "a|b", "\x00\x1b[31m", "<details>", "\ud800", "`x`", "a\nb", "\"&<>'", "=1+1"]
+    ),
+)
+cells = st.builds(
+    lambda framework, mode, network, device, threads, affinity, world_size: Cell(
+        framework, "pytorch", mode, network, device, threads, 64, affinity=affinity, world_size=world_size
+    ),
+    hostile,
+    hostile,
+    hostile,
+    st.one_of(st.just("cpu"), hostile),
+    st.integers(0, 512),
+    st.sampled_from(["bound", "oversubscribed"]),
+    st.sampled_from([1, 1, 2, 8]),
+)
+numbers = st.one_of(st.none(), st.floats(1e-9, 1e9))
+sides = st.builds(
+    lambda status, reason, flag: side(status, reason, flags=(Flag(PARITY, flag),)),
+    st.sampled_from(Status),
+    hostile,
+    hostile,
+)
+judgements = st.builds(
+    lambda verdict, ratio, p, sentence: replace(
+        judged(verdict, sentence=sentence),
+        ratio=ratio,
+        low=ratio and 0.0,
+        high=ratio and math.inf,
+        p=p,
+        smallest_effect=ratio,
+    ),
+    st.sampled_from(Verdict),
+    numbers,
+    st.one_of(st.none(), st.floats(0, 1)),
+    hostile,
+)
+comparisons = st.builds(
+    lambda found, baseline, candidate, notes, host: comparison(
+        *found, baseline=baseline, candidate=candidate, notes=tuple(notes), hosts=(Host("m", host),)
+    ),
+    st.lists(st.builds(CellComparison, cells, sides, sides, judgements), max_size=5),
+    hostile,
+    hostile,
+    st.lists(hostile, max_size=2),
+    hostile,
+)
+
+
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
+@given(comparisons)
+def test_whatever_the_names_every_form_stays_well_formed(found: Comparison) -> None:
+    for name, export in EXPORTERS.items():
+        text = export(found)
+        assert text.endswith("\n")
+        assert text.encode()
+        CHECKS[name](text, found)
+
+
+def check_terminal(text: str, found: Comparison) -> None:
+    # Characters that some terminals draw in two columns and some in none are counted either way.
+    assert max(min(len(line), cell_len(line)) for line in text.split("\n")) <= 80
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
+    assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+def check_markdown(text: str, found: Comparison) -> None:
+    rows = [line for line in text.split("\n") if line.startswith("| ")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in rows)
+    assert len([line for line in rows if line.startswith("| :--")]) == len(layout.by_finding(found))
+    # Nothing of the names may open or close an element: those there are stand in pairs.
+    tags = re.findall(r"(?<!\\)</?\w+>", text)
+    assert tags.count("<details>") == tags.count("</details>") == tags.count("<summary>") == tags.count("</summary>")
+    assert len(tags) == 4 * tags.count("<details>")
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
+
+
+def check_json(text: str, found: Comparison) -> None:
+    content = json_of_python.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert len(content["cells"]) == len(found.cells)
+    assert sum(content["counts"].values()) == len(found.cells)
+
+
+def check_csv(text: str, found: Comparison) -> None:
+    lines = list(csv_of_python.reader(io.StringIO(text, newline="")))
+    assert len(lines) == len(found.cells) + 1
+    assert len({len(line) for line in lines}) == 1
+
+
+def check_junit(text: str, found: Comparison) -> None:
+    root = ElementTree.fromstring(text)
+    assert root.tag == "testsuites"
+    (suite,) = root.findall("testsuite")
+    cases = suite.findall("testcase")
+    assert len(cases) == len(found.cells)
+    for element in (root, suite):
+        assert int(element.get("tests", "")) == len(cases)
+        for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(element.get(attribute, "")) == len(suite.findall(f"testcase/{tag}"))
+        assert float(element.get("time", "")) >= 0
+    for case in cases:
+        assert case.get("name")
+        assert case.get("classname")
+        assert float(case.get("time", "")) >= 0
+        outcomes = [child for child in case if child.tag in ("failure", "error", "skipped")]
+        assert len(outcomes) <= 1
+        assert all(child.get("message") for child in outcomes)
+        assert all(child.tag in ("failure", "error", "skipped", "system-out") for child in case)
+
+
+CHECKS = {
+    "terminal": check_terminal,
+    "markdown": check_markdown,
+    "json": check_json,
+    "csv": check_csv,
+    "junit": check_junit,
+}
+
+
+# -- what each says ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_one_of_each(name: str) -> None:
+    CHECKS[name](EXPORTERS[name](ALL), ALL)
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "junit"])
+@pytest.mark.parametrize(
+    "found",
+    [comparison(), comparison(ONE_OF_EACH[Finding.HOLE], geometric_mean=None)],
+    ids=["no cell", "no cell measured"],
+)
+def test_where_nothing_was_measured_it_is_said(name: str, found: Comparison) -> None:
+    text = EXPORTERS[name](found)
+    CHECKS[name](text, found)
+    assert "o cell was measured" in text or "none measured on both sides" in text
+    assert "above 1 is slower" not in text
+
+
+def test_junit_outcomes() -> None:
+    cases = ElementTree.fromstring(EXPORTERS["junit"](ALL)).findall("testsuite/testcase")
+    outcomes = {
+        found: [child.tag for child in case if child.tag != "system-out"]
+        for found, case in zip(ONE_OF_EACH, cases, strict=True)
+    }
+    assert outcomes == {
+        Finding.NO_REGRESSION: [],
+        Finding.REGRESSION: ["failure"],
+        Finding.IMPROVEMENT: [],
+        Finding.INCONCLUSIVE: ["skipped"],
+        Finding.CONTENDED: ["skipped"],
+        Finding.BROKEN: ["error"],
+        Finding.HOLE: ["skipped"],
+        Finding.COMPARISON: [],
+    }
+    names = {(case.get("classname"), case.get("name")) for case in cases}
+    assert len(names) == len(cases)
+    error = cases[list(ONE_OF_EACH).index(Finding.BROKEN)].find("error")
+    assert "signal 11" in (error.get("message") or "")
+    assert "4.0 threads wanted to run" in (error.text or "")
+
+
+def test_marks_are_explained_and_their_facts_said_once() -> None:
+    text = EXPORTERS["terminal"](ALL)
+    assert f"{FLAG.kind.symbol} {FLAG.kind.legend}" in text
+    assert text.count("4.0 threads wanted") == 1
+    many = comparison(
+        *(CellComparison(CELL._replace(threads=p), side(flags=(FLAG,)), side(), HOLE) for p in range(1, 9))
+    )
+    assert "and 7 more, baseline: >" in " ".join(EXPORTERS["terminal"](many).split())
+
+
+def test_of_many_inconclusive_cells_a_terminal_names_a_few_and_no_regression_is_left_out() -> None:
+    quiet = [cell_of(Verdict.INCONCLUSIVE, 1.0, CELL._replace(threads=p)) for p in range(1, 40)]
+    slow = [cell_of(Verdict.REGRESSION, 1.2, CELL._replace(threads=p, network="fcn8")) for p in range(1, 40)]
+    text = EXPORTERS["terminal"](comparison(*quiet, *slow))
+    assert "... and 31 more of inconclusive; --json shows all" in text
+    assert len(re.findall(r"^fcn8, mini-batch 64, torch eager, \d+ threads?: ", text, re.MULTILINE)) == 39
+
+
+KEYS = re.compile(r"`(\w+)`")
+
+
+def test_the_schema_describes_every_key() -> None:
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
+    described = set(KEYS.findall(schema.split("## A comparison as JSON")[1]))
+    content = json_of_python.loads(EXPORTERS["json"](ALL))
+    cell = content["cells"][0]
+    used = {*content, *content["counts"], *content["geometric_mean"], *content["rule"], *cell, *cell["cell"]}
+    used |= {*cell["pairs"][0], *cell[BASELINE], *content["machines"][0]}
+    assert used <= described
+    assert {field.name for field in fields(Rule)} <= described
+
+
+def test_cells_of_several_workers_are_named_apart() -> None:
+    of_each = [
+        CELL._replace(device=d, world_size=w, affinity=a)
+        for d in ("cpu", "cuda:0")
+        for w in (1, 2)
+        for a in ("oversubscribed", "bound")
+    ]
+    assert [head_of(cell, own="default") for cell in of_each] == [
+        where for where in ("1", "1 x2", "cuda:0/1", "cuda:0/1 x2") for _ in ("all", "bound")
+    ]
+    assert [row_name(cell) for cell in of_each] == ["torch eager", "torch eager, bound"] * 4
+    assert [name_of(cell).partition("torch ")[2] for cell in of_each] == [
+        f"eager{bound}, {where}{workers}"
+        for where in ("1 thread", "cuda:0, 1 thread")
+        for workers in ("", " x 2 workers")
+        for bound in ("", ", bound")
+    ]
+
+
+@given(hostile)
+def test_a_suite_may_have_any_name(name: str) -> None:
+    text = comparison_to_junit(ALL, name)
+    check_junit(text, ALL)
+    assert text.encode()

@@ -1,0 +1,176 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from properties import examples
+from scipy import stats
+from simulated_launches import BAD, CI, QUIET, Conditions, launches
+
+from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_shift
+
+seconds = st.floats(1e-6, 1e4)
+pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30)
+
+
+def estimate(found: list[tuple[float, float]], confidence: float = 0.95) -> PairedEstimate:
+    return estimate_pairs([a for a, _ in found], [b for _, b in found], confidence)
+
+
+def differences(found: list[tuple[float, float]]) -> np.ndarray:
+    return np.log([b for _, b in found]) - np.log([a for a, _ in found])
+
+
+@given(pairs)
+def test_without_ties_p_is_that_of_scipys_exact_test(found: list[tuple[float, float]]) -> None:
+    logs = differences(found)
+    sizes = np.sort(np.abs(logs))
+    assume(sizes[0] > 1e-9)
+    assume(len(sizes) == 1 or np.min(np.diff(sizes)) > 1e-9)
+    ours = estimate(found)
+    for p, alternative in ((ours.slower_p, "greater"), (ours.faster_p, "less")):
+        assert p == pytest.approx(stats.wilcoxon(logs, alternative=alternative, method="exact").pvalue, rel=1e-9)
+
+
+# Differences on a grid have zeros and ties; powers of two are added without rounding.
+grids = st.lists(st.integers(-4, 4), min_size=1, max_size=12)
+
+
+@given(grids)
+@example([0])
+@example([0, 0, 0, 1])
+def test_with_ties_and_zeros_p_is_that_of_average_ranks_rounded_to_the_safe_side(grid: list[int]) -> None:
+    """Ranks averaged over ties, those of zeros split between the signs, on the distribution without ties."""
+    ours = estimate_pairs([1.0] * len(grid), [math.exp(each / 64) for each in grid])
+    # The logarithm of an exponential is a rounding away from the grid: ranks are those of what is really compared.
+    logs = np.log([math.exp(each / 64) for each in grid])
+    assume(len(set(np.abs(logs))) == len(set(map(abs, grid))))
+    ranks = stats.rankdata(np.abs(grid))
+    patterns = np.array(np.meshgrid(*[(0, 1)] * len(grid))).reshape(len(grid), -1).T
+    sums = patterns @ np.arange(1, len(grid) + 1)
+    zeros = ranks[np.equal(grid, 0)].sum() / 2
+    for p, against in ((ours.slower_p, np.less(grid, 0)), (ours.faster_p, np.greater(grid, 0))):
+        assert p == pytest.approx(np.mean(sums <= math.ceil(ranks[against].sum() + zeros)))
+
+
+@given(pairs)
+def test_swapping_the_sides_inverts(found: list[tuple[float, float]]) -> None:
+    one, other = estimate(found), estimate([(b, a) for a, b in found])
+    assert other.ratio == pytest.approx(1 / one.ratio, rel=1e-9)
+    assert (other.slower_p, other.faster_p) == pytest.approx((one.faster_p, one.slower_p), rel=1e-9)
+    assert other.low == pytest.approx(1 / one.high if one.high < math.inf else 0.0, rel=1e-9)
+    assert other.high == pytest.approx(1 / one.low if one.low > 0 else math.inf, rel=1e-9)
+
+
+@given(pairs, st.sampled_from([1e-3, 0.5, 1e3]))
+def test_a_change_of_the_unit_changes_nothing(found: list[tuple[float, float]], factor: float) -> None:
+    sizes = np.abs(np.add.outer(differences(found), differences(found)))
+    assume(not np.any((sizes > 0) & (sizes < 1e-9)))  # where rounding decides over the sign of a sum
+    assume(np.all(sizes > 0))
+    one, other = estimate(found), estimate([(a * factor, b * factor) for a, b in found])
+    for name in ("ratio", "low", "high", "slower_p", "faster_p"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-7)
+
+
+@given(pairs, st.randoms())
+def test_the_order_of_the_pairs_is_of_no_matter(found: list[tuple[float, float]], lot: object) -> None:
+    shuffled = list(found)
+    lot.shuffle(shuffled)  # type: ignore[attr-defined]
+    for name in ("ratio", "low", "high", "slower_p", "faster_p"):
+        assert getattr(estimate(found), name) == pytest.approx(getattr(estimate(shuffled), name), rel=1e-12)
+
+
+@given(pairs)
+def test_interval_and_test_agree(found: list[tuple[float, float]]) -> None:
+    ours = estimate(found)
+    assert ours.low <= ours.ratio <= ours.high
+    assert (ours.low == 0) == (ours.high == math.inf) == (len(found) < FEWEST_PAIRS)
+    if ours.low > 1:
+        assert ours.slower_p <= 0.025
+    if ours.high < 1:
+        assert ours.faster_p <= 0.025
+    if ours.slower_p <= 0.025 and len(found) >= FEWEST_PAIRS:
+        assert ours.low >= 1
+
+
+def test_identical_launches_show_nothing() -> None:
+    ours = estimate_pairs([0.5] * 8, [0.5] * 8)
+    assert (ours.ratio, ours.low, ours.high) == (1.0, 1.0, 1.0)
+    assert ours.slower_p >= 0.5
+    assert ours.faster_p >= 0.5
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [QUIET, Conditions(0.03), CI, BAD, Conditions(0.01, spikes=0.3, spike=0.5)],
+    ids=["quiet", "3 %", "drift and spikes", "heavy tails", "a third spikes"],
+)
+@pytest.mark.parametrize("count", [6, 12, 24])
+def test_the_interval_covers_what_it_says(conditions: Conditions, count: int) -> None:
+    """Launches may be as skewed as they like: the difference of two in random order is symmetric."""
+    rng = np.random.default_rng(20)
+    simulations = 2000
+    covered = 0
+    for levels in launches(rng, conditions, simulations, count, 1.07):
+        ours = estimate_pairs(np.exp(levels[:, 0]), np.exp(levels[:, 1]))
+        covered += ours.low <= 1.07 <= ours.high
+    exact = exact_level(count)  # above 95 %, as few pairs allow few levels
+    assert 0.93 <= exact <= 0.97
+    assert stats.binomtest(covered, simulations, exact).pvalue > 0.001
+
+
+def exact_level(count: int) -> float:
+    """The confidence of an exact 95 % interval from so many pairs, by the distribution that scipy's test rests on."""
+    levels = [stats.wilcoxon(signed(count, lost), method="exact").pvalue for lost in range(count * (count + 1) // 2)]
+    return 1 - max(p for p in levels if p <= 0.05)
+
+
+def signed(count: int, lost: int) -> list[int]:
+    """1 ... count with signs so that the negative ones sum to ``lost``."""
+    values = list(range(1, count + 1))
+    for each in reversed(range(1, count + 1)):
+        if each <= lost:
+            values[each - 1], lost = -each, lost - each
+    return values
+
+
+@pytest.mark.parametrize("count", [7, 10, 20, 40, 60])
+def test_the_smallest_shift_is_found_as_often_as_it_says(count: int) -> None:
+    effect = smallest_shift(0.04, count, 0.01, 0.025, 0.8)
+    logs = np.random.default_rng(count).normal(math.log1p(effect), 0.04, (1500, count))
+    found = [estimate_pairs(np.ones(count), np.exp(each)) for each in logs]
+    hits = sum(each.slower_p <= 0.01 and each.ratio > 1.025 for each in found)
+    assert 0.74 <= hits / len(found) <= 0.86
+
+
+def test_too_few_pairs_find_nothing_however_large() -> None:
+    assert smallest_shift(0.01, 6, 0.01, 0.025, 0.8) == math.inf
+    assert smallest_shift(0.01, 7, 0.01, 0.025, 0.8) < math.inf
+
+
+def test_quiet_pairs_find_no_less_than_the_magnitude() -> None:
+    assert smallest_shift(1e-6, 20, 0.01, 0.025, 0.8) == pytest.approx(0.025, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "words"),
+    [
+        ([], [], "one length"),
+        ([1.0], [1.0, 2.0], "one length"),
+        ([0.0], [1.0], "positive"),
+        ([1.0], [math.nan], "positive"),
+        ([math.inf], [1.0], "positive"),
+    ],
+)
+def test_what_is_no_pair_is_refused(baseline: list[float], candidate: list[float], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        estimate_pairs(baseline, candidate)
+
+
+@examples(30)
+@given(st.integers(6, 25), st.floats(3, 1000))
+def test_one_launch_gone_astray_hardly_moves_the_ratio(count: int, factor: float) -> None:
+    logs = np.linspace(-0.01, 0.01, count)
+    logs[count // 2] = math.log(factor)
+    assert estimate_pairs(np.ones(count), np.exp(logs)).ratio < 1.01

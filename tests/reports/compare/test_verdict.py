@@ -1,0 +1,248 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from properties import examples
+from scipy import stats
+
+from dlbench.reports.compare.verdict import (
+    DEFAULT,
+    FEWEST_LAUNCHES,
+    POWER,
+    Judgement,
+    Rule,
+    Verdict,
+    adjust,
+    judge,
+    judge_pairs,
+    undecided,
+)
+
+seconds = st.floats(1e-6, 1e4)
+launches = st.lists(seconds, min_size=FEWEST_LAUNCHES, max_size=20)
+
+
+def spread(values: list[float]) -> float:
+    return float(np.std(np.log(values)))
+
+
+@given(launches, launches)
+def test_unpaired_launches_are_judged_by_welchs_t(a: list[float], b: list[float]) -> None:
+    assume(spread(a) > 1e-4 and spread(b) > 1e-4)
+    found = judge(a, b)
+    slower = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="greater")
+    faster = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="less")
+    assert found.ratio == pytest.approx(stats.gmean(b) / stats.gmean(a), rel=1e-9)
+    assert found.p == pytest.approx((slower if found.ratio >= 1 else faster).pvalue, rel=1e-6, abs=1e-12)
+    both = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
+    assert found.low is not None
+    assert found.high is not None
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx((both.low, both.high), rel=1e-6, abs=1e-9)
+
+
+@given(launches, launches)
+def test_swapping_the_sides_mirrors(a: list[float], b: list[float]) -> None:
+    one, other = judge(a, b), judge(b, a)
+    assert one.ratio == pytest.approx(1 / (other.ratio or 1), rel=1e-9)
+    assert one.low == pytest.approx(1 / (other.high or 1), rel=1e-6)
+    if one.verdict is Verdict.REGRESSION:
+        assert other.verdict is Verdict.IMPROVEMENT
+
+
+@given(launches, launches)
+def test_different_sessions_widen_and_never_sharpen(a: list[float], b: list[float]) -> None:
+    one, other = judge(a, b), judge(a, b, same_session=False)
+    assert one.ratio == other.ratio
+    assert (other.low or 0) <= (one.low or 0)
+    assert (other.high or 0) >= (one.high or 0)
+    assert (other.p or 0) >= (one.p or 0)
+    assert (other.smallest_effect or 0) >= (one.smallest_effect or 0)
+    if other.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
+        assert one.verdict is other.verdict
+
+
+def test_quiet_launches_of_two_sessions_get_the_assumed_shift() -> None:
+    found = judge([1.0] * 20, [1.0] * 20, same_session=False)
+    assert found.high == pytest.approx(math.exp(1.96 * math.sqrt(2) * DEFAULT.session_deviation), rel=1e-3)
+
+
+@pytest.mark.parametrize("same_session", [True, False])
+@pytest.mark.parametrize(("of_a", "of_b"), [(3, 3), (5, 5), (4, 12)])
+def test_the_interval_covers_what_it_says(of_a: int, of_b: int, same_session: bool) -> None:
+    rng = np.random.default_rng(7)
+    simulations, deviation = 3000, 0 if same_session else DEFAULT.session_deviation
+    covered = 0
+    for _ in range(simulations):
+        shifts = rng.normal(0, deviation, 2) if deviation else (0.0, 0.0)
+        a = np.exp(shifts[0] + rng.normal(0, 0.02, of_a))
+        b = np.exp(shifts[1] + rng.normal(math.log(1.1), 0.04, of_b))
+        found = judge(a, b, same_session=same_session)
+        covered += (found.low or 0) <= 1.1 <= (found.high or 0)
+    assert 0.93 <= covered / simulations <= (0.97 if same_session else 0.99)  # the more cautious of two ways
+
+
+def test_a_shift_between_sessions_is_no_regression() -> None:
+    """The machine is 4 % slower today, and forty launches know it exactly."""
+    rng = np.random.default_rng(1)
+    a, b = np.exp(rng.normal(0, 0.01, 40)), 1.04 * np.exp(rng.normal(0, 0.01, 40))
+    assert judge(a, b).verdict is Verdict.REGRESSION
+    assert judge(a, b, same_session=False).verdict is Verdict.INCONCLUSIVE
+
+
+@given(launches, launches)
+def test_each_verdict_is_what_it_says(a: list[float], b: list[float]) -> None:
+    found = judge(a, b)
+    assert found.p is not None
+    assert found.low <= found.ratio <= found.high
+    if found.verdict is Verdict.REGRESSION:
+        assert found.ratio > 1 + DEFAULT.magnitude
+        assert found.p <= DEFAULT.p_value
+        assert "slower" in found.sentence
+    elif found.verdict is Verdict.IMPROVEMENT:
+        assert found.ratio < 1
+        assert "faster" in found.sentence
+    elif found.verdict is Verdict.NO_REGRESSION:
+        assert found.high < 1 + DEFAULT.tolerance
+        assert "is excluded" in found.sentence
+    else:
+        assert found.verdict is Verdict.INCONCLUSIVE
+        assert found.high >= 1 + DEFAULT.tolerance
+        assert "do not prove it" in found.sentence if found.low > 1 else "is not excluded" in found.sentence
+
+
+def test_sentences_as_a_whole() -> None:
+    a = [1.0, 1.001, 0.999, 1.002, 0.998]
+    assert judge(a, [1.1 * each for each in a]).sentence == "slower by +10.0% (+9.7% to +10.3%)"
+    assert judge(a, [0.9 * each for each in a]).sentence == "faster: -10.0% (-10.2% to -9.8%)"
+    assert judge(a, a).sentence == "+0.0% (-0.2% to +0.2%): 5% slower is excluded"
+    noisy = [1.0, 1.1, 0.9, 1.05, 0.95]
+    words = judge(noisy, noisy).sentence
+    assert words.startswith("+0.0% (-10.") or words.startswith("+0.0% (-11.")
+    assert "5% slower is not excluded; a slowdown of 2" in words
+
+
+@pytest.mark.parametrize("few", [0, 1, 2])
+def test_too_few_launches_are_inconclusive_whatever_they_show(few: int) -> None:
+    found = judge([1.0] * 5, [9.0] * few)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.sentence == f"too few launches: {few}, and {FEWEST_LAUNCHES} are needed on each side"
+    assert found.ratio == (pytest.approx(9.0) if few else None)
+    assert (found.low, found.high, found.p) == (None, None, None)
+
+
+def test_launches_without_any_spread_are_judged() -> None:
+    assert judge([1.0] * 3, [1.0] * 3).verdict is Verdict.NO_REGRESSION
+    assert judge([1.0] * 3, [1.2] * 3).verdict is Verdict.REGRESSION
+    assert judge_pairs([1.0] * 8, [1.2] * 8).verdict is Verdict.REGRESSION
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_times_that_are_none_are_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        judge([1.0] * 3, [1.0, bad, 1.0])
+    with pytest.raises(ValueError, match="positive and finite"):
+        judge_pairs([1.0] * 3, [1.0, bad, 1.0])
+
+
+def test_pairs_of_different_number_are_refused() -> None:
+    with pytest.raises(ValueError, match="one length"):
+        judge_pairs([1.0] * 6, [1.0] * 7)
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "launch_count", "verdict"),
+    [(1.02, 30, Verdict.NO_REGRESSION), (1.2, 5, Verdict.INCONCLUSIVE), (1.2, 8, Verdict.REGRESSION)],
+)
+def test_pairs_are_called_by_magnitude_and_by_chance(slowdown: float, launch_count: int, verdict: Verdict) -> None:
+    a = np.exp(np.random.default_rng(4).normal(0, 0.005, launch_count))
+    b = slowdown * np.exp(np.random.default_rng(5).normal(0, 0.005, launch_count))
+    assert judge_pairs(a, b).verdict is verdict
+
+
+def test_six_pairs_say_that_no_slowdown_would_have_shown() -> None:
+    """Their smallest p, 1/64, is above the rule's."""
+    baseline = np.ones(6)
+    found = judge_pairs(baseline, np.exp([0.2, -0.1, 0.15, 0.1, 0.3, 0.05]))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.smallest_effect is None
+    assert "so few launches cannot show one" in found.sentence
+    assert judge_pairs(baseline, 2 * baseline).verdict is not Verdict.REGRESSION
+
+
+@pytest.mark.parametrize("deviation", [0.005, 0.02, 0.05])
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_the_smallest_effect_is_found_as_often_as_it_says(deviation: float, count: int) -> None:
+    """What launches say would have shown does show, in new launches from the same machine, about 80 % of the time."""
+    rng = np.random.default_rng(3)
+    simulations = 800
+    said = [
+        judge(np.exp(rng.normal(0, deviation, count)), np.exp(rng.normal(0, deviation, count))).smallest_effect
+        for _ in range(100)
+    ]
+    effect = float(np.median([each for each in said if each is not None]))
+    hits = 0
+    for _ in range(simulations):
+        a = np.exp(rng.normal(0, deviation, count))
+        b = (1 + effect) * np.exp(rng.normal(0, deviation, count))
+        hits += judge(a, b).verdict is Verdict.REGRESSION
+    assert POWER - 0.08 <= hits / simulations <= POWER + 0.08
+
+
+p_values = st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=30)
+
+
+def judgement(p: float | None, verdict: Verdict = Verdict.REGRESSION, high: float = 1.2) -> Judgement:
+    if p is None:
+        return undecided(Verdict.INCONCLUSIVE, "too few", 1, 1)
+    return Judgement(verdict, 1.1, 1.0, high, p, None, 0.03, 5, 5, "t", "slower by +10.0%")
+
+
+@given(p_values)
+def test_adjusted_p_is_that_of_benjamini_and_hochberg(values: list[float | None]) -> None:
+    adjusted = adjust([judgement(p) for p in values])
+    known = [min(1.0, 2 * p) for p in values if p is not None]
+    assert [each.adjusted_p is None for each in adjusted] == [p is None for p in values]
+    ours = [each.adjusted_p for each in adjusted if each.adjusted_p is not None]
+    # The definition: the smallest rate at which a step-up procedure rejects.
+    size = len(known)
+    for p, value in zip(known, ours, strict=True):
+        reached = [size * other / sum(each <= other for each in known) for other in known if other >= p]
+        assert value == pytest.approx(min(1.0, *reached))
+    for each in adjusted:
+        if each.adjusted_p is not None:
+            assert (each.verdict is Verdict.REGRESSION) == (each.adjusted_p <= DEFAULT.false_discovery_rate)
+
+
+def test_what_does_not_survive_the_adjustment_says_so() -> None:
+    many = [judgement(0.009), *[judgement(0.9, Verdict.NO_REGRESSION, 1.01)] * 19]
+    first = adjust(many)[0]
+    assert first.verdict is Verdict.INCONCLUSIVE
+    assert first.sentence == "slower by +10.0%; not significant among 20 cells (adjusted p 0.36)"
+    assert adjust([judgement(0.009, high=1.04), *many[1:]])[0].verdict is Verdict.NO_REGRESSION
+    assert adjust([judgement(0.009)])[0].verdict is Verdict.REGRESSION
+
+
+def test_nothing_is_adjusted_where_nothing_was_tested() -> None:
+    assert adjust([]) == []
+    assert adjust([judgement(None)]) == [judgement(None)]
+
+
+@examples(30)
+@given(launches, launches, st.floats(0.01, 0.5))
+def test_a_stricter_rule_finds_no_more(a: list[float], b: list[float], magnitude: float) -> None:
+    if judge(a, b, Rule(magnitude=magnitude, p_value=0.001)).verdict is Verdict.REGRESSION:
+        assert judge(a, b, Rule(magnitude=0.005, p_value=0.05)).verdict is Verdict.REGRESSION
+
+
+def test_false_alarms_of_a_comparison_of_many_equal_cells_are_rare() -> None:
+    """A hundred cells with the same code on both sides, fifty times over: in few of the fifty anything is called."""
+    rng = np.random.default_rng(11)
+    runs = 50
+    alarmed = 0
+    for _ in range(runs):
+        found = [judge(np.exp(rng.normal(0, 0.03, 5)), np.exp(rng.normal(0, 0.03, 5))) for _ in range(100)]
+        called = {each.verdict for each in adjust(found)} & {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+        alarmed += bool(called)
+    assert stats.binomtest(alarmed, runs, DEFAULT.false_discovery_rate, alternative="greater").pvalue > 0.01

@@ -1,0 +1,272 @@
+"""Time against mini-batch size: best sizes and knees of known laws, missing cells, tables, and the picture."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import texts
+from properties import examples
+from records_of_figure1 import FORMATS, SIZES, busy, figure_of, holes, records_of, saturating
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.curve.figure1 import PAYS, Line, fastest_sizes, figure1_to_picture, knee_of
+from dlbench.reports.statistics import Summary, judge, published, ratio, summarise
+from dlbench.reports.storage.record import Record
+
+
+def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record] = ()) -> Line:
+    (line,) = figure_of([*records_of(times), *extra]).lines
+    return line
+
+
+def said(records: Sequence[Record]) -> str:
+    return " ".join(FORMATS["terminal"](figure_of(records)).split())
+
+
+# Best and knee.
+
+
+@pytest.mark.parametrize(("half", "knee"), [(3.0, 16), (5.0, 32), (14.0, 64), (20.0, 128), (40.0, 256), (200.0, None)])
+def test_the_knee_of_a_saturating_device_is_where_its_law_says(half: float, knee: int | None) -> None:
+    line = line_of(saturating(half))
+    assert line.knee.at == knee
+    # X(512) is the highest; X(b) is within 2 % of it from b = 512 half / (1.02 half + 0.02 * 512) on.
+    bound = 512 * half / (1.02 * half + 0.02 * 512)
+    assert line.best == min(size for size in SIZES if size >= bound)
+
+
+def test_a_slow_size_in_the_middle_makes_no_knee() -> None:
+    line = line_of({16: 0.016, 32: 0.0315, 64: 0.034, 128: 0.068, 256: 0.136})
+    # From 16 to 32 nothing is gained, but from 16 to 64 nearly twice.
+    assert line.knee.at == 64
+    assert (line.best, line.as_fast) == (64, (128, 256))
+
+
+def test_growth_is_for_each_doubling_between_neighbours_that_take_part() -> None:
+    first, second, third = line_of({16: 1.0, 64: 2.0, 128: 4.0}).points
+    assert first.growth is None
+    assert second.growth.value == pytest.approx(math.sqrt(2.0))
+    assert third.growth.value == pytest.approx(1.0)
+    # 15 % for a tripling are less than 10 % for a doubling: 1.1 ** log2(3) is 1.163.
+    assert knee_of({100: published(1.0), 300: published(3.0 / 1.15)}).at == 100
+    assert knee_of({100: published(1.0), 300: published(3.0 / 1.18)}).at is None
+
+
+def test_the_interval_of_the_knee_covers_the_truth() -> None:
+    random = np.random.default_rng(11)
+    truth, covered, tries = 128, 0, 200
+    for _ in range(tries):
+        times = {
+            size: summarise([[t * math.exp(0.02 * random.standard_normal())] for _ in range(4)])
+            for size, t in saturating(20.0).items()
+        }
+        knee = knee_of(times)
+        early = knee.earliest is not None and knee.earliest <= truth
+        covered += early and (knee.latest is None or knee.latest >= truth)
+    assert covered >= 0.95 * tries
+    sharp = line_of({size: [t * f for f in (0.9999, 1.0, 1.0001)] for size, t in saturating(20.0).items()}).knee
+    assert (sharp.earliest, sharp.at, sharp.latest) == (128, 128, 128)
+
+
+rates = st.dictionaries(st.sampled_from([2**n for n in range(3, 12)]), st.floats(10.0, 1e5), min_size=1)
+launches_of_a_size = st.lists(st.floats(0.9, 1.1), min_size=1, max_size=5)
+
+
+@st.composite
+def summaries(draw: st.DrawFn) -> dict[int, Summary]:
+    """Seconds per mini-batch by size: anything from one published value to five launches."""
+    return {
+        size: summarise([[size / rate * f, size / rate * f * 1.001] for f in draw(launches_of_a_size)])
+        for size, rate in draw(rates).items()
+    }
+
+
+@examples(80)
+@given(summaries(), st.integers(-8, 8))
+def test_best_and_knee_keep_to_their_definitions(times: dict[int, Summary], power: int) -> None:
+    throughput = {size: size / seconds.median for size, seconds in times.items()}
+    highest = max(throughput, key=lambda size: throughput[size])
+    sizes, knee = fastest_sizes(times), knee_of(times)
+    assert highest in sizes
+    for size in times:
+        # Compared by the same number of examples, not by their own mini-batches.
+        compared = ratio(_times(times[size], 4096 / size), _times(times[highest], 4096 / highest))
+        assert (size in sizes) is (judge(compared) != "worse")
+    # A device of another speed has the same best and knee.
+    scaled = {size: _times(seconds, 2.0**power) for size, seconds in times.items()}
+    assert (fastest_sizes(scaled), knee_of(scaled)) == (sizes, knee)
+    if len(times) == 1:
+        assert knee is None
+        return
+    chosen = [size for size in (knee.earliest, knee.at, knee.latest) if size is not None]
+    assert chosen == sorted(chosen)
+    assert all(size in times and size < max(times) for size in chosen)
+    # None only in one order: shown not to pay, then not seen to, then not shown to.
+    assert knee.latest is None or knee.at is not None
+    assert knee.at is None or knee.earliest is not None
+    for size in times:
+        pays = any(
+            throughput[c] / throughput[size] > (1 + PAYS) ** math.log2(c / size) * (1 + 1e-9) for c in times if c > size
+        )
+        assert not (pays and size == knee.at)
+
+
+def _times(seconds: Summary, factor: float) -> Summary:
+    """Return the seconds of so many times the work."""
+    return replace(
+        seconds,
+        median=seconds.median * factor,
+        low=None if seconds.low is None else seconds.low * factor,
+        high=None if seconds.high is None else seconds.high * factor,
+        launch_medians=tuple(each * factor for each in seconds.launch_medians),
+    )
+
+
+# Which sizes take part.
+
+
+def test_wrong_mathematics_and_too_many_threads_cannot_be_used() -> None:
+    wrong = make.outcome([0.001] * 5)._replace(parity=make.parity("disagrees"), status=Status.PARITY_FAILED)
+    greedy = make.outcome([0.001] * 5)._replace(threads=make.threads(1, 0.5, 4.0))
+    extra = [make.record(result=wrong, batch_size=1024), make.record(result=greedy, batch_size=2048)]
+    line = line_of(saturating(20.0), extra)
+    assert [point.batch_size for point in line.timed] == list(SIZES)
+    assert line.best <= 512
+
+
+def contended(size: int, seconds: float) -> list[Record]:
+    waiting = make.contention(run_queue_seconds=5 * seconds / 2, others_cpu_seconds=5 * seconds)
+    result = make.outcome([seconds] * 5, threads=make.threads(1, 5 * seconds, 0.5), contention=waiting)
+    return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
+
+
+def unproved(size: int, seconds: float) -> list[Record]:
+    result = make.outcome([seconds] * 5, parity=make.parity("unchecked", "no reference"))
+    return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
+
+
+def older(size: int, seconds: float) -> list[Record]:
+    return records_of({size: seconds}, environment="older", minutes=-60.0)
+
+
+@pytest.mark.parametrize("doubtful", [contended, unproved, older])
+def test_a_doubtful_size_takes_part_only_where_all_are(doubtful) -> None:
+    records = [*records_of({16: 1.0, 32: 1.6, 64: 3.2}), *doubtful(128, 3.0)]
+    (line,) = figure_of(records).lines
+    assert [point.takes_part for point in line.points] == [True, True, True, False]
+    assert line.best == 32
+    assert "best of those that count at 32" in said(records)
+    everywhere = line_of({}, [*doubtful(16, 1.0), *doubtful(32, 1.0)])
+    assert [point.takes_part for point in everywhere.points] == [True, True]
+    assert everywhere.best == 32
+
+
+# Missing cells, single sizes, lines of several places.
+
+
+def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_did() -> None:
+    extra = holes({1024: Status.OUT_OF_MEMORY, 2048: Status.SKIPPED})
+    line = line_of(saturating(200.0), extra)
+    assert (line.memory_ends, line.best) == (1024, 512)
+    text = said([*records_of(saturating(200.0)), *extra])
+    assert "best at 512, 719 items/s, the largest that memory held; no knee: 512 still gains 28% for a doubling" in text
+    assert "out of memory from 1024" in text
+    assert "torch eager at 2048: skip, skipped!" in text
+    assert line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).memory_ends is None
+
+
+def test_single_sizes_are_compared_with_nothing_and_left_out_beside_curves() -> None:
+    line = line_of({64: 1.0})
+    assert (line.best, line.knee, line.as_fast) == (64, None, ())
+    text = said(records_of({64: 1.0}))
+    assert "torch eager: only 64 was measured: nothing to compare." in text
+    assert "k the knee" not in text
+    singles = [*records_of({64: 1.0}, threads=2), *records_of({128: 1.0}, network="lstm32")]
+    records = [*records_of(saturating(20.0)), *singles]
+    assert len(figure_of(records).lines) == 1
+    assert "Not shown: 2 rows measured at one mini-batch size only (fcn5, lstm32)." in said(records)
+    for name in ("terminal", "markdown", "latex"):
+        assert "Nothing was measured yet" in FORMATS[name](figure_of([]))
+
+
+def test_a_row_without_any_number_has_no_column_but_its_reason() -> None:
+    nothing = holes({16: Status.UNSUPPORTED, 32: Status.UNSUPPORTED}, framework="theano", mode="compiled")
+    text = FORMATS["terminal"](figure_of([*records_of(saturating(20.0)), *nothing]))
+    assert "theano compiled at 16, 32: n/a, unsupported!" in text
+    (head,) = [line for line in text.splitlines() if line.startswith("mini-batch")]
+    assert head.split() == ["mini-batch", "torch", "eager"]
+    assert "theano compiled at 16, 32: n/a, unsupported!" in said(nothing)
+
+
+def test_precisions_devices_workers_and_machines_are_lines_of_their_own() -> None:
+    times = saturating(20.0, (16, 32, 64))
+    places = (
+        {},
+        {"device": "cuda:0"},
+        {"device": "cuda:0", "precision": "bfloat16"},
+        {"device": "cuda:0", "world_size": 4},
+        {"threads": 2, "world_size": 2},
+        {"device": "cuda:0", "machine": "m-two"},
+    )
+    records = [record for place in places for record in records_of(times, **place)]
+    found = figure_of(records, description=(("GPU 0", "NVIDIA H200, 140 GiB"), ("GPU 1", "NVIDIA H200, 140 GiB")))
+    assert len(found.lines) == len(set(found.places)) == 6
+    assert list(found.panels()) == ["fcn5"]
+    titles = FORMATS["terminal"](found).splitlines()
+    for title in (
+        "fcn5, on cpu, 1 thread, float32, of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200), bfloat16, of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200), float32, of machine m-two",
+        "fcn5, on cpu, 2 threads x 2 workers, float32, of machine m-one",
+        "fcn5, on cuda:0 (NVIDIA H200) x 4 workers, float32, of machine m-one",
+    ):
+        assert title in titles
+
+
+# The picture.
+
+
+@pytest.mark.parametrize("quantity", ["seconds", "items"])
+def test_the_picture_names_networks_rows_places_and_marks(tmp_path: Path, quantity: str) -> None:
+    (written,) = figure1_to_picture(busy(), tmp_path / "figure1.svg", quantity)
+    words = texts(written)
+    for word in ("fcn5", "resnet50", "lstm32", "torch eager", "jax jit", "cpu, 1 thread, float32", "cuda:0, bfloat16"):
+        assert word in words
+    assert "memory ended there" in words
+    assert any("knee" in text for text in words)
+    assert any({"seconds": "seconds per", "items": "items per"}[quantity] in text for text in words)
+    assert {"16", "64", "512"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("records", "caption"),
+    [
+        ([], ""),
+        (records_of({64: [1.0]}), "bars: 94 % interval"),
+        (records_of({64: 1.0, 128: 1.0}), "bars: 95 % interval"),
+        # The extremes of three steps cover their median with 1 - 2 / 2**3.
+        ([make.record([1.0, 1.1, 0.9]), *records_of({128: 1.0})], "bars: 75 to 95 % interval"),
+        (holes({16: Status.CRASHED, 32: Status.OUT_OF_MEMORY}), ""),
+        (records_of({size: 1e-4 * size for size in range(1, 40)}), "bars: 95 % interval"),
+    ],
+    ids=["nothing", "one size", "flat", "a mixture", "missing", "many sizes"],
+)
+def test_any_figure_is_drawn_and_says_how_much_its_bars_cover(
+    tmp_path: Path, records: list[Record], caption: str
+) -> None:
+    (written,) = figure1_to_picture(figure_of(records), tmp_path / "f.svg")
+    assert caption in written.read_text(encoding="utf-8")
+
+
+def test_more_places_than_kinds_of_line_have_pages_of_their_own(tmp_path: Path) -> None:
+    records = [r for n in range(8) for r in records_of({16: 1.0, 32: 1.5}, device=f"cuda:{n}")]
+    pages = figure1_to_picture(figure_of(records), tmp_path / "f.svg")
+    assert [page.name for page in pages] == ["f.svg", "f-2.svg"]
+    assert "cuda:5" in texts(pages[0])
+    assert "cuda:6" in texts(pages[1])

@@ -1,0 +1,238 @@
+"""Scaling over workers: speed-ups by their definitions, rivals, missing cells, tables, the picture."""
+
+import json as json_of_python
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import factory_of_records as make
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import texts
+from properties import examples
+from records_of_workers import FORMATS, busy, found_in, launches
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.curve.scaling import At, Line, Point, workers_to_picture
+from dlbench.reports.statistics import ratio, summarise
+from dlbench.reports.storage.record import Record
+
+
+def line_of(*records: Record, cpus: int | None = 2) -> Line:
+    (line,) = found_in(*records, cpus=cpus).lines
+    return line
+
+
+def point_of(line: Line, world_size: int = 2, batch_size: int = 64, threads: int = 1) -> Point:
+    (point,) = (p for p in line.points if p.at == At(threads, world_size, batch_size))
+    return point
+
+
+def value(gain: Any) -> tuple[float, float | None]:
+    assert gain.speedup is not None
+    assert gain.reason == ""
+    return gain.speedup.value, None if gain.efficiency is None else gain.efficiency.value
+
+
+# Definitions.
+
+
+def test_figures_by_hand() -> None:
+    line = line_of(
+        *launches(1.0, batch_size=64),
+        *launches(0.6, batch_size=32),
+        *launches(0.8, batch_size=64, world_size=2),
+        *launches(0.5, batch_size=64, threads=2),
+    )
+    point = point_of(line)
+    assert value(point.strong) == pytest.approx((1.25, 0.625))
+    # Two workers do 64 examples in 0.8 s, one alone 32 in 0.6 s: 80 a second against 53.3.
+    assert value(point.weak) == pytest.approx((1.5, 0.75))
+    speedup, efficiency = value(point.one_process)
+    assert speedup == pytest.approx(0.625)
+    assert efficiency is None
+    assert not point.shares_cpus
+
+
+times = st.floats(0.001, 1000.0)
+
+
+@examples(60)
+@given(times, times, times, st.sampled_from((2, 4, 8)), st.sampled_from((1, 3)))
+def test_figures_keep_to_their_definitions(whole: float, part: float, team: float, count: int, threads: int) -> None:
+    batch = 16 * count
+    line = line_of(
+        *launches(whole, batch_size=batch, threads=threads),
+        *launches(part, batch_size=16, threads=threads),
+        *launches(team, batch_size=batch, threads=threads, world_size=count),
+        cpus=8,
+    )
+    point = point_of(line, count, batch, threads)
+    # Seconds are kept in whole nanoseconds.
+    assert value(point.strong) == pytest.approx((whole / team, whole / team / count), rel=1e-5)
+    rates = [
+        p.cell.items_per_second
+        for p in line.points
+        if p.at.world_size == count or (p.at.batch_size == 16 and p.cell.timed)
+    ]
+    slow, fast = (rate for rate in rates if rate is not None)
+    assert value(point.weak) == pytest.approx((fast / slow, fast / slow / count), rel=1e-5)
+    assert point.weak.efficiency.value == pytest.approx(part / team, rel=1e-5)
+    assert point.shares_cpus == (count * threads > 8)
+
+
+def test_intervals_are_welch_s_times_the_number_of_workers() -> None:
+    of_part, of_team = [0.50, 0.53, 0.51, 0.52], [0.70, 0.66, 0.71, 0.69]
+    line = line_of(*launches(of_part, batch_size=32), *launches(of_team, world_size=2))
+    expected = ratio(summarise([[t] * 5 for t in of_part]), summarise([[t] * 5 for t in of_team]))
+    weak = point_of(line).weak
+    assert (weak.efficiency.low, weak.efficiency.high) == pytest.approx((expected.low, expected.high))
+    assert (weak.speedup.low, weak.speedup.high) == pytest.approx((2 * (expected.low or 0), 2 * (expected.high or 0)))
+    assert "Welch" in weak.speedup.method
+
+
+# Rivals.
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"network": "fcn8"},
+    {"framework": "jax"},
+    {"mode": "compile"},
+    {"machine": "m-two"},
+    {"device": "cuda:0"},
+    {"precision": "bfloat16"},
+    {"placement": "pinned"},
+    {"affinity": "bound"},
+    {"threads": 2},
+    {"batch_size": 128},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=lambda other: next(iter(other)))
+def test_only_what_is_otherwise_alike_is_compared(other: dict[str, Any]) -> None:
+    found = found_in(*launches(1.0, **other), *launches(0.5, world_size=2))
+    (point,) = (point for line in found.lines for point in line.teams)
+    assert point.strong.speedup is None
+    assert not point.strong.measured
+    assert point.strong.reason == "one worker of 1 thread at mini-batch 64 was not measured"
+
+
+def test_cells_of_one_worker_that_nothing_is_compared_are_not_shown() -> None:
+    line = line_of(
+        *(record for p in (1, 2, 3, 8) for b in (16, 32, 64) for record in launches(1.0, threads=p, batch_size=b)),
+        *launches(0.5, world_size=2),
+    )
+    assert [(p.at.threads, p.at.batch_size, p.at.world_size) for p in line.points] == [
+        (1, 32, 1),
+        (1, 64, 1),
+        (1, 64, 2),
+        (2, 64, 1),
+    ]
+
+
+def test_without_a_team_there_is_no_line() -> None:
+    assert found_in(*launches(1.0), *launches(0.5, threads=2)).lines == ()
+    for name in ("terminal", "markdown", "latex"):
+        assert "--world-sizes" in FORMATS[name](found_in(*launches(1.0)))
+    assert json_of_python.loads(FORMATS["json"](found_in()))["lines"] == []
+
+
+def test_on_a_gpu_threads_are_no_rival_and_share_no_cpus() -> None:
+    line = line_of(
+        *launches(1.0, device="cuda:0", threads=4),
+        *launches(0.5, device="cuda:0", threads=4, world_size=2),
+        *launches(0.9, device="cuda:0", threads=8),
+    )
+    point = point_of(line, threads=4)
+    assert point.one_process is None
+    assert not point.shares_cpus
+    assert value(point.strong) == pytest.approx((2.0, 1.0))
+    text = FORMATS["terminal"](found_in(*launches(1.0, device="cuda:0"), *launches(0.5, device="cuda:0", world_size=2)))
+    assert "1 process" not in text
+    assert "share" not in text
+
+
+@pytest.mark.parametrize(("cpus", "threads", "shares"), [(4, 2, False), (4, 3, True), (1, 1, True), (None, 64, False)])
+def test_workers_with_more_threads_than_cpus_share_them_and_it_is_said(
+    cpus: int | None, threads: int, shares: bool
+) -> None:
+    records = [*launches(1.0, threads=threads), *launches(1.2, threads=threads, world_size=2)]
+    assert point_of(line_of(*records, cpus=cpus), threads=threads).shares_cpus is shares
+    text = " ".join(FORMATS["terminal"](found_in(*records, cpus=cpus)).split())
+    assert ("no speed-up can be expected: 2 x" in text) is shares
+
+
+def wrong() -> list[Record]:
+    result = replace_outcome(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
+    return [make.record(result=result)]
+
+
+def replace_outcome(**changes: Any) -> Any:
+    return make.outcome()._replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("alone", "reason"),
+    [
+        ([make.hole(Status.OUT_OF_MEMORY, "no room")], "no room"),
+        (wrong(), "update error 0.4"),
+        ([make.record(result=replace_outcome(final_loss_finite=False))], "something else than the reference"),
+        ([make.record(result=make.outcome(threads=make.threads(1, 3.0, 3.0)))], "more threads worked"),
+        (launches(1.0, environment="another"), "another build"),
+    ],
+    ids=["hole", "parity", "loss", "threads", "build"],
+)
+def test_unusable_cells_are_in_no_ratio_and_the_reason_is_shown(alone: list[Record], reason: str) -> None:
+    found = found_in(*alone, *launches(0.5, world_size=2))
+    point = point_of(found.lines[0])
+    assert point.strong.speedup is None
+    assert point.strong.measured
+    assert point.strong.reason.startswith("one worker of 1 thread at mini-batch 64")
+    assert reason in point.strong.reason
+    assert reason in " ".join(FORMATS["terminal"](found).split())
+
+
+def test_a_team_that_is_a_hole_is_shown_with_its_reason() -> None:
+    found = found_in(*launches(1.0), make.hole(Status.UNSUPPORTED, "it drives one device only", world_size=2))
+    point = point_of(found.lines[0])
+    assert point.strong.reason == "it drives one device only"
+    text = FORMATS["terminal"](found)
+    assert "2 x 1 thread at 64: n/a, it drives one device only" in text
+    assert text.count("it drives one device only") == 1
+
+
+# Tables and picture.
+
+
+def test_against_one_process_of_as_many_threads_it_says_which_is_faster() -> None:
+    slower = found_in(*launches(1.0), *launches(0.7, world_size=2), *launches(0.5, threads=2))
+    faster = found_in(*launches(1.0), *launches(0.4, world_size=2), *launches(0.5, threads=2))
+    alike = found_in(*launches(1.0), *launches(0.5, world_size=2), *launches([0.45, 0.5, 0.55], threads=2))
+    for found, word in ((slower, "slower"), (faster, "faster"), (alike, "not clearly different")):
+        text = " ".join(FORMATS["terminal"](found).split())
+        assert f"one process of as many threads: 2 x 1 thread on 64 {word}." in text
+
+
+def test_a_verdict_on_a_disturbed_side_says_so() -> None:
+    waited = make.outcome(threads=make.threads(2, 3.0, 1.2), contention=make.contention(run_queue_seconds=3.0))
+    disturbed = [replace(record, outcome=waited) for record in launches(0.5, threads=2)]
+    for rival, said in ((disturbed, True), (launches(0.5, threads=2), False)):
+        found = found_in(*launches(1.0), *launches(0.4, world_size=2), *rival)
+        assert ("(other programs interfered)" in " ".join(FORMATS["terminal"](found).split())) is said
+
+
+def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:
+    first, second = workers_to_picture(busy(), tmp_path / "scaling.svg")
+    words = texts(first)
+    for word in (
+        "fcn5",
+        "resnet50",
+        "torch eager, 1 thread each, mini-batch 64",
+        "onnxruntime training, cuda:0, mini-batch 32 each",
+    ):
+        assert word in words
+    assert second.name == "scaling-2.svg"
+    assert any("one worker" in word for word in texts(second))
+    (empty,) = workers_to_picture(found_in(), tmp_path / "empty.png")
+    assert empty.stat().st_size > 1000

@@ -1,0 +1,388 @@
+"""Threads: the count to use, its rivals, the disturbed ones, and what noise can explain of costs and findings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from pictures import texts
+from properties import examples
+from records_of_threads import HOST, TESTED, curve_of, curves_of, records_of
+
+from dlbench.adapters.protocol import BOUND, Outcome, Status
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.curve.advice import advice, findings, headline, mechanism, wait_policies
+from dlbench.reports.curve.threads import Curve, best_threads, curves, left_out, named_counts
+from dlbench.reports.curve.threads_report import drawn_curves, threads_to_picture
+from dlbench.reports.statistics import holm, judge, published, ratio, summarise, welch
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
+
+TWO_CPUS = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
+
+
+def test_a_curve_by_hand() -> None:
+    found = curve_of({1: 1.0, 2: 0.5, 4: 0.8, 8: 1.5})
+    assert found.best == 2
+    assert advice(found) == "use 2 threads; a step takes 2.0x as long with 1, 1.60x with 4, 3.0x with 8"
+    assert [p.speedup for p in found.points] == pytest.approx([1.0, 2.0, 1.25, 1 / 1.5])
+    assert [p.efficiency for p in found.points] == pytest.approx([1.0, 1.0, 1.25 / 4, 1 / 12])
+    assert [p.past_cores and round(p.past_cores.value, 3) for p in found.points] == [None, None, 1.6, 3.0]
+    assert [p.past_cpus and round(p.past_cpus.value, 3) for p in found.points] == [None, None, None, 3.0]
+    penalty = found.points[2].penalty
+    assert 1.5 < penalty.ratio.low < 1.6 < penalty.ratio.high < 1.7
+
+
+@pytest.mark.parametrize(
+    ("times", "best"),
+    [
+        ({1: 1.0, 2: 0.505, 4: 0.5}, 2),  # fewer threads win a tie
+        ({1: 1.0, 2: 0.55, 4: 0.5}, 4),
+        # 4 % apart: a tie only as long as noise may explain it.
+        ({2: (0.50, 0.52, 0.54), 4: (0.48, 0.50, 0.52)}, 2),
+        ({2: (0.5200, 0.5201, 0.5202), 4: (0.5000, 0.5001, 0.5002)}, 4),
+        ({}, None),
+    ],
+)
+def test_the_best_is_the_smallest_that_is_not_clearly_slower(times: dict[int, Any], best: int | None) -> None:
+    crash = [make.hole(Status.CRASHED, "signal 11", threads=16)]
+    found = curve_of(times, extra=crash)
+    assert found.best == best
+    assert (advice(found) == "nothing was timed") is (best is None)
+
+
+def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster() -> None:
+    # Four threads have the lowest median; that they are faster than two, on two CPUs, noise may explain.
+    found = curve_of({1: 1.44, 2: (1.00, 1.06, 1.12), 4: (0.94, 1.00, 1.06)}, TWO_CPUS)
+    assert found.best == 2
+    assert advice(found) == (
+        "use 2 threads; a step takes 1.36x as long with 1; with 4 it took 0.94x as long (at best 0.83x), which noise "
+        "may explain: about 17 launches of each would decide"
+    )
+    assert findings([found])[1].endswith("shows no clear difference on fcn5")
+    assert curve_of({1: 1.44, 2: 1.06, 4: 0.9}, TWO_CPUS).best == 4
+    # Eight are clearly faster than two, four are not: then eight, not four, for sharing CPUs.
+    uneven = {1: 2.0, 2: (0.99, 1.00, 1.01), 4: (0.85, 0.97, 1.10), 8: (0.89, 0.90, 0.91)}
+    assert curve_of(uneven, TWO_CPUS).best == 8
+    # Where each thread has a CPU of its own there is nothing to share.
+    assert curve_of(uneven, Host(make.MACHINE, "many CPUs", 16, 16, 16.0, logical_cpus=16)).best == 4
+
+
+def test_a_known_curve_is_recovered_from_noise() -> None:
+    # Amdahl with a serial tenth up to two cores, then half as much again for each doubling: the best is 2.
+    truth = {1: 1.0, 2: 0.55, 4: 0.825, 8: 1.24}
+    random = np.random.default_rng(7)
+
+    def launch(time: float) -> list[float]:
+        steps = 0.02 * random.standard_normal() + 0.03 * random.standard_normal(10)
+        return list(time * np.exp(steps))
+
+    for _ in range(100):
+        assert best_threads({p: summarise([launch(t) for _ in range(5)]) for p, t in truth.items()}) == 2
+    assert best_threads({4: published(1.0), 2: published(1.02), 1: published(1.03)}) == 2
+
+
+def test_unusable_cells_take_no_part_but_are_shown() -> None:
+    wrong = make.outcome([0.1] * 5)._replace(parity=make.parity("disagrees"), status=Status.PARITY_FAILED)
+    greedy = make.outcome([0.1] * 5)._replace(threads=make.threads(4, 0.5, 8.0))
+    default = make.outcome([0.5] * 5)._replace(software={"default_threads": 2})
+    extra = [make.record(result=wrong, threads=3), make.record(result=greedy, threads=4)]
+    extra += [make.hole(Status.TIMED_OUT, "10 s", threads=8), make.record(result=default, threads=2)]
+    found = curve_of({1: 1.0}, extra=extra)
+    assert [point.cell.status.value for point in found.points] == ["ok", "ok", "parity_failed", "ok", "timed_out"]
+    assert [point.threads for point in found.points if point.seconds is not None] == [1, 2]
+    assert advice(found) == "use 2 threads; a step takes 2.0x as long with 1; the framework's default is 2"
+    assert advice(curve_of({2: 1.0})) == "only 2 threads timed: nothing to compare"
+
+
+def test_what_is_left_out_is_said() -> None:
+    of_one = records_of({1: 1.0, 2: 0.5, 4: 0.8})
+    of_two = records_of({1: 0.1, 2: 0.1, 3: 0.1}, world_size=2)
+    unknown = make.record(framework="pytest-benchmark", mode="imported")
+    unknown = replace(unknown, cell=unknown.cell._replace(threads=0))
+    records = (*of_one, *of_two, unknown, make.record(device="cuda:0"))
+    matrix = build_matrix(Results(records, {make.MACHINE: HOST}))
+    assert curves(matrix) == curves_of(of_one)
+    workers, counts = left_out(matrix)
+    assert workers.startswith("Not shown: 3 cells of several workers")
+    assert counts == "Not shown: 1 cell with an unknown thread count."
+    assert left_out(build_matrix(Results(tuple(of_one)))) == []
+
+
+# Why more threads are slower, and how threads wait.
+
+
+def observed(seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0) -> Outcome:
+    wall = 5 * seconds
+    seen = make.threads(p, wall, min(p, 2))
+    other = make.contention(
+        run_queue_seconds=waiting * wall, throttled_seconds=throttled * wall, involuntary_switches=switches
+    )
+    return make.outcome([seconds] * 5, threads=seen, contention=other)
+
+
+def pair(quick: Outcome, slow: Outcome, p: int) -> Curve:
+    records = [make.record(result=quick, threads=2, launch=n) for n in range(3)]
+    return curve_of({}, extra=[*records, *(make.record(result=slow, threads=p, launch=n) for n in range(3))])
+
+
+def test_the_mechanism_follows_from_the_evidence() -> None:
+    found = pair(observed(0.5, 2), observed(1.5, 8, waiting=6.0, throttled=0.3, switches=5000), 8)
+    assert mechanism(found) == (
+        "at 8 threads the CPU quota throttles it 30% of the time; 6.0 of 8 threads wait for a CPU at any moment; "
+        "a step costs 3.0x the CPU seconds (spinning, synchronising, cold caches); 1000 involuntary switches a step"
+    )
+    # Waiting that the best shares explains nothing; nor is there a mechanism without evidence, or nothing is worse.
+    shared = pair(observed(0.5, 2, waiting=1.0), observed(0.8, 4, waiting=1.0), 4)
+    assert "wait for a CPU" not in mechanism(shared)
+    assert mechanism(curve_of({1: 1.0, 2: 0.5})) == ""
+    blind = make.outcome([1.0] * 5)._replace(threads=None, contention=None)
+    assert mechanism(pair(observed(0.5, 2), blind, 8)) == ""
+
+
+def with_settings(p: int, variables: Mapping[str, str], **software: Any) -> Record:
+    result = make.outcome([1.0] * 5, p, software={"variables": dict(variables), **software})
+    return make.record(result=result, threads=p)
+
+
+PASSIVE = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ([with_settings(p, PASSIVE) for p in (1, 2)], "OMP_WAIT_POLICY=passive"),
+        (
+            [with_settings(p, {}, allow_spinning=p <= 2, mode_settings={"spin": "auto"}) for p in (1, 2, 4)],
+            "at 1, 2 spin=auto, allow_spinning=True; at 4 spin=auto, allow_spinning=False",
+        ),
+        ([with_settings(1, {}), with_settings(2, {"GOMP_SPINCOUNT": "0"})], "at 1 nothing set; at 2 GOMP_SPINCOUNT=0"),
+        ([with_settings(1, {})], ""),
+        ([make.record()], ""),
+    ],
+)
+def test_wait_policies_are_whatever_was_set(extra: list[Record], said: str) -> None:
+    assert wait_policies(curve_of({}, extra=extra).points) == said
+
+
+# Findings.
+
+
+def test_findings_name_workloads_that_get_worse_and_that_gain() -> None:
+    times = {"fcn5": 0.8, "fcn8": 0.3, "lstm32": 0.5}
+    records = [r for name, four in times.items() for r in records_of({1: 1.0, 2: 0.5, 4: four}, network=name)]
+    failing = make.hole(Status.CRASHED, "signal 11", threads=4, network="alexnet")
+    found = curves_of([*records, failing, *records_of({2: 0.5}, network="alexnet")])
+    assert findings(found) == [
+        f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(3)}),",
+        "  torch eager: gets worse on 1 of 3 networks: fcn5 1.60x at 4; gains on fcn8 0.60x at 4; "
+        "shows no clear difference on lstm32 b64; fails on alexnet b64 (crashed at 4)",
+    ]
+    (said,) = headline(found)
+    assert said.startswith("two cores, four CPUs: more threads than its 2 cores cost time on 1 of 3 rows, most on fcn5")
+
+
+def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
+    found = curve_of({1: 1.0, 2: 0.5, 4: 0.4, 8: 1.2})
+    assert findings([found]) == [
+        f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(3)}),",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 2.4x at 8",
+        f"two cores, four CPUs: past 4 threads, one for each CPU it may use ({TESTED.format(3)}),",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 3.0x at 8",
+    ]
+    unknown = curve_of({1: 1.0, 8: 2.0}, Host(make.MACHINE, "unknown"))
+    assert all(point.past_cores is None and point.past_cpus is None for point in unknown.points)
+    assert findings([unknown]) == []
+
+
+def disturbed(p: int, seconds: float) -> list[Record]:
+    """Three launches whose threads waited a third of the time, with CPUs enough for all of them."""
+    other = make.contention(run_queue_seconds=p * 5 * seconds / 3)
+    result = make.outcome([seconds] * 5, threads=make.threads(p, 5 * seconds, p * 2 / 3), contention=other)
+    return [make.record(result=result, threads=p, launch=n) for n in range(3)]
+
+
+def test_a_disturbed_count_takes_no_part() -> None:
+    found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
+    assert found.best == 1
+    assert advice(found) == (
+        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; the measurement with 2 "
+        "threads was disturbed and does not count: measure again on a quiet machine"
+    )
+    assert [point.takes_part for point in found.points] == [True, False, True]
+    # It is still shown beside the best, but without any claim: eight threads are compared with one.
+    assert found.points[1].penalty.value == pytest.approx(0.3, rel=1e-3)
+    assert found.points[1].penalty.p_value is None
+    assert found.points[2].past_cores.against == 1
+    assert found.fits.threads == (1,)
+    assert findings([curve_of({1: 1.0, 2: 0.5}, extra=disturbed(4, 5.0))]) == []
+
+
+def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_not_win_by_that() -> None:
+    found = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
+    assert found.best == 2
+    assert advice(found) == (
+        "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; the measurements with 1, 2 threads were "
+        "disturbed: measure again on a quiet machine"
+    )
+    assert findings([found])[1] == "  torch eager: gets worse on 1 of 1 networks: fcn5~ 1.50x at 8"
+    assert mechanism(found) == ""
+
+
+def test_the_tested_counts_are_the_capacities_and_their_doubles() -> None:
+    assert named_counts(Host("", "", 16, 64, 64.0, logical_cpus=32)) == {16, 32, 64}
+    assert named_counts(Host("", "")) == {32}
+
+
+WIDE = Host(make.MACHINE, "eight cores", 8, 8, 8.0, logical_cpus=8)
+LAW = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3, 4, 6, 8)}
+
+
+def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
+    free = {**{p: 1.02 * t for p, t in LAW.items()}, 16: 0.9}
+    both = curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE)
+    bound, other = sorted(both, key=lambda each: not each.bound)
+    assert (bound.name, other.name) == ("torch eager, bound", "torch eager")
+    assert bound.fits.threads == tuple(LAW)
+    assert bound.fits.chosen.law == "usl"
+    assert other.fits is None
+    assert all(p.past_cores is None and (p.penalty is None or p.penalty.p_value is None) for p in bound.points)
+    assert [p.threads for p in other.points if p.penalty and p.penalty.p_adjusted is not None] == [16]
+    assert other.points[-1].penalty.verdict == "worse"
+    # Without a bound row the counts up to the CPUs are fitted, and have Karp and Flatt's fraction.
+    (alone,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
+    assert alone.fits.threads == tuple(LAW)
+    assert alone.fits.chosen is not None
+    assert [p.serial_fraction is not None for p in alone.points] == [False, True, True, True, True, True, False]
+
+
+# What noise can explain.
+
+
+several_counts = st.dictionaries(
+    st.sampled_from([1, 2, 4, 8]), st.lists(st.floats(0.5, 2.0), min_size=1, max_size=4), min_size=1
+)
+
+
+@examples(60)
+@drawn(several_counts, several_counts, st.sampled_from([1, 2, 4, 8]))
+def test_stars_advice_and_findings_cannot_contradict_one_another(
+    times: dict[int, list[float]], others: dict[int, list[float]], cpus: int
+) -> None:
+    host = Host(make.MACHINE, "some CPUs", cpus, cpus, float(cpus), logical_cpus=cpus)
+    records = [*records_of(times), *records_of(others, framework="mxnet")]
+    for found in curves_of(records, host):
+        points = {point.threads: point for point in found.points}
+        best = points[found.best]
+        if found.best > cpus:
+            # More threads than CPUs are advised only with a finding that they gain.
+            assert best.past_cpus is None or best.past_cpus.verdict == "better"
+        fastest = min(found.points, key=lambda point: point.seconds.median if point.seconds else 0.0)
+        assert fastest.penalty.verdict != "better"
+        fewer = [point for point in found.points if point.threads < min(found.best, cpus + 1)]
+        assert all(point.penalty and point.penalty.value > 1 for point in fewer)
+    # A star means, by the same rule, that no framework with as many threads is clearly faster.
+    cells = build_matrix(Results(tuple(records), {make.MACHINE: host})).cells.values()
+    for threads in {*times, *others}:
+        column = [cell for cell in cells if cell.column.threads == threads]
+        least = min(column, key=lambda cell: cell.seconds.median)
+        for cell in column:
+            slower = judge(ratio(cell.seconds, least.seconds)) == "worse"
+            assert cell.best is (not slower and len(column) > 1)
+
+
+def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
+    random = np.random.default_rng(5)
+    times_of = {"fcn5": {1: 1.0, 2: 0.5, 4: 0.52}, "fcn8": {1: 1.0, 2: 0.5, 4: 0.55, 8: 0.6}}
+    noisy = {
+        name: {p: [t * f for f in np.exp(0.02 * random.standard_normal(3))] for p, t in times.items()}
+        for name, times in times_of.items()
+    }
+    found = curves_of([r for name, times in noisy.items() for r in records_of(times, network=name)])
+    # By hand, best and fastest within the cores and within the CPUs being 2 threads: 4 for fcn5; 4 and 8 for fcn8.
+    raw = {
+        (name, p): welch(summarise([[t] for t in times[p]]), summarise([[t] for t in times[2]]))
+        for name, times in noisy.items()
+        for p in times
+        if p > 2
+    }
+    assert [each.best for each in found] == [2, 2]
+    expected = dict(zip(raw, holm([value for value in raw.values() if value is not None]), strict=True))
+    for each in found:
+        for point in each.points:
+            if point.threads > 2:
+                assert point.penalty.family == 3
+                assert point.penalty.p_adjusted == pytest.approx(expected[each.group.network, point.threads])
+                assert point.past_cores.p_adjusted == point.penalty.p_adjusted
+
+
+def test_one_comparison_may_show_more_than_many() -> None:
+    # 1.06x with p about 0.02 where it is the only comparison; not among twenty.
+    noisy: dict[int, float | Sequence[float]] = {2: (0.49, 0.50, 0.51), 4: (0.52, 0.53, 0.54)}
+    (alone,) = curves_of(records_of(noisy), TWO_CPUS)
+    assert alone.points[1].past_cores.verdict == "worse"
+    assert "gets worse on 1 of 1 networks" in findings([alone])[1]
+    assert "noise may explain" not in advice(alone)
+    many = curves_of([r for b in range(1, 21) for r in records_of(noisy, batch_size=b)], TWO_CPUS)
+    assert all(each.points[1].past_cores and each.points[1].past_cores.verdict != "worse" for each in many)
+    assert "gets worse" not in " ".join(findings(many))
+    assert all(advice(each).endswith("noise may explain the cost of 4") for each in many)
+
+
+def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
+    few = curve_of({1: [1.0], 2: [0.5], 4: [0.8]})
+    assert few.points[2].penalty.p_value is None
+    assert findings([few]) == [
+        "two cores, four CPUs: past 2 threads, one for each physical core (by the ratio of times, untested: fewer than "
+        "3 launches),",
+        "  torch eager: gets worse on 1 of 1 networks: fcn5 1.60x at 4",
+    ]
+    some = curves_of([*records_of({2: 0.5, 4: 0.8}), *records_of({2: [0.5], 4: [0.8]}, network="fcn8")])
+    head, said = findings(some)
+    assert "untested: by the ratio's interval, fewer than 3 launches" in head
+    assert "fcn5 1.60x at 4, fcn8 1.60x at 4 (untested)" in said
+
+
+def test_a_framework_that_computes_nothing_is_in_no_finding_and_costs_no_significance() -> None:
+    idle = []
+    for p, seconds in {1: 1.0, 2: 0.5, 4: 3.0}.items():
+        parity = make.parity("unchecked", "computes nothing")
+        result = make.outcome([seconds] * 5, p, parity=parity, parameter_count=None)
+        idle += [make.record(result=result, threads=p, launch=n, framework="idle", mode="idle") for n in range(3)]
+    found = {each.row.framework: each for each in curves_of([*idle, *records_of({1: 1.0, 2: 0.5, 4: 0.8})])}
+    assert (found["idle"].computes, found["torch"].computes) == (False, True)
+    assert "idle" not in " ".join(findings(list(found.values())))
+    assert findings([found["idle"]]) == []
+    assert found["torch"].points[2].penalty.family == 1
+    # A real framework whose parity is unchecked still counts.
+    unchecked = make.outcome([1.0] * 5, parity=make.parity("unchecked", "no reference"))
+    (one,) = curves_of([make.record(result=unchecked)])
+    assert one.computes
+
+
+# The picture.
+
+
+def test_the_picture_has_a_panel_for_each_network_and_explains_its_marks(tmp_path):
+    times = {1: 1.0, 2: 0.5, 4: 0.7}
+    records = [*records_of(times), *records_of(times, framework="mxnet"), *records_of(times, network="fcn8")]
+    (written,) = threads_to_picture(curves_of(records), tmp_path / "t.svg")
+    said = set(texts(written))
+    assert {"fcn5, mini-batch 64", "fcn8, mini-batch 64", "mxnet eager", "torch eager"} <= said
+    assert {"threads to use", "T(1)/p of the fastest with one", f"the machine's own cores: {HOST.own_cores}"} <= said
+    (again,) = threads_to_picture(curves_of(records), tmp_path / "again.svg")
+    assert written.read_bytes() == again.read_bytes()
+
+
+def test_many_networks_continue_on_a_further_page_and_one_count_is_no_line(tmp_path):
+    records = [r for n in range(14) for p in (1, 2) for r in make.launches(1.0 / p, threads=p, network=f"n{n}")]
+    unknown = Host(make.MACHINE, "unknown")
+    pages = threads_to_picture(curves_of(records, unknown), tmp_path / "t.svg")
+    assert [page.name for page in pages] == ["t.svg", "t-2.svg"]
+    assert [sum("mini-batch 64" in text for text in texts(page)) for page in pages] == [12, 2]
+    assert drawn_curves(curves_of(records_of({2: 1.0}))) == []

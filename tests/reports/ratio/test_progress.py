@@ -1,0 +1,268 @@
+"""From the oldest framework to the newest: order, ratios and means against independent computations."""
+
+import math
+import random
+import re
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import factory_of_records as make
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import texts
+from properties import examples
+from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, names, only, progress_of
+
+from dlbench.adapters.protocol import INSTALLED, TUNED, Status
+from dlbench.adapters.tuning import TUNABLE
+from dlbench.reports.cells import Build, released
+from dlbench.reports.formats.layout import times
+from dlbench.reports.ratio.progress import REPORT
+from dlbench.reports.report import ReportOptions
+from dlbench.reports.statistics import Ratio, geometric_mean, mean_of_pairs, ratio, summarise
+
+
+def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order_of_records() -> None:
+    records = [*NEW, *launches(0.9, "mine", "0.1", adapter="own"), *OLD, *MIDDLE]
+    for seed in range(5):
+        random.Random(seed).shuffle(records)
+        ranking = only(progress_of(records))
+        assert names(ranking) == ["caffe", "mxnet", "torch", "mine"]
+        assert [standing.build.released for standing in ranking.standings] == [
+            date(2017, 4, 18),
+            date(2022, 5, 17),
+            date(2026, 7, 8),
+            None,
+        ]
+        assert [standing.oldest for standing in ranking.standings] == [True, False, False, False]
+
+
+def test_speedups_are_welch_intervals_over_launches() -> None:
+    ranking = only(progress_of([*OLD, *NEW]))
+    speedup = ranking.standings[1].speedup
+    assert ranking.standings[0].speedup is None
+    welch = scipy.stats.ttest_ind(np.log([2.0, 2.1, 1.9, 2.05]), np.log([0.5, 0.52, 0.49]), equal_var=False)
+    low, high = welch.confidence_interval(0.95)
+    assert speedup.value == pytest.approx(
+        scipy.stats.gmean([2.0, 2.1, 1.9, 2.05]) / scipy.stats.gmean([0.5, 0.52, 0.49])
+    )
+    assert (speedup.low, speedup.high) == (pytest.approx(math.exp(low)), pytest.approx(math.exp(high)))
+
+
+def test_an_undated_framework_has_a_speedup_and_is_never_the_oldest() -> None:
+    ranking = only(progress_of([*launches(4.0, "mine", "", adapter="own"), *OLD]))
+    assert [(s.cell.row.framework, s.oldest) for s in ranking.standings] == [("caffe", True), ("mine", False)]
+    assert ranking.standings[1].speedup is not None
+    alone = only(progress_of(launches(4.0, "mine", "0.1", adapter="own")))
+    assert [(s.oldest, s.speedup) for s in alone.standings] == [(False, None)]
+
+
+def test_where_the_oldest_has_no_number_the_next_one_takes_its_place() -> None:
+    holes = [make.hole(Status.CRASHED, "signal 11", framework="caffe", adapter="caffe", mode="m")]
+    ranking = only(progress_of([*holes, *MIDDLE, *NEW]))
+    assert [(s.cell.row.framework, s.oldest) for s in ranking.standings] == [
+        ("mxnet", True),
+        ("torch", False),
+        ("caffe", False),
+    ]
+    disagrees = make.parity("disagrees", "update error 0.4")
+    failed = make.outcome(parity=disagrees)._replace(status=Status.PARITY_FAILED)
+    wrong = [make.record(result=failed, framework="caffe", adapter="caffe", mode="m", launch=n) for n in range(3)]
+    ranking = only(progress_of([*wrong, *MIDDLE]))
+    assert [standing.oldest for standing in ranking.standings if standing.cell.row.framework == "mxnet"] == [True]
+
+
+def test_the_fastest_mode_stands_for_a_framework_unless_all_are_asked_for() -> None:
+    records = [*OLD, *launches(1.5, mode="fast"), *NEW, *launches(0.4, "torch", "2.13.0", mode="compile")]
+    best = only(progress_of(records))
+    assert [(s.cell.row.mode, s.modes) for s in best.standings] == [("fast", 2), ("compile", 2)]
+    every = only(progress_of(records, all_modes=True))
+    assert [(s.cell.row.mode, s.oldest) for s in every.standings] == [
+        ("fast", True),
+        ("m", False),
+        ("compile", False),
+        ("m", False),
+    ]
+    by_mode = {s.cell.row.mode: s.speedup for s in every.standings if s.cell.row.framework == "torch"}
+    assert by_mode["compile"] == best.standings[1].speedup
+    # Asked for all or not, what it comes to is the same.
+    assert progress_of(records).overall == progress_of(records, all_modes=True).overall
+
+
+@examples(30)
+@given(
+    st.lists(st.floats(0.01, 10.0), min_size=3, max_size=6),
+    st.lists(st.floats(0.01, 10.0), min_size=3, max_size=6),
+    st.floats(0.1, 10.0),
+)
+def test_a_machine_of_another_speed_shows_the_same_progress(old: list[float], new: list[float], factor: float) -> None:
+    def speedup(times: float) -> Ratio:
+        records = [*launches([t * times for t in old]), *launches([t * times for t in new], "torch", "2.13.0")]
+        found = only(progress_of(records)).standings[1].speedup
+        assert found is not None
+        return found
+
+    one, other = speedup(1.0), speedup(factor)
+    # Samples are whole nanoseconds.
+    assert other.value == pytest.approx(one.value, rel=1e-5)
+    assert math.log(other.high / other.low) == pytest.approx(math.log(one.high / one.low), rel=1e-3, abs=1e-5)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "version", "when"),
+    [
+        ("pytorch", "2.13.0", date(2026, 7, 8)),
+        ("pytorch", "2.13.0+cpu", date(2026, 7, 8)),
+        ("pytorch", "2.13", date(2026, 7, 8)),
+        ("caffe", "1.0", date(2017, 4, 18)),
+        ("pytorch", "2.13.1", None),
+        ("pytorch", "2.13.0rc1", None),
+        ("tensorflow", "2.13.0", None),
+        ("pytorch", "2.14.0.dev20261010+cpu", date(2026, 10, 10)),
+        ("tensorflow", "2.22.0-dev20261010", date(2026, 10, 10)),
+        ("pytorch", "2.14.0.dev20261399", None),
+        ("pytorch", "2.99.0a0+git1234567", None),
+        ("pytorch", "what ever", None),
+        ("pytorch", "", None),
+    ],
+)
+def test_release_dates_of_versions(adapter: str, version: str, when: date | None) -> None:
+    assert released(adapter, version, DATES) == when
+
+
+def test_a_named_build_takes_its_date_from_its_adapter_and_a_crash_takes_no_version_away() -> None:
+    crashed = make.hole(
+        Status.CRASHED, "signal 11", framework="torch-old", adapter="pytorch", mode="m", minutes=9, network="fcn8"
+    )
+    records = [*launches(1.0, "torch-old", "2.13.0+cpu", adapter="pytorch"), crashed]
+    found = progress_of(records)
+    for ranking in found.rankings:
+        (standing,) = ranking.standings
+        assert standing.build == Build("pytorch", "2.13.0+cpu", date(2026, 7, 8))
+
+
+# The summary over networks.
+
+
+def test_the_summary_is_of_the_newest_over_the_oldest_that_have_every_network() -> None:
+    records = []
+    for network, factor in (("fcn5", 1.0), ("fcn8", 2.0), ("lstm32", 3.0)):
+        if network != "lstm32":
+            records += launches(4.0, network=network)
+        records += launches(2.0 * factor, "mxnet", "1.9.1", network=network)
+        records += launches(1.0, "tensorflow", "2.21.0", network=network)
+        records += launches(0.7, "mine", "0.1", adapter="own", network=network)
+    records += launches(0.1, "torch", "2.13.0", network="fcn5")
+    (overall,) = progress_of(records).overall
+    # Caffe lacks a network, torch lacks two, and nobody knows when mine was released.
+    assert (overall.oldest[0], overall.newest[0]) == ("mxnet", "tensorflow")
+    assert overall.speedup.value == pytest.approx(scipy.stats.gmean([2.0, 4.0, 6.0]))
+
+
+def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
+    disturbed = [
+        replace(each, outcome=each.outcome._replace(contention=make.contention(steal_seconds=20.0)))
+        for each in launches(1.0, "tensorflow", "2.21.0", network="fcn8")
+    ]
+    others = [*launches(2.0, network="fcn5"), *launches(2.0, network="fcn8")]
+    found = progress_of([*others, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
+    (overall,) = found.overall
+    assert [group.network for group in overall.disturbed] == ["fcn8"]
+    said = " ".join(FORMATS["terminal"](found).split())
+    assert "~ at 1 thread: disturbed on fcn8, mini-batch 64" in said
+    assert overall.speedup is not None
+    assert f"{times(overall.speedup)}~" in said
+
+
+ratios = st.builds(
+    lambda value, down, up: Ratio(value, value / down, value * up, "given"),
+    st.floats(0.01, 100.0),
+    st.floats(1.0, 5.0),
+    st.floats(1.0, 5.0),
+)
+
+
+@given(st.lists(ratios, min_size=1, max_size=8), st.randoms())
+def test_a_geometric_mean_is_scipy_s_and_its_interval_narrows_with_the_number(
+    given_ratios: list[Ratio], order: random.Random
+) -> None:
+    found = geometric_mean(given_ratios)
+    assert found.value == pytest.approx(scipy.stats.gmean([each.value for each in given_ratios]))
+    assert found.low <= found.value * (1 + 1e-12)
+    assert found.high >= found.value * (1 - 1e-12)
+    widest = max(math.log(each.high / each.value) for each in given_ratios if each.high)
+    assert math.log(found.high / found.value) <= widest * math.sqrt(len(given_ratios)) / len(given_ratios) + 1e-9
+    mixed = order.sample(given_ratios, len(given_ratios))
+    assert geometric_mean(mixed).value == pytest.approx(found.value)
+    assert geometric_mean([*given_ratios, Ratio(1.0, None, None, "")]).low is None
+
+
+@pytest.mark.parametrize(("launches_each", "deviation"), [(3, 0.03), pytest.param(8, 0.1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+def test_the_interval_of_the_mean_covers_the_truth(launches_each: int, deviation: float) -> None:
+    rng = np.random.default_rng(20261120)
+    truths = np.array([0.5, 1.0, 2.0, 3.0, 1.5, 8.0])
+    replicates, covered, cautious = 1500, 0, 0
+    for _ in range(replicates):
+        pairs = []
+        for truth in truths:
+            old, new = (np.exp(rng.normal(math.log(t), deviation, size=launches_each)) for t in (truth, 1.0))
+            pairs.append((summarise([[t] for t in old]), summarise([[t] for t in new])))
+        truth = scipy.stats.gmean(truths)
+        for place, mean in enumerate((mean_of_pairs(pairs), geometric_mean([ratio(*pair) for pair in pairs]))):
+            assert mean.low is not None
+            assert mean.high is not None
+            covered += place == 0 and mean.low <= truth <= mean.high
+            cautious += place == 1 and mean.low <= truth <= mean.high
+    # Four standard errors of 1500 tries about 95 %.
+    assert 0.927 <= covered / replicates <= 0.973
+    assert covered <= cautious
+
+
+def test_the_mean_of_one_pair_is_its_ratio() -> None:
+    old, new = summarise([[2.0], [2.1], [1.9]]), summarise([[1.0], [1.05], [0.96], [1.01]])
+    found, alone = mean_of_pairs([(old, new)]), ratio(old, new)
+    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+    few = summarise([[1.0, 1.1, 1.2, 1.05, 1.02, 0.99]])
+    found, alone = mean_of_pairs([(old, few)]), ratio(old, few)
+    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+
+
+def test_null_computes_nothing_and_is_no_progress() -> None:
+    nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"), software={"version": "1"})
+    null = make.record(result=nothing, framework="null", adapter="null", mode="null")
+    ranking = only(progress_of([*OLD, null]))
+    assert [(s.cell.row.framework, s.speedup) for s in ranking.standings if not s.oldest] == [("null", None)]
+
+
+def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
+    old = [
+        replace(each, outcome=each.outcome._replace(software={**each.outcome.software, TUNABLE: []})) for each in OLD
+    ]
+    new = launches(0.9, "torch", "2.13.0", tuning=INSTALLED)
+    rankings = progress_of([*old, *NEW, *new]).rankings
+    assert {ranking.place.cell.tuning: names(ranking) for ranking in rankings} == {
+        TUNED: ["caffe", "torch"],
+        INSTALLED: ["caffe", "torch"],
+    }
+    assert [ranking.place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]
+
+
+def test_the_picture_has_a_page_for_each_machine_and_names_each_framework_with_its_month(tmp_path: Path) -> None:
+    found = progress_of([*OLD, *MIDDLE, *NEW, *launches(1.0, machine="m-two")])
+    pages = REPORT.draw(found, tmp_path / "p.svg", ReportOptions())  # type: ignore[misc]
+    assert [page.name for page in pages] == ["p.svg", "p-2.svg"]
+    assert {"2017-04 caffe 1.0.0", "2022-05 mxnet 1.9.1", "2026-07 torch 2.13.0"} <= set(texts(pages[0]))
+    assert not REPORT.drawable(progress_of([]))
+
+
+def test_a_table_too_wide_is_shown_in_two_parts_that_both_say_framework_and_threads() -> None:
+    name = "a-build-with-a-very-long-name-indeed"
+    text = FORMATS["terminal"](progress_of([*OLD, *launches(1.0, name, "1.0", threads=2)]))
+    assert len(re.findall(rf"^  {name} m +2 ", text, re.MULTILINE)) == 2
+    for form in ("terminal", "markdown", "latex"):
+        assert "Nothing was measured yet" in FORMATS[form](progress_of([]))

@@ -1,0 +1,238 @@
+"""The fastest row, framework against framework and machine against machine, of records whose truth is known."""
+
+import math
+from dataclasses import replace
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import texts
+
+from dlbench.adapters.protocol import INSTALLED
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.ratio import fastest, frameworks, machines
+from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN
+from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.statistics import clearly_slower
+from dlbench.reports.storage.hosts import Host, unlike
+from dlbench.reports.storage.results import Results
+
+KIND = Host("one", "alpha", 2, 2, 2.0, cpu_model="EPYC", memory_gib=8)
+TWIN = replace(KIND, fingerprint="two", name="beta")
+LARGE = replace(TWIN, physical_cores=4, effective_cpus=4, memory_gib=16)
+NAMES = ("torch", "mxnet", "jax", "caffe")
+NETWORKS = ("fcn5", "fcn8", "lstm32")
+SECONDS = st.floats(0.1, 10.0)
+
+
+def matrix_of(records, hosts=None):
+    known = {make.MACHINE: Host(make.MACHINE, "two cores", 2, 2, 2.0)}
+    return build_matrix(Results(tuple(records), hosts or known))
+
+
+def row(framework, times, **of_cell):
+    """Return launches of these seconds, by network."""
+    return [r for name, t in times.items() for r in make.launches(t, network=name, framework=framework, **of_cell)]
+
+
+def two_machines(one, two, other=TWIN):
+    records = [*row("torch", one, machine="one"), *row("torch", two, machine="two")]
+    return machines.machines(matrix_of(records, {"one": KIND, "two": other}))
+
+
+def leader_of(records):
+    (leader,) = fastest.fastest(matrix_of(records)).leaders
+    return leader
+
+
+LEADERS = {
+    "certain": ([*make.launches(1.0), *make.launches(2.0, framework="mxnet")], [], "mxnet", True),
+    "of another run": ([*make.launches(1.0), *make.launches(2.0, framework="mxnet", run="b")], [], "mxnet", False),
+    "a tie": (
+        [*make.launches(1.0), *make.launches(1.005, framework="mxnet"), *make.launches(2.0, framework="jax")],
+        ["mxnet"],
+        "jax",
+        False,
+    ),
+    "only a tie": ([*make.launches(1.0), *make.launches(1.005, framework="mxnet")], ["mxnet"], "mxnet", False),
+    "alone": (make.launches(1.0), [], None, False),
+    "its own tuning is no rival": (
+        [*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED), *make.launches(2.0, framework="mxnet")],
+        [],
+        "mxnet",
+        True,
+    ),
+    "alone with its tuning": ([*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED)], [], None, False),
+}
+
+
+@pytest.mark.parametrize(("records", "ties", "following", "certain"), LEADERS.values(), ids=LEADERS)
+def test_leaders(records, ties, following, certain):
+    leader = leader_of(records)
+    assert leader.first.row.framework == "torch"
+    assert [each.row.framework for each in leader.ties] == ties
+    assert (leader.next.row.framework if leader.next else None, leader.certain) == (following, certain)
+    headline = fastest.REPORT.headline(fastest.fastest(matrix_of(records)))
+    assert (headline == []) == (following is None)
+    assert any("clearly the fastest" in line for line in headline) == certain
+
+
+def test_wrong_mathematics_and_more_threads_than_asked_never_lead():
+    wrong = make.outcome([0.1] * 3, parity=make.parity("disagrees", "no"))
+    greedy = make.outcome([0.1] * 3, threads=make.threads(1, 0.3, cpu_per_wall=2.0, says=2))
+    records = [*make.launches(1.0), make.record(framework="a", result=wrong), make.record(framework="b", result=greedy)]
+    assert leader_of(records).first.row.framework == "torch"
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=4), st.integers(0, 5), st.floats(0.001, 1000.0))
+def test_leaders_agree_with_the_stars_and_a_change_of_scale_changes_no_ratio(factors, seed, scale):
+    noise = np.random.default_rng(seed).normal(0, 0.05, (len(factors), 3))
+
+    def made(by):
+        times = [[by * factor * math.exp(each) for each in row] for factor, row in zip(factors, noise, strict=True)]
+        return [r for name, t in zip(NAMES, times, strict=False) for r in make.launches(t, framework=name)]
+
+    leader = leader_of(made(1.0))
+    stars = {cell.row for cell in matrix_of(made(1.0)).cells.values() if cell.best}
+    assert {leader.first.row, *(each.row for each in leader.ties)} == stars
+    assert all(not clearly_slower(each.seconds, leader.first.seconds) for each in leader.ties)
+    # Samples are whole nanoseconds.
+    assert leader_of(made(scale)).ratio.value == pytest.approx(leader.ratio.value, rel=1e-5)
+
+
+def test_json_and_csv_of_a_leader_agree():
+    found = fastest.fastest(matrix_of([*make.launches(1.0), *make.launches(1.001, framework="mxnet")]))
+    report = fastest.REPORT
+    (leader,), (line,) = report.as_data(found)["leaders"], list(report.as_rows(found).lines)
+    assert [each["framework"] for each in leader["ties"]] == ["mxnet"]
+    assert line["ties"] == "mxnet eager"
+    assert (leader["network"], leader["threads"], leader["certain"]) == ("fcn5", 1, False)
+
+
+def standing(records, framework):
+    (machine,) = frameworks.frameworks(matrix_of(records)).machines
+    return machine.reference.framework, next(each for each in machine.standings if each.row.framework == framework)
+
+
+@given(st.lists(SECONDS, min_size=3, max_size=3), st.floats(0.2, 5.0), st.floats(0.01, 100.0))
+def test_a_row_slower_by_one_factor_everywhere_has_that_mean_whatever_the_scale(times, factor, scale):
+    base = {name: t * scale for name, t in zip(NETWORKS, times, strict=True)}
+    slower = row("mxnet", {name: t * factor for name, t in base.items()})
+    reference, mxnet = standing([*row("torch", base, threads=2), *row("torch", base), *slower], "mxnet")
+    assert reference == "torch"  # the most cells
+    assert mxnet.overall.ratio.value == pytest.approx(factor, rel=1e-4)
+    _, same = standing([*row("torch", base), *row("a", base)], "a")
+    assert (same.overall.count("better"), same.overall.count("worse")) == (0, 0)
+
+
+def test_only_networks_of_both_count_and_rows_with_fewer_stand_apart():
+    records = [
+        *row("torch", {"fcn5": 1.0, "fcn8": 1.0, "lstm32": 1.0}),
+        *row("jax", {"fcn5": 2.0, "fcn8": 2.0, "lstm32": 2.0}),
+        *row("mxnet", {"fcn5": 0.5, "fcn8": 2.0}),
+        *row("caffe", {"alexnet": 1.0}),
+    ]
+    reference, mxnet = standing(records, "mxnet")
+    assert reference == "torch"  # as many times as jax, and faster
+    assert [group.network for group in mxnet.overall.groups] == ["fcn5", "fcn8"]
+    assert mxnet.overall.ratio.value == pytest.approx(1.0)
+    assert (mxnet.overall.count("better"), mxnet.overall.count("worse")) == (1, 1)
+    page = frameworks.REPORT.page(frameworks.frameworks(matrix_of(records)), ReportOptions())
+    assert [line[0].text for line in page.tables[0].rows if len(line) > 1] == [
+        "torch eager",
+        "jax eager",
+        "mxnet eager",
+    ]
+    assert page.tables[0].rows[-1][1].marks == " (2)"
+    assert page.tables[0].notes == ("Nothing in common with the reference: caffe eager.",)
+
+
+def test_a_headline_of_frameworks_only_where_noise_does_not_explain_it():
+    slow = frameworks.frameworks(
+        matrix_of([*row("a", {"fcn5": 2.0, "fcn8": 2.0}), *row("b", {"fcn5": 1.0, "fcn8": 1.0})])
+    )
+    (line,) = frameworks.REPORT.headline(slow)
+    assert "b eager is the fastest; a eager takes 2.00x" in line
+    assert "geometric mean of 2 networks" in line
+    alike = frameworks.frameworks(matrix_of([*row("a", {"fcn5": 1.001}), *row("b", {"fcn5": 1.0})]))
+    assert frameworks.REPORT.headline(alike) == []
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=3), st.floats(0.1, 10.0))
+def test_swapping_machines_inverts_the_ratio_and_a_scale_of_both_changes_nothing(times, scale):
+    one, two = ({name: pair[side] for name, pair in zip(NETWORKS, times, strict=True)} for side in (0, 1))
+    (there,), (back,) = two_machines(one, two).against, two_machines(two, one).against
+    for found, turned in zip(there.pairs, back.pairs, strict=True):
+        assert found.ratio.value * turned.ratio.value == pytest.approx(1.0, rel=1e-4)
+        assert found.ratio.low * turned.ratio.high == pytest.approx(1.0, rel=1e-4)
+        assert {SLOWER: FASTER, FASTER: SLOWER}.get(found.verdict, found.verdict) == turned.verdict
+    (scaled,) = two_machines(*({name: t * scale for name, t in of.items()} for of in (one, two))).against
+    assert scaled.overall.ratio.value == pytest.approx(there.overall.ratio.value, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict"),
+    [(2.0, SLOWER), (0.5, FASTER), ([1.0, 1.0001, 1.0002], SAME), ([0.9, 1.0, 1.12], UNKNOWN)],
+    ids=str,
+)
+def test_machines_of_one_kind_have_a_verdict(seconds, verdict):
+    found = two_machines({"fcn5": [1.0, 1.0001, 1.0002]}, {"fcn5": seconds})
+    (machine,) = machines.REPORT.as_data(found)["machines"]
+    assert [each["verdict"] for each in (*machine["cells"], *machine["rows"])] == [verdict, verdict]
+    assert [line["verdict"] for line in machines.REPORT.as_rows(found).lines] == [verdict]
+
+
+def test_machines_of_other_kinds_have_a_ratio_and_the_reason_why_no_verdict():
+    found = two_machines({"fcn5": 1.0}, {"fcn5": 0.5}, LARGE)
+    assert found.against[0].overall.ratio.value == pytest.approx(0.5)
+    assert {pair.verdict for pair in found.against[0].pairs} == {""}
+    page = machines.REPORT.page(found, ReportOptions())
+    assert "No verdict, since the machines are of different kinds: 2 and 4 physical cores" in page.before[0]
+    assert "verdict" not in page.tables[0].head
+    assert unlike(KIND, TWIN) == []
+    assert unlike(KIND, LARGE) == ["2 and 4 physical cores", "2 and 4 CPUs to use", "8 and 16 GiB of memory"]
+
+
+def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():
+    elsewhere = [replace(each, environment="other") for each in make.launches(1.0, machine="two")]
+    records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}, machine="one"), *elsewhere]
+    found = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
+    assert [pair.cell.group.network for pair in found.against[0].pairs] == ["fcn5"]
+    assert "On 1 of 1 the framework is another build there" in machines.REPORT.page(found, ReportOptions()).before[0]
+
+
+EMPTY = {
+    "fastest, one row": (fastest.REPORT, make.launches(1.0), "nothing to compare"),
+    "frameworks, nothing": (frameworks.REPORT, [], "nothing to compare"),
+    "frameworks, one row": (frameworks.REPORT, row("torch", {"fcn5": 1.0}), "nothing to compare"),
+    "machines, one": (machines.REPORT, make.launches(1.0), "give the stores of others too"),
+    "machines, nothing in common": (
+        machines.REPORT,
+        [*make.launches(1.0, machine="one"), *make.launches(1.0, machine="two", network="fcn8")],
+        "have no cell with a time in common",
+    ),
+}
+
+
+@pytest.mark.parametrize(("report", "records", "words"), EMPTY.values(), ids=EMPTY)
+def test_a_report_with_nothing_to_compare_says_so(report, records, words):
+    hosts = {"one": KIND, "two": TWIN, make.MACHINE: Host(make.MACHINE, "two cores")}
+    found = report.analyse(Source(lambda: Results(tuple(records), hosts)))
+    assert words in " ".join(report.page(found, ReportOptions()).before)
+    assert not report.has_section(found)
+    assert report.draw is None or not report.drawable(found)
+
+
+def test_pictures_name_rows_and_places_and_are_the_same_each_time(tmp_path):
+    both = {"fcn5": 1.0, "fcn8": 1.0}
+    records = [*row("torch", both), *row("torch", both, threads=2), *row("jax", both), *row("jax", both, threads=2)]
+    of_frameworks = frameworks.frameworks(matrix_of(records))
+    first, second = (
+        frameworks.REPORT.draw(of_frameworks, tmp_path / name, ReportOptions())[0] for name in ("a.svg", "b.svg")
+    )
+    assert {"torch eager", "1", "2", "threads"} <= set(texts(first))
+    assert first.read_bytes() == second.read_bytes()
+    (of_machines,) = machines.REPORT.draw(two_machines(both, both), tmp_path / "m.svg", ReportOptions())
+    assert {"beta against alpha", "fcn5, mini-batch 64", "fcn8, mini-batch 64"} <= set(texts(of_machines))

@@ -1,0 +1,192 @@
+"""What settings are worth, of records whose truth is known."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dlbench.adapters import tuning
+from dlbench.adapters.protocol import INSTALLED, TUNED
+from dlbench.reports.ratio.tuning import (
+    FASTER,
+    NOT_TESTED,
+    REPORT,
+    SLOWER,
+    WORTH_NOTHING,
+    applies,
+    names_of_means,
+    over_networks,
+    worth_of_settings,
+)
+from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.record import SEARCH
+from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
+
+NAMES = ("alpha", "beta", "gamma")
+
+
+def record(seconds, names, **changes):
+    """Return a record whose row has settings of these names."""
+    made = make.record([seconds] * 3, **changes)
+    software = {**made.outcome.software, tuning.TUNABLE: list(names)}
+    return replace(made, outcome=made.outcome._replace(software=software))
+
+
+def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
+    """Return records of `tuning.each`, whose settings multiply the seconds by what they are worth.
+
+    Each block has a pace of its own, as a machine does, which is twice as slow at the end as in the beginning.
+    """
+    random = np.random.default_rng(seed)
+    made = []
+    for block in range(pairs):
+        pace = 2.0 ** (block / pairs)
+        for word in tuning.each(names):
+            seconds = pace * math.prod(worth[name] for name in tuning.in_force(word, names))
+            seconds *= math.exp(noise * random.normal())
+            made.append(record(seconds, names, launch=block, tuning=word, **changes))
+    return made
+
+
+def worths(records):
+    (row,) = worth_of_settings(records, {}).rows
+    return row
+
+
+@given(st.lists(st.floats(0.3, 3.0), min_size=3, max_size=3))
+def test_a_drift_of_the_machine_is_in_no_ratio(factors):
+    row = worths(records_of(dict(zip(NAMES, factors, strict=True))))
+    for name, factor, found in zip(NAMES, factors, row.settings, strict=True):
+        assert found.setting == name
+        assert found.alone.ratio == pytest.approx(factor, rel=1e-6)
+        assert found.among.ratio == pytest.approx(factor, rel=1e-6)
+        assert found.alone.pairs == found.among.pairs == 8
+    assert row.together.alone.ratio == pytest.approx(math.prod(factors), rel=1e-6)
+
+
+def test_verdicts_are_those_of_the_interval():
+    row = worths(records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003))
+    assert [each.verdict for each in row.settings] == [FASTER, SLOWER, WORTH_NOTHING]
+    assert worths(records_of({"alpha": 0.5}, names=("alpha",), pairs=5)).settings[0].verdict == NOT_TESTED
+
+
+def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_other():
+    made = [
+        record(0.5 if tuning.in_force(word, NAMES[:2]) else 1.0, NAMES[:2], launch=block, tuning=word)
+        for block in range(6)
+        for word in tuning.each(NAMES[:2])
+    ]
+    for found in worths(made).settings:
+        assert found.alone.ratio == pytest.approx(0.5)
+        assert found.among.ratio == pytest.approx(1.0)
+        assert found.verdict == WORTH_NOTHING
+
+
+def test_over_networks_each_counts_once_however_often_it_was_measured():
+    ratios = {"fcn5": [0.5], "fcn8": [0.6], "alexnet": [0.9, 0.7], "lstm32": [0.8]}
+    made = [
+        record(seconds, ["alpha"], network=network, threads=place, batch_size=16 * place, tuning=word)
+        for network, of_network in ratios.items()
+        for place, ratio in enumerate(of_network, 1)
+        for word, seconds in ((INSTALLED, 1.0), (TUNED, ratio))
+    ]
+    (mean,) = over_networks(worth_of_settings(made, {}).rows)
+    logs = np.log([0.5, 0.6, math.sqrt(0.9 * 0.7), 0.8])
+    low, high = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
+    assert mean.networks == 4
+    assert (mean.ratio.value, mean.ratio.low, mean.ratio.high) == pytest.approx(tuple(np.exp([logs.mean(), low, high])))
+    assert over_networks(worth_of_settings(made[:2], {}).rows) == []
+    (two,) = over_networks(worth_of_settings(made[:4], {}).rows)
+    assert (two.ratio.low, two.verdict) == (None, NOT_TESTED)
+
+
+def test_a_row_without_settings_and_one_measured_one_way_only_are_not_shown():
+    plain = [make.record([1.0] * 3, launch=block) for block in range(6)]
+    tuned = [record(1.0, ["alpha"], launch=block) for block in range(6)]
+    assert worth_of_settings([*plain, *tuned], {}).rows == ()
+    assert not applies([make.cell()])
+    assert applies([make.cell(), make.cell(tuning=INSTALLED)])
+
+
+def test_the_report_says_what_helps_and_what_hurts():
+    made = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
+    source = Source(lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)}))
+    found = REPORT.analyse(source)
+    page = REPORT.page(found, ReportOptions())
+    assert "Faster with: alpha (torch eager) on fcn5." in page.before
+    assert "Slower with: beta (torch eager) on fcn5." in page.before
+    assert "Worth nothing: gamma (torch eager) on fcn5." in page.before
+    assert REPORT.as_data(found)["over_networks"] == []
+    data = REPORT.as_data(found)["settings"]
+    assert [each["setting"] for each in data] == [None, *NAMES]
+    assert [each["verdict"] for each in data[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
+    assert len(list(REPORT.as_rows(found).lines)) == 4
+    assert "dlbench run tuning" in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]
+
+
+def _kept(path, **runs):
+    """Keep runs of these records in a store, an hour apart, and return what `dlbench report tuning` is made of."""
+    with Store.open(path) as store:
+        for hour, (name, made) in enumerate(runs.items()):
+            run = make.run(id=name, started=make.START + timedelta(hours=hour), machine=made[0].machine)
+            blocks = len({each.launch for each in made})
+            plan = tuple(dict.fromkeys(each.cell for each in made))
+            run = replace(run, plan=plan, launches=blocks, finished=run.started)
+            store.append_runs([(run, [replace(each, run=name, started=run.started) for each in made])])
+        runs_of = [(run, 1) for run in store.runs()]
+    return Source(
+        lambda: Results.read([path], newest=True), lambda: runs_of, of_run=lambda run: Results.read([path], run)
+    )
+
+
+def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away(tmp_path):
+    pairs = records_of(dict.fromkeys(NAMES, 0.9))
+    later = [record(0.1, NAMES, launch=block, tuning=TUNED) for block in range(3)]
+    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", pairs=pairs, later=later)).rows
+    assert row.together.alone.ratio == pytest.approx(0.9**3)
+    assert {each.alone.pairs for each in row.settings} == {8}
+
+
+def test_of_each_comparison_the_newest_run_counts_that_has_an_interval(tmp_path):
+    whole, short = records_of(dict.fromkeys(NAMES, 0.9)), records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
+    newer = [each for each in records_of(dict.fromkeys(NAMES, 0.8)) if each.cell.tuning in (INSTALLED, TUNED)]
+    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", whole=whole, newer=newer, short=short)).rows
+    assert row.together.alone.ratio == pytest.approx(0.8**3)
+    assert {round(each.alone.ratio, 6) for each in row.settings} == {0.9}
+
+
+def test_what_a_search_launched_again_because_it_was_fast_says_nothing(tmp_path):
+    searched = [replace(each, side=SEARCH) for each in records_of(dict.fromkeys(NAMES, 0.9))]
+    found = worth_of_settings(searched, {})
+    assert (found.rows, found.searched) == ((), len(searched))
+    assert "A search" in REPORT.page(found, ReportOptions()).before[0]
+
+
+def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
+    records = [
+        each
+        for precision in ("float32", "bfloat16")
+        for network in ("fcn5", "lstm32", "alexnet")
+        for each in records_of(dict.fromkeys(NAMES, 0.9), network=network, precision=precision)
+    ]
+    means = over_networks(worth_of_settings(records, {}).rows)
+    assert sorted(names_of_means(means).values()) == ["torch eager", "torch eager, bfloat16"]
+    elsewhere = [replace(each, machine="elsewhere") for each in means if each.cell.precision == "float32"]
+    assert names_of_means([*elsewhere, *means])[elsewhere[0]] == "torch eager"
+
+
+def test_of_another_build_or_with_other_settings_no_older_pairs_count(tmp_path):
+    old = [replace(each, environment="another") for each in records_of(dict.fromkeys(NAMES, 0.9))]
+    fewer = records_of(dict.fromkeys(NAMES, 0.7), names=NAMES[:2])
+    new = records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
+    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", old=old, fewer=fewer, new=new)).rows
+    assert row.together.alone.pairs == 2
+    assert [each.setting for each in row.settings] == list(NAMES)
