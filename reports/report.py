@@ -17,9 +17,9 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Narrowing, Results
 
 if TYPE_CHECKING:
-    from dlbench.reports.against.analysis import Stand
     from dlbench.reports.cells import Builds
-    from dlbench.reports.claims.claim import Claim
+    from dlbench.reports.claims.claims import Claim
+    from dlbench.reports.published import Counterpart
 
 Found = TypeVar("Found")
 
@@ -61,7 +61,7 @@ class Source:
     options: ReportOptions = field(default_factory=ReportOptions)
     releases: Callable[[], Mapping[tuple[str, str], date]] = dict
     """Release dates of frameworks, by adapter and version."""
-    stands: "Callable[[], Mapping[str, Stand]]" = dict
+    counterparts: "Callable[[], Mapping[str, Counterpart]]" = dict
     """Today's counterpart of each framework of a published table."""
     of_run: Callable[[str], Results] = lambda run: Results()
     """Returns the results of one run, of both sides where it has two."""
@@ -77,7 +77,7 @@ class Source:
     @cached_property
     def _matrix(self) -> Matrix:
         if self.options.reference:
-            from dlbench.reports.against.published_tables import TABLES
+            from dlbench.reports.published import TABLES
 
             return TABLES[self.options.reference]()
         return build_matrix(self.results())

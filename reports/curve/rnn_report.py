@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dlbench.reports import flags
-from dlbench.reports.against import brandfonbrener2017
-from dlbench.reports.against.brandfonbrener2017 import UPDATES
 from dlbench.reports.cells import CellResult
 from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve.curve import CurveColumns, Knee, cell_columns, line_columns
@@ -31,6 +29,8 @@ from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
 from dlbench.reports.naming import row_name, threads_name, work_name
+from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
+from dlbench.reports.published import study as published_study
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
 from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
 from dlbench.reports.storage.hosts import name_among
@@ -421,12 +421,12 @@ def rnn_rows(found: Study) -> Rows:
 
 def published() -> Study:
     """Return the study of 2017 without its first trials, which its author calls strangely long."""
-    return study(brandfonbrener2017.figures(first=False), brandfonbrener2017.networks())
+    return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
 
 
 def _analyse(source: Source) -> Study:
     reference = source.options.reference
-    if reference == brandfonbrener2017.NAME:
+    if reference == BRANDFONBRENER2017:
         return published()
     found = study(source.matrix(), {} if reference else networks_of(source.results().records))
     return replace(found, beside=published()) if source.options.against else found
@@ -450,7 +450,7 @@ units on one device, machine or thread count is faster than another; rows compar
     suggestion="small recurrent networks: time by units and steps, when threads pay",
     applies=bool,
     options=frozenset({REFERENCE, ALL_RUNS}),
-    published=(brandfonbrener2017.NAME,),
+    published=(BRANDFONBRENER2017,),
     families=frozenset({FAMILY}),
     quantities=tuple(QUANTITIES),
     heading="Small recurrent networks",

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.against.analysis import Stand
 from dlbench.reports.cells import CellResult, Matrix, build_matrix
 from dlbench.reports.flags import disturbed
 from dlbench.reports.history.nights import CellHistory
+from dlbench.reports.published import Counterpart
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.record import BASELINE, Record, Run, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
@@ -51,7 +51,7 @@ class Document:
     all_runs: bool = False
     """Whether a cell's number rests on its launches of all runs, not only of its newest."""
     releases: Mapping[tuple[str, str], date] = field(default_factory=dict)
-    stands: Mapping[str, Stand] = field(default_factory=dict)
+    counterparts: Mapping[str, Counterpart] = field(default_factory=dict)
     histories: Mapping[tuple[str, Cell], Sequence[CellHistory]] = field(default_factory=dict)
     """By machine and cell what all nights of the stores found of it, where there are several."""
 
@@ -83,7 +83,7 @@ class Document:
             lambda: list(self.runs),
             ReportOptions(all_runs=self.all_runs),
             lambda: self.releases,
-            lambda: self.stands,
+            lambda: self.counterparts,
             self.of_run,
             self.sentinels,
             self.narrowing,

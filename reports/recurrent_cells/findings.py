@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from dlbench.adapters.families import ALPHABET, Recurrent
-from dlbench.reports.claims.analysis import Evidence, evidence
-from dlbench.reports.claims.gurari2021 import ONE_TRAINING, deeper, gated, larger
-from dlbench.reports.claims.questions import MORE, Claimed, Question, answers, of_times, of_value
+from dlbench.reports.claims.claims import Evidence, answers, evidence, of_losses
+from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.naming import place_name, row_name
 from dlbench.reports.recurrent_cells.analysis import CellStudy, Line
 from dlbench.reports.recurrent_cells.curves import Net
@@ -46,7 +45,7 @@ def _gated_at_equal_time(found: CellStudy) -> Iterator[Question]:
         loss = way.learnt.nets[net].curve.loss_at(min(steps, way.learnt.common_steps))
         if loss is not None:
             what = f"{line_name(way.line)}, {words(net)} after {steps:.0f} steps: loss of rnn / its own"
-            yield of_value(what, plain.loss / loss, MORE, ONE_TRAINING)
+            yield of_value(what, plain.loss / loss, Claimed(least=1.0), ONE_TRAINING)
 
 
 def _costs(found: CellStudy, other: Callable[[Net], Net | None]) -> Iterator[Question]:
@@ -82,14 +81,10 @@ def one_layer(net: Net) -> Net | None:
 
 
 _FINDINGS: tuple[tuple[str, str, Callable[[CellStudy], Iterable[Question]]], ...] = (
-    (
-        "G1",
-        "LSTM and GRU have a lower loss than rnn of equal size",
-        lambda it: gated(losses_of(it.learnt), ONE_TRAINING),
-    ),
+    ("G1", "LSTM and GRU have a lower loss than rnn of equal size", lambda it: of_losses("G1", losses_of(it.learnt))),
     ("G1t", "and after equal time", _gated_at_equal_time),
-    ("G2", "A layer more lowers the loss", lambda it: deeper(losses_of(it.learnt), ONE_TRAINING)),
-    ("G3", "Twice the size lowers the loss", lambda it: larger(losses_of(it.learnt), ONE_TRAINING)),
+    ("G2", "A layer more lowers the loss", lambda it: of_losses("G2", losses_of(it.learnt))),
+    ("G3", "Twice the size lowers the loss", lambda it: of_losses("G3", losses_of(it.learnt))),
     ("gru", "A GRU takes longer than rnn, by its FLOPs", lambda it: _costs(it, cell_instead("gru"))),
     ("lstm", "An LSTM takes longer than rnn, by its FLOPs", lambda it: _costs(it, cell_instead("lstm"))),
     ("layers", "3 layers take longer than 1, by their FLOPs", lambda it: _costs(it, one_layer)),

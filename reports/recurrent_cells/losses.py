@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dlbench.reports.claims.gurari2021 import losses as published
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Table
 from dlbench.reports.recurrent_cells.analysis import CellStudy, Work
 from dlbench.reports.recurrent_cells.curves import Net, Trained, cell_order
 from dlbench.reports.recurrent_cells.learnt import KNOWS_NOTHING, Learnt, words
-from dlbench.reports.recurrent_cells.settings import Losses, losses_of
+from dlbench.reports.recurrent_cells.settings import Losses, losses_of, published_losses
 
 KARPATHY = "karpathy2016"
 NOT_CONFIRMED, UNCHECKED = "!", "?"
@@ -83,7 +82,7 @@ def _of_checks(nets: Mapping[Net, Trained]) -> Iterator[str]:
 
 def published_tables() -> list[Table]:
     """Return the published losses, a table for each text."""
-    found = published()
+    found = published_losses()
     tables = []
     for text in dict.fromkeys(setting.text for setting in found):
         nets = {
@@ -99,7 +98,7 @@ def published_tables() -> list[Table]:
 
 def order_lines(found: CellStudy, against: str) -> Iterator[str]:
     """Yield how many pairs of networks stand in the published order."""
-    own, theirs = losses_of(found.learnt), published()
+    own, theirs = losses_of(found.learnt), published_losses()
     for mine in dict.fromkeys(setting.text for setting in own):
         for text in dict.fromkeys(setting.text for setting in theirs):
             alike = list(_pairs_alike(own, mine, theirs, text))

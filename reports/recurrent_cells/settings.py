@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from dlbench.reports.published import lines_of
 from dlbench.reports.recurrent_cells.learnt import Learnt
 
 
@@ -16,6 +17,15 @@ class Setting(NamedTuple):
 
 
 Losses = Mapping[Setting, float]
+
+
+def published_losses() -> Losses:
+    """Return the test losses of Karpathy and others 2016; there is none of the largest plain networks."""
+    return {
+        Setting(line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
+        for line in lines_of("karpathy2016_losses.csv")
+        if line["loss"]
+    }
 
 
 def losses_of(learnt: Iterable[Learnt]) -> Losses:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from dlbench.reports.cells import CellResult
-from dlbench.reports.claims.questions import Answer
-from dlbench.reports.claims.words import figures
+from dlbench.reports.claims.claims import Answer
+from dlbench.reports.claims.report import figures
 from dlbench.reports.flags import FEW_LAUNCHES
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import Entry, Page, Table, number

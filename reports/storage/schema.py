@@ -17,7 +17,7 @@ import hashlib
 import json
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Column, DateTime, Float, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table, Text
 
 from dlbench.adapters.protocol import Cell
 
@@ -69,21 +69,6 @@ records = Table(
     Column("contended", Integer),
     Column("product_rate", Float),
     _text("content", None),
-)
-fleets = Table("fleets", TABLES, _text("id", primary_key=True), _text("started", 40), _text("content", None))
-fleet_jobs = Table(
-    "fleet_jobs",
-    TABLES,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    _text("fleet"),
-    Column("number", Integer, nullable=False),
-    _text("node"),
-    Column("replaces", Integer),
-    *(_text(name, nullable=True) for name in ("handle", "run", "machine")),
-    Column("heartbeat", DateTime(timezone=True)),
-    Column("planned", Integer),
-    _text("ending", None, nullable=True),
-    Index("one_job_of_each_number", "fleet", "number", unique=True),
 )
 LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
 """Columns that the attempts at one launch have in common, as in `record.last_attempts`."""

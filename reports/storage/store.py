@@ -133,9 +133,6 @@ class Store:
         with self._writing() as connection:
             self._insert_run(connection, run)
 
-    def catch_up(self, run: str) -> None:
-        """Fetch records that other processes added to a run meanwhile; only a copy of a store has to."""
-
     def finish_run(self, run: str, when: datetime) -> None:
         """Note that the run with this id ended; raises StoreError where there is none."""
         with self._writing() as connection:

@@ -11,7 +11,7 @@ from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
 from dlbench.reports.catalogue import report
-from dlbench.reports.claims.analysis import Claims
+from dlbench.reports.claims.claims import Claims
 from dlbench.reports.errors import StoreError
 from dlbench.reports.report import Source
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
@@ -22,7 +22,7 @@ from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
 from ..planning import claims, suite
 from ..planning.axes import SuiteOverrides
-from ..planning.framework import release_dates, stands_for_2016
+from ..planning.framework import counterparts_of_2016, release_dates
 from ..planning.plan import Plan, expand, expected_seconds, memory_line
 from ..run import preparation
 from ..run.texts import Text
@@ -139,7 +139,7 @@ def _claims(store_file: str, machine: Machine) -> tuple[Claims, set[Cell]]:
     """Return the claims tried on what a store has of this machine, and the cells that it has. Raises StoreError."""
     there = _is_there(store_file)
     results = Results.read([store_file], machine=machine.fingerprint) if there else Results()
-    source = Source(lambda: results, releases=release_dates, stands=stands_for_2016)
+    source = Source(lambda: results, releases=release_dates, counterparts=counterparts_of_2016)
     done = {each.cell for each in results.records if each.outcome.status is not Status.SKIPPED}
     return report("claims").analyse(source), done
 

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +10,16 @@ import typer
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage import delivery
+from dlbench.reports.storage.hosts import Host, Node
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say, show
 from ..environments import folders, row_interpreters
-from ..errors import NOTHING_MEASURED, UsageError, interruptible
-from ..fleet import membership
-from ..fleet.membership import Membership
+from ..errors import NOTHING_MEASURED, interruptible
+from ..fleet.node import FleetNode, fleet_node
 from ..planning.axes import SuiteOverrides
 from ..planning.plan import Plan, check_count, memory_line
 from ..run import capabilities, preparation, quiet_machine, resume
@@ -31,7 +31,6 @@ from ..run.quiet_machine import busy_gpus
 from ..run.runner import Runner, RunResult
 from ..run.schedules import Ledger
 from ..run.texts import Text
-from ..storing import spools
 from . import options
 from .options import OptionGroup, grouped
 from .plan import kind_of_protocol, planned, size_of, training_lines
@@ -53,10 +52,17 @@ class HowToRun(OptionGroup):
 
 
 @dataclass(frozen=True)
-class PartOfFleet(OptionGroup):
-    """What `dlbench fleet` adds to the command of each job."""
+class InFleet(OptionGroup):
+    """The option that `dlbench fleet run` adds to the command of each job."""
 
-    job: Annotated[str | None, typer.Option("--job", metavar="FLEET/NUMBER", hidden=True)] = None
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="FLEET/NODE",
+            help="Run as this node's job of a fleet: records name the node, and the same command resumes its run.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -76,18 +82,23 @@ _USUAL = Course()
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a run begins with: a run that it goes on with, a part in a fleet."""
+    """The run to resume, and the node of a fleet that this machine is."""
 
     unfinished: Run | None = None
-    part: Membership = field(default_factory=Membership)
+    node: FleetNode | None = None
+
+    @property
+    def node_now(self) -> Callable[[], Node | None]:
+        """Return the node as it is now; None outside fleets."""
+        return self.node.now if self.node is not None else lambda: None
+
+    def resume_command(self, suite: str) -> str:
+        """Return the command that resumes this run."""
+        return self.node.resume_command(suite) if self.node is not None else resume_command()
 
     def run(self, plan: Plan, store: Store, machine: Machine, purpose: str) -> Run:
         """Return the run, in the store."""
-        run = self.unfinished or preparation.begin(plan, store, machine, purpose, self.part.node())
-        if self.unfinished:
-            store.catch_up(run.id)  # it may have waited for its turn
-        self.part.begun(run, len(plan.cells) * plan.launches)
-        return run
+        return self.unfinished or preparation.begin(plan, store, machine, purpose, self.node_now())
 
 
 @grouped
@@ -98,7 +109,7 @@ def run_command(
     builds: options.RowOptions,
     session: options.SessionOptions,
     how: HowToRun,
-    fleet: PartOfFleet,
+    fleet: InFleet,
     as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
 ) -> None:
     """Measure a suite on this machine and show its matrix.
@@ -120,28 +131,27 @@ def run_command(
     - `dlbench run claims --budget 2h`
     """
     chosen = options.choices(axes, launches, builds)
-    if fleet.job and session.resume:
-        raise UsageError("A fleet's job is gone on with by `dlbench fleet run SUITE --resume`. Leave out --job.")
     machine = probe()
     plan = planned(name, chosen, machine, session.seed, session.store_file)
     check_count(plan, session.yes)
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
-    with membership.joined(fleet.job, session.store_file, machine, say) as part:
-        if part.nothing_is_left:
-            say("Nothing is left: what this job was to go on with has come to its end.")
-            return
-        plan, unfinished = part.narrowed(plan), None
-        if goes_on := session.resume or part.goes_on is not None:
-            plan, unfinished, records = going_on(plan, session, machine, chosen, of_fleet=part.goes_on)
-            resume.check_same_text(text, records)
-        beginning = Beginning(unfinished, part)
-        # Resuming needs a store that is there: it must not leave an empty one behind.
-        with spools.opened(session.store_file, say, create=not goes_on, unfinished=unfinished) as store:
-            run, ending, _ = carry_out(plan, machine, store, session, how, beginning, text=text)
-            part.ends(ending.launches_left)
-            _show(store, run, ending, as_json, beginning.part.go_on)
+    node, unfinished = fleet_node(fleet.node, machine, say), None
+    earlier = node.newest_run(session.store_file, plan.suite) if node is not None else None
+    if earlier is not None and earlier.finished is not None:
+        with delivery.opened(session.store_file, say, create=False):
+            say(f"The job of this node has finished already: run {earlier.id}.")
+        return
+    if resumes := session.resume or earlier is not None:
+        of_fleet = earlier.id if earlier is not None else None
+        plan, unfinished, records = going_on(plan, session, machine, chosen, of_fleet=of_fleet)
+        resume.check_same_text(text, records)
+    beginning = Beginning(unfinished, node)
+    # Resuming needs a store that is there: it must not leave an empty one behind.
+    with delivery.opened(session.store_file, say, create=not resumes, unfinished=unfinished) as store:
+        run, ending, _ = carry_out(plan, machine, store, session, how, beginning, text=text)
+        _show(store, run, ending, as_json, beginning.resume_command(plan.suite))
 
 
 def going_on(
@@ -156,8 +166,7 @@ def going_on(
 
     Raises UsageError (see `resuming`), before a store of an earlier dlbench is brought up to date, and StoreError.
     """
-    spools.deliver_before(session.store_file, say)
-    with Store.open(session.store_file, create=False) as store:
+    with Store.open(delivery.local_or(session.store_file), create=False) as store:
         plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
         records = list(store.records(run=unfinished.id))
         resume.check_same_builds(plan, records)
@@ -204,25 +213,25 @@ def carry_out(
             ceilings=store.ceilings(machine.fingerprint),
             text=text,
             first_losses=FirstLosses.of(store.records(run=run.id)),
-            node=beginning.part.node,
+            node=beginning.node_now,
             side=course.side,
         )
         with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
             runner = Runner(store, carrier, display, session.seconds, ledger_of=course.ledger)
             display.follow(runner.ledger)
-            with interruptible(beginning.part.go_on or resume_command()):
+            with interruptible(beginning.resume_command(plan.suite)):
                 ending = runner.run()
         for line in precision_lines(plan, runner.ledger):
             say(line)
     return run, ending, runner.ledger
 
 
-def _show(store: Store, run: Run, ending: RunResult, as_json: bool, go_on: str = "") -> None:
+def _show(store: Store, run: Run, ending: RunResult, as_json: bool, go_on: str) -> None:
     print(matrix_so_far(store, run.id, as_json))
     if ending.launches_left:
         left = counted(ending.launches_left, "launch", "launches")
         spent = f"The budget is spent with {left} left, about {clock(ending.seconds_left)} of measuring."
-        say(f"{spent} Go on: {go_on or resume_command()}")
+        say(f"{spent} Resume: {go_on}")
     records = store.records(run=run.id)
     if not as_json:
         for line in next_lines(store.name, records):

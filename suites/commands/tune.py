@@ -8,6 +8,7 @@ import typer
 
 from dlbench.adapters import axes as axes_of_cells
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import SEARCH, SEARCHING
 
 from ..display.screen import counted, print_json, resume_command, say, show
@@ -19,7 +20,6 @@ from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import fastest, halving, preparation
 from ..run.runner import RunResult
-from ..storing import spools
 from . import options
 from .options import OptionGroup, grouped
 from .plan import plan_of
@@ -78,7 +78,7 @@ def tune_command(
     starts = halving.starts(plan, preparation.capacity(machine).cores)
     course = Course(SEARCHING, SEARCH, partial(halving.Race, starts), _words)
     how = HowToRun(no_ceilings=True, no_quiet_gate=search.no_quiet_gate)
-    with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
+    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         _, ending, ledger = carry_out(plan, machine, store, session, how, Beginning(unfinished), course=course)
     assert isinstance(ledger, halving.Race)
     answer = fastest.search_result(plan, ledger)

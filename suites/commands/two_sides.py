@@ -14,6 +14,7 @@ from dlbench.reports.compare.verdict import DEFAULT, Rule
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.report import ReportOptions
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import PairDisplay
@@ -32,7 +33,6 @@ from ..run.quiet_machine import busy_gpus, open_gate
 from ..run.runner import PairRunner
 from ..run.schedules import Next
 from ..run.sides import Side
-from ..storing import spools
 from . import options
 from .options import OptionGroup
 from .plan import plan_of
@@ -203,8 +203,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
     plan, machine, session = asked.plan, asked.machine, asked.session
     allowed, unfinished = session.seconds, None
     if session.resume:  # refused before a store of an earlier dlbench is brought up to date
-        spools.deliver_before(session.store_file, say)
-        with Store.open(session.store_file, create=False) as store:
+        with Store.open(delivery.local_or(session.store_file), create=False) as store:
             unfinished = resume.unfinished(store, plan, machine, asked.purpose, asked.bare)
             records = list(store.records(run=unfinished.id))
         prepared = sides.prepare(plan, asked.pair, say, not session.no_build)
@@ -213,7 +212,7 @@ def measure(asked: Asked, following: Next) -> Comparison:
             framework = prepared[record.side][record.cell.framework].build.framework
             resume.check_same_settings(plan, record, framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
-    with spools.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
+    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
         store.add_machine(machine.fingerprint, machine.to_dict())
         if unfinished is None:
             prepared = sides.prepare(plan, asked.pair, say, not session.no_build)
@@ -227,8 +226,6 @@ def measure(asked: Asked, following: Next) -> Comparison:
         with measuring(say, wait=True, computes=plan.computes), preparation.exclusive(run), PairDisplay(err) as display:
             gate = open_gate(store, run, say) if plan.computes else None
             ceilings = store.ceilings(machine.fingerprint)
-            if unfinished is not None:
-                store.catch_up(run.id)  # another process may have gone on with it while this one waited
             carriers = sides.carriers(
                 plan, run, asked.pair, prepared, machine, gate, ceilings, store.records(run=run.id)
             )

@@ -19,6 +19,7 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.pytest_benchmark import export as files
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record, Run
 
@@ -37,7 +38,6 @@ from ..run.launcher import ProcessLauncher
 from ..run.machine_lock import measuring
 from ..run.quiet_machine import open_gate
 from ..run.runner import Runner
-from ..storing import spools
 from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
@@ -249,7 +249,7 @@ class SuiteSession:
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
-            store = stack.enter_context(spools.opened(target, said.line))
+            store = stack.enter_context(delivery.opened(target, said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
             sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)

@@ -10,20 +10,21 @@ import tomllib
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import dlbench.adapters
-from dlbench.reports.against import shi2016
-from dlbench.reports.against.analysis import Stand
 
 from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
 from .toml_files import sentence, text_of
 
-GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
+if TYPE_CHECKING:
+    from dlbench.reports.published import Counterpart
+
+GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
 OUTSIDE = "outside_"
@@ -375,17 +376,19 @@ def release_dates() -> dict[tuple[str, str], date]:
     }
 
 
-def stands_for_2016() -> dict[str, Stand]:
-    """Return which framework here is held against each one of the paper: itself, or its successor."""
+def counterparts_of_2016() -> "dict[str, Counterpart]":
+    """Return the framework here that is compared with each one of the 2016 paper: itself, or its successor."""
+    from dlbench.reports.published import SHI2016, Counterpart, study
+
     known = catalogue()
-    stands = {}
-    for name, (catalogued, title) in shi2016.FRAMEWORKS.items():
+    found = {}
+    for name, (catalogued, title) in study(SHI2016).frameworks.items():
         entry = known.get(catalogued) or known.get(name)
         missing = entry.unavailable if entry is not None else ""
         if entry is not None and entry.successor:
             entry = known.get(entry.successor)
         if entry is None or entry.unavailable:
-            stands[name] = Stand("", title, missing or "it is not in the list of frameworks")
+            found[name] = Counterpart("", title, missing or "it is not in the list of frameworks")
         else:
-            stands[name] = Stand(entry.folder, entry.title)
-    return stands
+            found[name] = Counterpart(entry.folder, entry.title)
+    return found

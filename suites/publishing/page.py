@@ -22,7 +22,7 @@ from ..commands.report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, result
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
-from ..planning.framework import release_dates, stands_for_2016
+from ..planning.framework import counterparts_of_2016, release_dates
 from ..run import preparation
 from .again import again_by_name
 from .pdf import check_pdf, find_chromium, print_to_pdf
@@ -92,7 +92,7 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
         again=again_by_name,
         all_runs=given[of_reports.ALL_RUNS],
         releases=release_dates(),
-        stands=stands_for_2016(),
+        counterparts=counterparts_of_2016(),
         histories=_histories(targets, narrowing),
     )
 

@@ -29,7 +29,7 @@ from dlbench.reports.storage.store import Store
 from ..commands import options
 from ..display.screen import counted, say
 from ..errors import UsageError
-from ..planning.framework import release_dates, stands_for_2016
+from ..planning.framework import counterparts_of_2016, release_dates
 from ..run import preparation
 from ..run.sides import report_of
 from .again import again_by_name
@@ -134,7 +134,7 @@ def _night(site: _Site, run: Run, count: int) -> None:
         note=_note(run),
         again=site.again,
         releases=release_dates(),
-        stands=stands_for_2016(),
+        counterparts=counterparts_of_2016(),
     )
     cells = document.matrix.cells.values()
     summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"

@@ -5,15 +5,15 @@ from importlib import resources
 import pytest
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.against import shi2016
 from dlbench.reports.curve.threads import Curve, curves
+from dlbench.reports.published import SHI2016, study
 
-MATRIX = shi2016.table4()
+MATRIX = study(SHI2016).matrix()
 CURVES = curves(MATRIX)
 
 
 def curve(framework: str, network: str, platform: str) -> Curve:
-    host = shi2016.HOSTS[platform]
+    host = study(SHI2016).hosts[platform]
     (found,) = [
         each
         for each in CURVES
@@ -55,7 +55,3 @@ def test_ratios_past_the_physical_cores(
     (point,) = [p for p in curve(framework, network, platform).points if p.threads == threads]
     assert point.past_cores.value == pytest.approx(ratio)
     assert point.past_cores.ratio.low is None
-
-
-def test_within_the_hardware_threads_nothing_is_past_the_effective_cpus() -> None:
-    assert all(point.past_cpus is None for each in CURVES for point in each.points)

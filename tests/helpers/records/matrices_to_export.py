@@ -6,8 +6,8 @@ import factory_of_records as make
 from exported import exporters
 
 from dlbench.adapters.protocol import BOUND, Status
-from dlbench.reports.against import shi2016
 from dlbench.reports.cells import Matrix, assemble, build_matrix
+from dlbench.reports.published import SHI2016, study
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
@@ -69,7 +69,7 @@ MATRICES = {
     "holes": lambda: build_matrix(results_of(make.hole(Status.CRASHED, "signal 11"), make.hole(Status.SKIPPED, ""))),
     "one machine": lambda: build_matrix(busy()),
     "two machines": lambda: build_matrix(results_of(*busy().records, make.record(machine="m-two", threads=4))),
-    "with the paper": lambda: beside(build_matrix(busy()), shi2016.table4()),
+    "with the paper": lambda: beside(build_matrix(busy()), study(SHI2016).matrix()),
     "a batch sweep": lambda: build_matrix(results_of(*(make.record(batch_size=b) for b in (1, 8, 64)))),
     "scaling laws": lambda: build_matrix(laws()),
     "workers": lambda: build_matrix(

@@ -4,20 +4,20 @@ import factory_of_records as make
 from exported import exporters
 
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.against import shi2016
-from dlbench.reports.against.analysis import Against, Stand, against
 from dlbench.reports.cells import Builds, build_matrix
+from dlbench.reports.published import SHI2016, Counterpart, study
+from dlbench.reports.ratio.against import Against, against
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
 FORMATS = exporters("against")
 launches = make.launches
-STANDS = {
-    "caffe": Stand("caffe", "Caffe"),
-    "cntk": Stand("", "CNTK", "its interpreter is gone"),
-    "tensorflow": Stand("tensorflow", "TensorFlow"),
-    "torch": Stand("pytorch", "PyTorch"),
+COUNTERPARTS = {
+    "caffe": Counterpart("caffe", "Caffe"),
+    "cntk": Counterpart("", "CNTK", "its interpreter is gone"),
+    "tensorflow": Counterpart("tensorflow", "TensorFlow"),
+    "torch": Counterpart("pytorch", "PyTorch"),
 }
 TENSORFLOW = {"framework": "tensorflow", "adapter": "tensorflow", "mode": "function"}
 CEILINGS = {1: 100e9, 2: 190e9, 4: 360e9, 8: 700e9}
@@ -30,4 +30,4 @@ def found_in(
     hosts = {r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records}
     results = Results(records, hosts, dict.fromkeys(hosts, measured))
     builds = Builds(records, {})
-    return against(build_matrix(results), shi2016.publication(), STANDS, builds, all_modes)
+    return against(build_matrix(results), study(SHI2016), COUNTERPARTS, builds, all_modes)

@@ -160,7 +160,7 @@ def test_the_summary_is_of_the_newest_over_the_oldest_that_have_every_network() 
     (overall,) = progress_of(records).overall
     # Caffe lacks a network, torch lacks two, and nobody knows when mine was released.
     assert (overall.oldest[0], overall.newest[0]) == ("mxnet", "tensorflow")
-    assert overall.speedup.value == pytest.approx(scipy.stats.gmean([2.0, 4.0, 6.0]))
+    assert overall.mean.ratio.value == pytest.approx(scipy.stats.gmean([2.0, 4.0, 6.0]))
 
 
 def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
@@ -174,8 +174,8 @@ def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
     assert [group.network for group in overall.disturbed] == ["fcn8"]
     said = " ".join(FORMATS["terminal"](found).split())
     assert "~ at 1 thread: disturbed on fcn8, mini-batch 64" in said
-    assert overall.speedup is not None
-    assert f"{times(overall.speedup)}~" in said
+    assert overall.mean is not None
+    assert f"{times(overall.mean.ratio)}~" in said
 
 
 ratios = st.builds(

@@ -13,8 +13,8 @@ from records_of_claims import CLAIMS
 from records_of_curves import KNOWS_NOTHING, TEXT, blocks, falling, launches, network, study_of
 
 from dlbench.reports.cells import Matrix
-from dlbench.reports.claims.analysis import try_claims
-from dlbench.reports.claims.cells import Cells
+from dlbench.reports.claims.claims import try_claims
+from dlbench.reports.claims.figures import Tables
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.recurrent_cells.findings import findings, flops
 from dlbench.reports.recurrent_cells.report import REPORT, Found
@@ -116,8 +116,8 @@ def test_work_is_that_of_the_matrix():
 
 
 def test_the_lectures_claims_are_tried_on_ones_own_curves():
-    cells = Cells(Matrix(), lambda cell: "", losses=losses_of(study_of(records()).learnt))
-    tried = {each.claim.id: each for each in try_claims([CLAIMS[name] for name in ("G1", "G2", "G3")], cells).tried}
+    tables = Tables(Matrix(), lambda cell: "", losses=losses_of(study_of(records()).learnt))
+    tried = {each.claim.id: each for each in try_claims([CLAIMS[name] for name in ("G1", "G2", "G3")], tables).tried}
     assert {name: (each.here.verdict.value, each.here.of) for name, each in tried.items()} == {
         "G1": ("reproduces", 8),
         "G2": ("reproduces", 6),

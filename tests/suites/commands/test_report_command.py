@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime
 import pytest
 from processes import run_command
 
-from dlbench.reports.against import shi2016
+from dlbench.reports.published import SHI2016, study
 from dlbench.suites.planning import suite
-from dlbench.suites.planning.framework import catalogue, release_dates, stands_for_2016
+from dlbench.suites.planning.framework import catalogue, counterparts_of_2016, release_dates
 
 
 def locked(name: str) -> str:
@@ -37,8 +37,8 @@ def test_the_dated_version_is_the_locked_one(name):
 
 
 def test_each_framework_of_the_paper_has_somebody_to_stand_for_it_or_a_reason():
-    stands = stands_for_2016()
-    assert set(stands) == set(shi2016.FRAMEWORKS)
+    stands = counterparts_of_2016()
+    assert set(stands) == set(study(SHI2016).frameworks)
     assert stands["torch"] == ("pytorch", "PyTorch", "")
     assert stands["tensorflow"].adapter == "tensorflow"
     for stand in stands.values():

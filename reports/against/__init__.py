@@ -1,1 +1,0 @@
-"""Report: beside a published table."""

@@ -1,0 +1,229 @@
+"""One's own cells beside the paper's: every figure computed again from the paper's file and by hand."""
+
+import csv as csv_of_python
+import math
+from importlib import resources
+
+import factory_of_records as make
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
+from records_of_published import CEILINGS, COUNTERPARTS, FORMATS, TENSORFLOW, found_in, launches
+
+from dlbench.adapters.protocol import BOUND, Status
+from dlbench.reports.cells import Builds, build_matrix
+from dlbench.reports.published import SHI2016, Counterpart, study
+from dlbench.reports.ratio.against import Against, Match, Pair, against
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.results import Results
+
+DESKTOP, SERVER = (study(SHI2016).hosts[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
+# Multiply-adds of fcn5 for one example, by hand: 26752 -> 2048 -> 2048 -> 2048 -> 26752. A training step is forward,
+# gradient by weights and gradient by inputs, the last not for the first layer; a multiply-add is two operations.
+FIRST, MIDDLE, LAST = 26752 * 2048, 2 * 2048 * 2048, 2048 * 26752
+FCN5_FLOP = 2 * 64 * (3 * (FIRST + MIDDLE + LAST) - FIRST)
+
+
+def paper() -> dict[tuple[str, str, str, int], float | None]:
+    """Return Table 4's CPU cells as its file has them, by network, framework, machine and threads."""
+    text = resources.files("dlbench.reports").joinpath("data/shi2016_table4.csv").read_text(encoding="utf-8")
+    return {
+        (line["network"], line["framework"], line["platform"], int(line["threads"])): float(
+            line["seconds_per_minibatch"]
+        )
+        if line["seconds_per_minibatch"]
+        else None
+        for line in csv_of_python.DictReader(text.splitlines())
+        if line["threads"]
+    }
+
+
+def on(found: Against, machine: str) -> Match:
+    (match,) = [match for match in found.matches if match.then.fingerprint == machine]
+    return match
+
+
+def only(match: Match) -> Pair:
+    (pair,) = match.pairs
+    return pair
+
+
+def test_figures_by_hand() -> None:
+    found = found_in(*launches(0.5, threads=2, **TENSORFLOW))
+    for name, machine, cycle, low, high in (
+        ("desktop_i7_3820", DESKTOP, 16, 3.6e9, 3.8e9),
+        ("server_2x_e5_2630v3", SERVER, 32, 2.1e9, 3.2e9),
+    ):
+        then = paper()["fcn5", "tensorflow", name, 2]
+        pair = only(on(found, machine))
+        now = pair.now.seconds.median if pair.now and pair.now.seconds else math.nan
+        assert now == pytest.approx(0.5, rel=1e-3)
+        assert pair.speedup == pytest.approx(then / now)
+        assert pair.share_now == pytest.approx(FCN5_FLOP / now / 190e9)
+        assert pair.share_then.low == pytest.approx(FCN5_FLOP / then / (2 * cycle * high))
+        assert pair.share_then.high == pytest.approx(FCN5_FLOP / then / (2 * cycle * low))
+        assert pair.per_peak.low == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * low)))
+        assert pair.per_peak.high == pytest.approx((FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * high)))
+        assert on(found, machine).ceilings == {2: pytest.approx(190e9)}
+
+
+def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
+    wide = {"fcn5": 0.5, "alexnet": 0.4, "lstm32": 0.3}
+    batch = {"alexnet": 16, "lstm32": 128}
+    records = [
+        record
+        for name, seconds in wide.items()
+        for record in launches(seconds, network=name, batch_size=batch.get(name, 64), threads=1, **TENSORFLOW)
+    ]
+    caffe = {"framework": "caffe", "adapter": "caffe"}
+    records += launches(0.9, network="fcn5", batch_size=64, threads=1, **caffe)
+    records += launches(0.8, network="alexnet", batch_size=16, threads=1, **caffe)
+    match = on(found_in(*records), DESKTOP)
+    assert set(match.common[1]) == {"fcn5", "alexnet"}
+    for mean in match.means:
+        logs = [
+            math.log(pair.speedup)
+            for pair in match.pairs
+            if pair.speedup and pair.where.row == mean.row and pair.where.group.network in ("fcn5", "alexnet")
+        ]
+        assert len(logs) == 2
+        assert mean.common == pytest.approx(math.exp(sum(logs) / 2))
+    caffe_mean, other = sorted(match.means, key=lambda mean: mean.networks)
+    assert caffe_mean.common == pytest.approx(caffe_mean.speedup)
+    assert other.networks == 3
+    text = " ".join(FORMATS["terminal"](found_in(*records)).split())
+    assert "the speed-up over fcn5, alexnet, which every row has" in text
+
+
+@examples(30)
+@given(st.floats(0.05, 5.0), st.floats(1.1, 20.0), st.sampled_from((1, 2, 4)))
+def test_a_machine_twice_as_fast_is_a_speedup_but_not_per_peak(seconds: float, factor: float, p: int) -> None:
+    before = only(on(found_in(*launches(seconds, threads=p, **TENSORFLOW)), DESKTOP))
+    faster = {count: rate * factor for count, rate in CEILINGS.items()}
+    after = only(on(found_in(*launches(seconds / factor, threads=p, **TENSORFLOW), ceilings=faster), DESKTOP))
+    assert after.speedup == pytest.approx(before.speedup * factor, rel=1e-6)
+    assert after.per_peak == pytest.approx(before.per_peak, rel=1e-6)
+
+
+def test_several_workers_are_not_held_against_the_paper_s_one_process() -> None:
+    of_one = [*launches(0.5, threads=1, **TENSORFLOW), *launches(0.3, threads=2, **TENSORFLOW)]
+    of_two = launches(0.1, threads=4, world_size=2, **TENSORFLOW)
+    alone, both = found_in(*of_one), found_in(*of_one, *of_two, *launches(0.1, threads=2, world_size=2, **TENSORFLOW))
+    assert [match.pairs for match in both.matches] == [match.pairs for match in alone.matches]
+    assert [match.left_out for match in both.matches] == [match.left_out for match in alone.matches]
+    assert any("several workers" in note for note in both.notes)
+    assert not any("several workers" in note for note in alone.notes)
+    of_gpu = found_in(*of_one, *launches(0.1, device="cuda:0", **TENSORFLOW))
+    assert of_gpu.matches == alone.matches
+    assert any("cells on GPUs" in note for note in of_gpu.notes)
+    assert not any("cells on GPUs" in note for note in both.notes)
+    only_teams = found_in(*of_two)
+    assert only_teams.matches == ()
+    assert "several workers" in FORMATS["terminal"](only_teams)
+
+
+STATUSES = [status for status in Status if status is not Status.PARITY_FAILED]
+
+
+@examples(40)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("tensorflow", "caffe", "pytorch", "mxnet")),
+            st.sampled_from(("fcn5", "alexnet", "lstm32")),
+            st.sampled_from((1, 2, 3, 8, 64)),
+            st.sampled_from(STATUSES),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from((1, 2, 8, None)),
+)
+def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
+    cells: list[tuple[str, str, int, Status]], cores: int | None
+) -> None:
+    batch = {"fcn5": 64, "alexnet": 16, "lstm32": 128}
+    records = [
+        make.record(
+            result=result, network=network, threads=p, adapter=adapter, framework=adapter, batch_size=batch[network]
+        )
+        for adapter, network, p, status in dict.fromkeys(cells)
+        for result in [make.outcome(requested=p) if status is Status.OK else make.Outcome(status, "a reason")]
+    ]
+    found = found_in(*records, cores=cores)
+    for match in found.matches:
+        for pair in match.pairs:
+            assert (pair.speedup is None) is bool(pair.reason)
+            assert pair.where.framework != "cntk"
+            assert pair.where.threads <= min(cores or 64, match.then.physical_cores or 0)
+            if pair.speedup is not None:
+                assert pair.share_then.low <= 1.0
+        own = {record.cell.threads for record in records}
+        compared = {pair.where.threads for pair in match.pairs}
+        assert not compared & set(match.left_out)
+        assert set(match.left_out) <= own
+    for name, export in FORMATS.items():
+        text = export(found)
+        if name == "terminal":
+            assert max(map(len, text.splitlines())) <= 80
+
+
+def test_threads_beyond_the_cores_of_either_machine_are_left_out_and_said() -> None:
+    records = [r for p in (1, 3, 4, 8, 16) for r in launches(0.5, threads=p, **TENSORFLOW)]
+    found = found_in(*records, cores=8)
+    assert [pair.where.threads for pair in on(found, DESKTOP).pairs] == [1, 4]
+    assert [pair.where.threads for pair in on(found, SERVER).pairs] == [1, 4, 8]
+    text = " ".join(FORMATS["terminal"](found).split())
+    assert "Not compared: 3 threads, not in the table" in text
+    assert "Not compared: 8 threads, more than the 4 cores there" in text
+    assert "Not compared: 16 threads, more than the 8 cores here" in text
+
+
+def test_a_build_that_a_user_named_is_held_against_what_its_adapter_stands_for() -> None:
+    found = found_in(
+        *launches(0.5),
+        *launches(0.25, framework="torch-nightly"),
+        *launches(0.5, framework="tensorflow", adapter="mxnet"),
+    )
+    assert [(p.where.framework, p.where.row) for p in on(found, DESKTOP).pairs] == [
+        ("torch", "torch"),
+        ("torch", "torch-nightly"),
+    ]
+    first, second = on(found, DESKTOP).pairs
+    assert second.speedup == pytest.approx(2 * first.speedup)
+
+
+def test_the_fastest_mode_stands_for_a_row_unless_all_are_asked_for() -> None:
+    records = [*launches(0.5), *launches(0.3, mode="compile"), *launches(0.1, mode="bound", affinity=BOUND)]
+    assert [p.now.row.mode for p in on(found_in(*records), DESKTOP).pairs if p.now] == ["compile"]
+    every = on(found_in(*records, all_modes=True), DESKTOP)
+    assert [p.now.row.mode for p in every.pairs if p.now] == ["compile", "eager"]
+    (mean,) = every.means
+    assert mean.speedup == pytest.approx(max(p.speedup or 0 for p in every.pairs))
+
+
+def test_what_cannot_have_been_this_network_is_not_compared() -> None:
+    # CNTK's lstm32 took 0.579 s on one core of the desktop: 2.5 times its peak for the network of the specification.
+    stands = {**COUNTERPARTS, "cntk": Counterpart("cntk", "CNTK")}
+    records = launches(2.0, framework="cntk", adapter="cntk", network="lstm32", batch_size=128)
+    matrix = build_matrix(Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "two", 2, 2, 2.0)}))
+    match = on(against(matrix, study(SHI2016), stands, Builds(records, {})), DESKTOP)
+    pair = only(match)
+    assert pair.share_then.low > 2
+    assert (pair.speedup, pair.per_peak, match.means) == (None, None, ())
+    assert "above the theoretical peak" in pair.reason
+
+
+def test_without_anything_to_compare_it_says_so() -> None:
+    for found in (found_in(), found_in(*launches(0.5, batch_size=8))):
+        for name in ("terminal", "markdown", "latex"):
+            assert "Nothing was measured that the table has too" in FORMATS[name](found)
+
+
+def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
+    text = " ".join(FORMATS["terminal"](found_in(*launches(0.5))).split())
+    assert "PyTorch is shown as the successor of Torch7; it is another program." in text
+    assert "CNTK has no row: its interpreter is gone." in text
+    assert "Caffe of 2016: nothing was measured here for it (Caffe)." in text
+    assert "Per peak favours the software of today" in text
+    assert "57.6 to 60.8 GFLOP/s a core, theoretical" in text

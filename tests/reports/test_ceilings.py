@@ -1,0 +1,127 @@
+"""What GPUs did at best in made-up launches, and how it is shown."""
+
+from dataclasses import replace
+from typing import Any
+
+import factory_of_records as make
+import pytest
+from exported import exporter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench.adapters.libraries.gpus import TRANSFERS
+from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
+from dlbench.reports.ceilings import TRANSFER_WORDS, Best, ceilings_tables, gpu_ceilings
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
+
+H200, A100 = "NVIDIA H200", "NVIDIA A100-SXM4-80GB"
+rate = st.floats(1e6, 1e16)
+
+
+def launch(
+    gemm: float | None = None, board: str | None = H200, computes: bool = True, number: int = 0, **told: Any
+) -> Record:
+    """A launch on a GPU; what is not named is of the cell, but for the ceilings."""
+    ceilings = DeviceCeilings(**{name: told.pop(name) for name in DeviceCeilings._fields if name in told})
+    cell = {"device": "cuda:0", **told}
+    outcome = make.outcome(
+        gemm_flops_per_second=gemm,
+        parameter_count=1 if computes else None,
+        device=DeviceEvidence("as the framework says", ceilings=ceilings),
+    )
+    if board is not None:
+        outcome = outcome._replace(software={**outcome.software, "gpu": {"index": 0, "name": board}})
+    return make.record(launch=number, result=outcome, **cell)
+
+
+def found_in(*records: Record, **others: Any) -> Any:
+    return gpu_ceilings(Results(tuple(records), **others))
+
+
+@given(st.lists(st.tuples(st.none() | rate, st.none() | rate), min_size=1, max_size=5))
+def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(pairs: list[tuple[float | None, ...]]) -> None:
+    records = [
+        launch(gemm, number=place, copy_bytes_per_second=copy, operator_start_seconds=copy)
+        for place, (gemm, copy) in enumerate(pairs)
+    ]
+    products = [gemm for gemm, _ in pairs if gemm]
+    copies = [copy for _, copy in pairs if copy]
+    found = found_in(*records)
+    if not products and not copies:
+        assert found == []
+        return
+    (gpu,) = found
+    best = {"float32": Best(max(products), len(products), "torch eager")} if products else {}
+    assert gpu.products == best
+    assert gpu.transfers == ({"copy": Best(max(copies), len(copies), "torch eager")} if copies else {})
+    assert gpu.starts == ({"torch": Best(min(copies), len(copies), "torch eager")} if copies else {})
+    assert gpu.finishes == {}
+    assert gpu.ridge("float32") == (pytest.approx(max(products) / max(copies)) if products and copies else None)
+
+
+def test_each_precision_transfer_and_framework_is_a_line_of_its_own() -> None:
+    (gpu,) = found_in(
+        launch(5e13, operator_start_seconds=4e-6, operator_finish_seconds=1e-5),
+        launch(7e14, precision="bfloat16", mode="compile", operator_start_seconds=5e-6),
+        launch(6e14, framework="jax", mode="jit", precision="bfloat16", operator_start_seconds=3e-5),
+        launch(**{f"{name}_bytes_per_second": place + 1.0 for place, name in enumerate(TRANSFERS)}),
+    )
+    assert {name: (best.value, best.row) for name, best in gpu.products.items()} == {
+        "float32": (5e13, "torch eager"),
+        "bfloat16": (7e14, "torch compile"),
+    }
+    assert [best.value for best in gpu.transfers.values()] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert {name: best.value for name, best in gpu.starts.items()} == {"jax": 3e-5, "torch": 4e-6}
+    assert {name: best.value for name, best in gpu.finishes.items()} == {"torch": 1e-5}
+
+
+def test_another_board_in_the_same_slot_is_another_gpu() -> None:
+    found = found_in(
+        launch(1e13, board=A100),
+        launch(2e13),
+        launch(3e13, device="cuda:10"),
+        launch(4e13, device="cuda:2"),
+        launch(5e13, machine="m-two", board=None),
+    )
+    assert [(gpu.machine, gpu.device, gpu.board, gpu.products["float32"].value) for gpu in found] == [
+        ("m-one", "cuda:0", A100, 1e13),
+        ("m-one", "cuda:0", H200, 2e13),
+        ("m-one", "cuda:2", H200, 4e13),
+        ("m-one", "cuda:10", H200, 3e13),
+        ("m-two", "cuda:0", "as the framework says", 5e13),
+    ]
+
+
+def test_a_pretended_rate_stands_beside_no_measured_one() -> None:
+    pretended = launch(computes=False, framework="null", mode="null", copy_bytes_per_second=9e15)
+    (gpu,) = found_in(pretended)
+    assert gpu.transfers == {"copy": Best(9e15, 1, "null")}
+    (gpu,) = found_in(pretended, launch(1e13, copy_bytes_per_second=4e12))
+    assert gpu.transfers == {"copy": Best(4e12, 1, "torch eager")}
+
+
+def test_products_of_records_that_were_not_read_count_where_the_board_is_clear() -> None:
+    elsewhere = {("m-one", "cuda:0", "float32"): ((1, 8e13), (1, 9e13)), ("m-one", "cuda:0", "tf32"): ((1, 3e14),)}
+    (gpu,) = found_in(launch(5e13), products=elsewhere)
+    assert {name: (best.value, best.row) for name, best in gpu.products.items()} == {
+        "float32": (9e13, ""),
+        "tf32": (3e14, ""),
+    }
+    (gpu,) = found_in(launch(5e14), products=elsewhere)
+    assert gpu.products["float32"] == Best(5e14, 1, "torch eager")
+    of_two = found_in(launch(1e13, board=A100), launch(2e13), products=elsewhere)
+    assert [gpu.products["float32"].value for gpu in of_two] == [1e13, 2e13]
+
+
+def test_what_ran_on_the_cpu_or_told_nothing_is_no_gpu() -> None:
+    assert found_in(make.record(), launch(1e9, device="cpu"), launch()) == []
+    crashed = make.record(device="cuda:0")
+    assert found_in(replace(crashed, outcome=crashed.outcome._replace(device=None))) == []
+
+
+def test_where_nothing_was_measured_it_says_what_to_do() -> None:
+    (table,) = ceilings_tables(Results((make.record(),)))
+    assert "dlbench run" in exporter("tables", "terminal")([table])
+    assert exporter("tables", "csv")([table]) == "table,row,column,value\n"
+    assert set(TRANSFER_WORDS) == set(TRANSFERS)
