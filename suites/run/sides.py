@@ -149,7 +149,8 @@ def words(side: Side, sources: Iterable[Source]) -> str:
         version = "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
         code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if brought else ""
         about = f"(environment {source.digest}{code})"
-        parts.append(" ".join(w for w in (source.build.name, version, about) if w))
+        name = framework.file.name if framework.file else source.build.name
+        parts.append(" ".join(w for w in (name, version, about) if w))
     parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
     parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
     return ", ".join(parts)
