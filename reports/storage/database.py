@@ -211,6 +211,8 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
         # The sqlite3 module shall not begin transactions by itself: see _begin.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous=FULL")
+        # So that a copy of the file alone holds every finished launch.
+        connection.execute("PRAGMA wal_autocheckpoint=1")
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
