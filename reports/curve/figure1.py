@@ -28,7 +28,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, Row, column_of, differ, group_of, row_of
-from dlbench.reports.columns import Column
+from dlbench.reports.columns import Column, attributes
 from dlbench.reports.curve.curve import (
     CurveColumns,
     Knee,
@@ -259,12 +259,12 @@ def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flags.F
 def _entry(point: Point | None, line: Line, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
     if point is None:
         return layout.Entry(layout.MISSING)
-    value = point.shown(quantity)
-    if value is None:
-        return layout.Entry(layout.HOLES[point.cell.status], hole=True)
-    marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in common)
+    entry = layout.entry(point.cell, layout.QUANTITIES[quantity], common)
+    if (value := point.shown(quantity)) is None:
+        return entry
     knee = _KNEE if line.knee is not None and line.knee.at == point.batch_size else ""
-    return layout.Entry(layout.number(value[0]), layout.deviation(*value), marks + knee, point.batch_size == line.best)
+    best = point.batch_size == line.best
+    return entry._replace(interval=layout.deviation(*value), marks=entry.marks + knee, best=best)
 
 
 def _legend(found: Figure1, common: set[flags.FlagKind], quantity: str) -> list[str]:
@@ -380,9 +380,9 @@ COLUMNS: CurveColumns[Line, Point] = CurveColumns(
         Column("summary", None, sentence, fields=None),
     ),
     (
-        Column("batch_size", None, lambda point: point.batch_size),
+        *attributes(lambda point: point, "batch_size"),
         *cell_columns(lambda point: point.cell, "status", "reason", "seconds", "items_per_second"),
-        Column("takes_part", None, lambda point: point.takes_part),
+        *attributes(lambda point: point, "takes_part"),
         Column("growth_per_doubling", None, lambda point: point.growth, fields=VALUE),
         *cell_columns(lambda point: point.cell, "flags"),
     ),
