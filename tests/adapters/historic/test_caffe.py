@@ -66,7 +66,7 @@ def test_a_failed_check_is_an_outcome_with_caffes_words(
     limited.write_text(f'#!/bin/sh\nulimit -v 1700000\nexec {framework_python("caffe")} "$@"\n')
     limited.chmod(0o755)
     cell = Cell("caffe", "caffe", "pthread", network, "cpu", 1, NETWORKS[network].batch_size)
-    launch = Launch(cell, Protocol(), {}, None, str(tmp_path), network=data_of(network))
+    launch = Launch(cell, Protocol(), {}, str(tmp_path), network=data_of(network))
     variables: dict[str, Any] = framework.launch_variables("pthread", 1)
     outcome = ProcessLauncher().launch(LaunchRequest(launch, limited, variables, 300.0)).outcome
     assert outcome.status in (Status.CRASHED, Status.OUT_OF_MEMORY)

@@ -26,7 +26,7 @@ def as_before():
 def write(folder, cpus):
     cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
     protocol.write_launch(
-        str(folder), Launch(cell, Protocol(), {}, None, str(folder), cpus=cpus, network=data_of(cell.network))
+        str(folder), Launch(cell, Protocol(), {}, str(folder), cpus=cpus, network=data_of(cell.network))
     )
 
 

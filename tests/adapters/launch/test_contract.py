@@ -115,7 +115,7 @@ def test_a_description_names_framework_and_version(answer):
 
 def launch_of(folder, adapter="outside_mine"):
     cell = Cell("mine", adapter, "", "fcn5", "cpu", 1, 4)
-    return Launch(cell, Protocol(), {}, None, "", adapter_directory=str(folder))
+    return Launch(cell, Protocol(), {}, "", adapter_directory=str(folder))
 
 
 @pytest.fixture(autouse=True)

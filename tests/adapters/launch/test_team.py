@@ -17,7 +17,7 @@ from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 2, 12, world_size=3)
 MINI_BATCH = Batch(np.zeros((4, 1)), np.arange(4))
-LAUNCH = Launch(CELL, Protocol(), {}, None, "")
+LAUNCH = Launch(CELL, Protocol(), {}, "")
 
 
 @given(workers=st.integers(1, 9), each=st.integers(1, 9))

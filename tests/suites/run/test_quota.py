@@ -170,9 +170,7 @@ def test_two_threads_of_torch_on_a_fifth_of_a_cpu(
     framework = catalogue()["torch"]
     cell = Cell("torch", framework.folder, "eager", "lstm32", "cpu", 2, 4)
     measured = Protocol(warmup_steps=2, steps=100, minimum_steps=5, seconds=5.0)
-    launch = Launch(
-        cell, measured, framework.launch_settings("eager"), None, str(tmp_path), network=data_of(cell.network)
-    )
+    launch = Launch(cell, measured, framework.launch_settings("eager"), str(tmp_path), network=data_of(cell.network))
     order = LaunchRequest(launch, framework_python("torch"), framework.launch_variables("eager", 2), 300.0)
     outcome, host = carried_out(tmp_path, within, order)
     check(cell, outcome, host)
