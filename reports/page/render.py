@@ -11,7 +11,7 @@ from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.matrix.words import matrix_page
+from dlbench.reports.matrix import matrix_page
 from dlbench.reports.page.data import page_data, thinning
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.findings import findings

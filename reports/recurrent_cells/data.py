@@ -7,7 +7,7 @@ from dlbench.adapters import axes
 from dlbench.reports.cells import values
 from dlbench.reports.formats.csv import MEDIAN, Rows, parts
 from dlbench.reports.formats.json import plain
-from dlbench.reports.matrix.data import of_cell
+from dlbench.reports.matrix import of_cell
 from dlbench.reports.recurrent_cells.analysis import CellStudy, Line, Way
 from dlbench.reports.recurrent_cells.curves import Net, Trained
 from dlbench.reports.recurrent_cells.findings import Finding

@@ -20,7 +20,7 @@ from dlbench.reports.errors import ReportError
 from dlbench.reports.formats import layout
 from dlbench.reports.matrix import words as matrix_words
 from dlbench.reports.storage.results import Results
-from dlbench.reports.tables.analysis import tables
+from dlbench.reports.tables import tables
 
 OF_MATRIX, OF_TABLES = exporters("matrix"), exporters("tables")
 

@@ -7,8 +7,7 @@ import pytest
 from pictures import texts
 
 from dlbench.reports.cells import Matrix, build_matrix
-from dlbench.reports.matrix.plot import _share, drawn_cells
-from dlbench.reports.matrix.report import REPORT
+from dlbench.reports.matrix import REPORT, _share, drawn_cells
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results

@@ -94,8 +94,6 @@ def test_the_slow_node_is_named_with_its_ratio_and_on_what():
     assert {name for name, each in nodes.items() if each["verdict"] == "slow"} == {"n3"}
 
 
-
-
 def test_of_two_nodes_nobody_can_say_which_is_at_fault():
     found = found_in(records({name: SLOW[name] for name in ("n1", "n3")}))
     (line,) = REPORT.headline(found)
@@ -192,8 +190,6 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key():
         assert set(part) - axes - {"specification"} <= named
 
 
-
-
 @pytest.mark.parametrize("name", ["cpu", "gates"])
 def test_a_store_without_fleets_is_not_read(tmp_path, name):
     path = kept_store(tmp_path, name)
@@ -239,8 +235,6 @@ def test_the_command_reads_a_store_and_narrows_it(stored, command):
     code, _, errors = command("report", "fleet", "--store", str(stored), "--fleet", "g")
     assert code != 0
     assert "There is no fleet 'g'; there are f1." in errors
-
-
 
 
 def test_records_outside_fleets_are_no_nodes():
