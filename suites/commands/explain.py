@@ -10,8 +10,7 @@ import typer
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.errors import ReportError
-from dlbench.reports.explained.analysis import explain
-from dlbench.reports.explained.report import REPORT
+from dlbench.reports.explained import REPORT, explain
 from dlbench.reports.flags import disturbed
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.naming import name_of

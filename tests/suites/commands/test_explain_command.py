@@ -8,7 +8,7 @@ from processes import run_command
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY
-from dlbench.reports.explained.analysis import IDLE
+from dlbench.reports.explained import IDLE
 from dlbench.suites.errors import UsageError
 
 ADAPTER = """

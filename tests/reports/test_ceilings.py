@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.libraries.gpus import TRANSFERS
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
-from dlbench.reports.ceilings.gpu_ceilings import Best, gpu_ceilings
-from dlbench.reports.ceilings.words import TRANSFER_WORDS, ceilings_tables
+from dlbench.reports.ceilings import TRANSFER_WORDS, Best, ceilings_tables, gpu_ceilings
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 

@@ -1,1 +1,0 @@
-"""Report: what CPUs and GPUs reached at best."""

@@ -1,1 +1,0 @@
-"""Report: where the time of a step goes."""
