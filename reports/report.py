@@ -18,7 +18,7 @@ from dlbench.reports.storage.results import Narrowing, Results
 
 if TYPE_CHECKING:
     from dlbench.reports.cells import Builds
-    from dlbench.reports.claims.claim import Claim
+    from dlbench.reports.claims.claims import Claim
     from dlbench.reports.published import Counterpart
 
 Found = TypeVar("Found")

@@ -1,14 +1,17 @@
-"""`dlbench report claims`."""
+"""`dlbench report claims`: the claims with their verdicts."""
 
-from dlbench.reports.claims.analysis import Claims, try_claims
-from dlbench.reports.claims.cells import Cells, tools_of_stands
-from dlbench.reports.claims.claim import Claim
-from dlbench.reports.claims.list_of_claims import PAPERS, claims
-from dlbench.reports.claims.questions import Answer
-from dlbench.reports.claims.words import claims_data, claims_page, claims_rows
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dlbench.reports.cells import CellResult
+from dlbench.reports.claims.claims import OWN, PAPERS, Answer, Claim, Claims, Evidence, Tried, claims, try_claims
+from dlbench.reports.claims.figures import FACT, Claimed, Question, Tables
+from dlbench.reports.curve.training import learnt_of, losses_of
 from dlbench.reports.errors import ReportError
-from dlbench.reports.recurrent_cells.learnt import learnt_of
-from dlbench.reports.recurrent_cells.settings import losses_of
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.json import plain
+from dlbench.reports.formats.layout import Entry, Page, Table, number
 from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Report, ReportOptions, Source
 from dlbench.reports.storage.networks import networks_of
 
@@ -35,18 +38,186 @@ def _analyse(source: Source) -> Claims:
     options = source.options
     matrix = source.matrix()
     if options.reference:
-        cells = Cells(matrix, lambda cell: cell.row.framework)
+        tables = Tables(matrix, lambda cell: cell.row.framework, losses={})
     else:
         adapters = {each.adapter: tool for tool, each in source.counterparts().items() if each.adapter}
         builds = source.builds()
         tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
         records = source.results().records
-        cells = Cells(matrix, tool_of, networks=networks_of(records), losses=losses_of(learnt_of(records)))
-    return try_claims(_chosen(options), cells, options.reference)
+        tables = Tables(matrix, tool_of, networks_of(records), losses_of(learnt_of(records)))
+    return try_claims(_chosen(options), tables, options.reference)
+
+
+def tools_of_stands(
+    adapters: Mapping[str, str], adapter_of: Callable[[CellResult], str]
+) -> Callable[[CellResult], str]:
+    """Return the tool of each cell: ``adapters`` names the papers' tools by the adapters that stand for them."""
+
+    def tool_of(cell: CellResult) -> str:
+        adapter, row = adapter_of(cell), cell.row.framework
+        # A row may have the name of a tool of the papers, and be another program.
+        return adapters.get(adapter, f"{row} by {adapter}" if row in adapters.values() else row)
+
+    return tool_of
 
 
 def _code(found: Claims, options: ReportOptions) -> int:
     return FOUND if any(each.here.verdict.value == options.fail_on for each in found.tried) else 0
+
+
+NONE = "There is no claim to try."
+SHOWN = 4
+"""So many figures of a claim are each shown in words; of more, their range."""
+_COLUMNS = (
+    *("id", "paper", "where", "claim", "verdict_on_paper", "verdict_here"),
+    *("holds_on_paper", "of_on_paper", "holds_here", "of_here", "note", "measure"),
+)
+
+
+def claims_page(found: Claims) -> Page:
+    """Return a table of each paper's claims, and beneath it what each verdict rests on."""
+    if not found.tried:
+        return Page((NONE,), ())
+    papers = dict.fromkeys(each.claim.paper for each in found.tried)
+    here = f"on {found.reference}" if found.reference else "here"
+    tables = [_table(paper, here, [each for each in found.tried if each.claim.paper == paper]) for paper in papers]
+    return Page(("What was claimed, and what figures say of it.",), tuple(tables), (*_legend(papers), *found.notes))
+
+
+def claims_data(found: Claims) -> list[dict[str, Any]]:
+    """Return an object for each claim."""
+    return [_claim(each) for each in found.tried]
+
+
+def claims_rows(found: Claims) -> Rows:
+    """Return a line for each claim."""
+    return Rows(_COLUMNS, claims_data(found))
+
+
+def _table(paper: str, here: str, tried: Sequence[Tried]) -> Table:
+    own = paper == OWN
+    head = ("", "claim", *(() if own else ("on its own table",)), here)
+    rows = []
+    for each in tried:
+        verdicts = [_verdict(found) for found in (each.on_paper, each.here) if found is not None]
+        rows.append((Entry(each.claim.id), Entry(each.claim.words), *verdicts))
+    title = "Claims of one's own" if own else PAPERS[paper]
+    return Table(title, head, tuple(rows), tuple(_notes(tried, here)), words=True)
+
+
+def _verdict(found: Evidence) -> Entry:
+    """Return the verdict, how many figures hold where not all agree, and how many there are where some are missing."""
+    there = f"{found.of} of {len(found.figures)} figures" if found.of and found.missing else ""
+    holds = f"{found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
+    words = (found.verdict.value, holds or there, found.note.partition(":")[0])
+    return Entry(", ".join(filter(None, words)), hole=found.verdict is Answer.DIFFERS)
+
+
+def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
+    """Yield what each verdict rests on, and what is missing; claims that lack the same together."""
+    lacking: dict[tuple[str, str, str], list[str]] = {}
+    for each in tried:
+        for where, found in (("on its own table", each.on_paper), (here, each.here)):
+            if found is not None and found.of:
+                yield f"{each.claim.id} {where}: {figures(found)}{_warnings(found)}."
+        if each.here.missing or not each.here.of:
+            how = "Missing for" if each.here.of else "Not measured for"
+            lacking.setdefault((how, _missing(each), each.claim.measure), []).append(each.claim.id)
+    for (how, what, command), names in lacking.items():
+        yield f"{how} {', '.join(names)}: {what}." + (f" Measure: `{command}`" if command else "")
+
+
+def figures(found: Evidence) -> str:
+    """Return the figures in words: each of a few, else from the least to the largest, and how many hold."""
+    told = [question for question, _ in found.figures if question.found is not None]
+    facts = all(question.found is not None and question.found.method == FACT for question in told)
+    claimed = "" if facts else f", claimed {_claimed([each.claimed for each in told])}"
+    if len(told) <= SHOWN:
+        return "; ".join(map(_figure, told)) + claimed
+    values = [question.found.value for question in told if question.found is not None]
+    span = "" if facts else f"{number(min(values))} to {number(max(values))}"
+    return f"{span}{claimed}: {found.holds} of {found.of} hold".removeprefix(": ")
+
+
+def _claimed(several: Sequence[Claimed]) -> str:
+    """Return where figures are claimed to be; of many sizes the least and the greatest."""
+    words = list(dict.fromkeys(each.words for each in several))
+    sizes = [each.size for each in several if each.size is not None]
+    if len(words) <= SHOWN or not sizes:
+        return " or ".join(words)
+    bounds = dict.fromkeys(replace(each, size=None).words for each in several)
+    return f"{' or '.join(bounds)}, about {number(min(sizes))} to {number(max(sizes))}"
+
+
+def _warnings(found: Evidence) -> str:
+    """Return how many figures rest on cells with a flag, and which flags these are."""
+    flagged = [question.flags for question, _ in found.figures if question.found is not None and question.flags]
+    kinds = dict.fromkeys(flag.kind.name for flags in flagged for flag in flags)
+    return f" ({len(flagged)} with a warning: {', '.join(kinds)})" if flagged else ""
+
+
+def _figure(question: Question) -> str:
+    found = question.found
+    assert found is not None
+    if found.method == FACT:
+        return f"{question.what}: {'yes' if found.value else 'no'}"
+    ends = "" if found.low is None or found.high is None else f" ({number(found.low)} to {number(found.high)})"
+    return f"{question.what} {number(found.value)}{ends}"
+
+
+def _missing(tried: Tried) -> str:
+    found = tried.here
+    if not found.missing:
+        return tried.claim.needs or "none of its cells"
+    first, *others = [question.what for question in found.missing]
+    more = f" and {len(others)} more" if others else ""
+    return f"{first}{more} ({found.missing[0].missing.removesuffix('.')})"
+
+
+def _legend(papers: Iterable[str]) -> Iterator[str]:
+    yield (
+        "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the side that the claim "
+        "says, and the figure is within a factor of 2 of the claimed size, if there is one; in direction: of another "
+        "size; differs: on the other side; of several figures 80 % decide, else partly."
+    )
+    if set(papers) != {OWN}:
+        yield (
+            "For papers' claims own results take part where every axis is as usual: tuned, float32, a resident "
+            "mini-batch, one worker, threads not bound; of an axis that a claim is about it takes every value."
+        )
+        yield (
+            "Printed numbers have no interval. In the column of own results each tool of a paper is replaced by the "
+            "framework that stands for it, in its fastest mode."
+        )
+
+
+def _claim(tried: Tried) -> dict[str, Any]:
+    claim = tried.claim
+    found = {"on_paper": tried.on_paper, "here": tried.here}
+    shown: dict[str, Any] = {"id": claim.id, "paper": claim.paper, "where": claim.where, "claim": claim.words}
+    shown |= {f"verdict_{on}": None if each is None else each.verdict.value for on, each in found.items()}
+    for on, each in found.items():
+        shown |= {f"holds_{on}": each and each.holds, f"of_{on}": each and each.of}
+    shown["note"] = claim.no_numbers
+    shown["numbers"] = [line for on, each in found.items() if each for line in _numbers(on, each)]
+    shown["missing"] = [line for on, each in found.items() if each for line in _holes(on, each, claim)]
+    return {**shown, "measure": claim.measure or None}
+
+
+def _numbers(on: str, found: Evidence) -> Iterator[dict[str, Any]]:
+    for question, answer in found.figures:
+        if question.found is not None:
+            ends = {end: getattr(question.found, end) for end in ("value", "low", "high", "method")}
+            claimed = {"claimed": plain(question.claimed), "answer": answer.value, "flags": plain(question.flags)}
+            yield {"on": on, "what": question.what, **ends, **claimed}
+
+
+def _holes(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
+    for question in found.missing:
+        yield {"on": on, "what": question.what, "reason": question.missing}
+    if not found.figures:
+        what = claim.needs or "none of its cells" if on == "here" else claim.no_numbers or "its numbers"
+        yield {"on": on, "what": what, "reason": "not measured"}
 
 
 REPORT = Report(

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.servers import mistakes, urls
+from dlbench.reports.storage import servers
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for other writers before it gives up."""
@@ -57,7 +57,7 @@ def writing(engine: sa.Engine, name: str, alone: bool = False) -> Iterator[sa.Co
     """
     with explained(name), engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
         if alone:
-            urls.lock(connection)
+            servers.lock(connection)
         yield connection
 
 
@@ -106,7 +106,7 @@ def turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
 
 def _sqlite_path(target: str) -> Path | None:
     """Return the file of a SQLite store; None for a database server, or for one in memory."""
-    if not urls.is_url(target):
+    if not servers.is_url(target):
         return Path(os.path.expanduser(target))  # noqa: PTH111 - Path's own raises where there is no such user
     scheme, _, rest = target.partition("://")
     if scheme.partition("+")[0] == "sqlite" and rest.startswith("/") and not rest.startswith("/:memory:"):
@@ -115,10 +115,10 @@ def _sqlite_path(target: str) -> Path | None:
 
 
 def _server_engine(target: str) -> tuple[sa.Engine, str]:
-    url = urls.parsed(target)
+    url = servers.parsed(target)
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), target
-    return urls.engine_of(url), urls.public(url)
+    return servers.engine_of(url), servers.public(url)
 
 
 def _packed_engine(path: Path, create: bool) -> sa.Engine:
@@ -211,6 +211,8 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
         # The sqlite3 module shall not begin transactions by itself: see _begin.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous=FULL")
+        # So that a copy of the file alone holds every finished launch.
+        connection.execute("PRAGMA wal_autocheckpoint=1")
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
@@ -258,8 +260,8 @@ def damaged(name: str) -> StoreError:
 def _explain(error: BaseException, name: str) -> StoreError:
     """Turn an error of the database into one line with the remedy."""
     cause = getattr(error, "orig", None) or error
-    if mistakes.is_of_server(cause):
-        return StoreError(f"The store {name} {mistakes.remedy(cause)}")
+    if servers.is_of_server(cause):
+        return StoreError(f"The store {name} {servers.remedy(cause)}")
     text = " ".join(str(cause).split())
     code = getattr(cause, "sqlite_errorname", "") or ""
     if code.startswith("SQLITE_NOTADB"):

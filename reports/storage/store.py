@@ -107,9 +107,6 @@ class Store:
         with self._writing() as connection:
             self._insert_run(connection, run)
 
-    def catch_up(self, run: str) -> None:
-        """Take in what other processes added to a run meanwhile; only a copy of a store has to."""
-
     def finish_run(self, run: str, when: datetime) -> None:
         """Note that the run with this id came to its end; raises StoreError where there is none."""
         with self._writing() as connection:
@@ -137,6 +134,15 @@ class Store:
         with self._appending() as connection:
             (row,) = self._insert_records(connection, [record])
             queries.settle(connection, *queries.same_launch(row))
+
+    def insert(self, connection: sa.Connection, records: Sequence[Record]) -> None:
+        """Insert records of one run within an open transaction of this store."""
+        try:
+            self._insert_records(connection, records)
+            queries.settle(connection, schema.records.c.run == records[0].run)
+        except BaseException:
+            self._numbers.forget()
+            raise
 
     def append_runs(self, runs: Iterable[tuple[Run, Iterable[Record]]]) -> None:
         """Keep runs and their records in one transaction, e.g. to import them.

@@ -90,9 +90,9 @@ def words_of(*groups: OptionGroup) -> list[str]:
 
 def words_of_store(store_file: str) -> list[str]:
     """Return the words that give this store again, none for the usual one; a password in its URL is left out."""
-    from dlbench.reports.storage.servers import urls
+    from dlbench.reports.storage import servers
 
-    return [] if store_file == DEFAULT_STORE else ["--store", urls.without_password(store_file)]
+    return [] if store_file == DEFAULT_STORE else ["--store", servers.without_password(store_file)]
 
 
 def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:

@@ -11,7 +11,7 @@ from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
 from dlbench.reports.catalogue import report
-from dlbench.reports.claims.analysis import Claims
+from dlbench.reports.claims.claims import Claims
 from dlbench.reports.errors import StoreError
 from dlbench.reports.report import Source
 from dlbench.reports.statistics import ENOUGH_LAUNCHES

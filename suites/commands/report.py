@@ -14,9 +14,9 @@ from dlbench.reports import catalogue
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.report import Report, ReportOptions, Source
+from dlbench.reports.storage import servers
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Narrowing, Results, run_named
-from dlbench.reports.storage.servers import urls
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
@@ -114,7 +114,7 @@ def _tables() -> list[str]:
 
 
 def _papers() -> list[str]:
-    from dlbench.reports.claims.list_of_claims import PAPERS
+    from dlbench.reports.claims.claims import PAPERS
 
     return list(PAPERS)
 
@@ -202,7 +202,7 @@ def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -
     if not results.records and any(asked.values()):
         words = " ".join(f"{option} {value}" for option, value in asked.items() if value)
         stores = "".join(f" {word}" for each in targets for word in map(shlex.quote, options.words_of_store(each)))
-        where = ", ".join(map(urls.without_password, targets))
+        where = ", ".join(map(servers.without_password, targets))
         raise UsageError(
             f"Nothing in {where} matches {words}. `dlbench report runs{stores}` lists the runs, and `dlbench report "
             f"matrix{stores}` shows what was measured."

@@ -9,13 +9,12 @@ from dlbench.reports.errors import StoreError
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import runs_of
-from dlbench.reports.storage.servers import copying, urls
+from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import StatusLine, complain, counted, err, say
+from ..display.screen import StatusLine, counted, err, say
 from ..errors import UsageError, unknown_name
 from ..run import preparation
-from ..storing import spools
 from . import options
 
 store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")
@@ -55,56 +54,26 @@ def copy_command(
     with Store.open(source, create=False) as read, Store.open(target, report=say) as written, StatusLine(err) as status:
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
-        added = copying.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
+        added = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
         told = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
         say(f"{told} that {written.name} did not have copied from {read.name}")
 
 
 @store_app.command("deliver")
-def deliver_command(
-    store_file: Annotated[
-        str | None,
-        typer.Option("--store", metavar="URL", help="This server alone. Without it, each that something waits for."),
-    ] = None,
-) -> None:
-    """Deliver what was measured while a store's server was away, each record once; the next run does it too.
-
-    A password that DLBENCH_STORE holds is used for its own server; others are taken from ~/.pgpass or PGPASSWORD.
+def deliver_command(store_file: options.StoreFile = options.DEFAULT_STORE) -> None:
+    """Deliver to a server's store what was measured here while it was away; the next run into it does so, too.
 
     Examples:
 
-    - `dlbench store deliver`
     - `dlbench store deliver --store postgresql+psycopg://me@host/results`
     """
-    if store_file is not None and not urls.is_served(store_file):
-        raise UsageError(f"--store {store_file} is no store on a server: nothing waits for it.")
-    targets = [store_file] if store_file else [_with_password(url) for url in spools.servers()]
-    targets = [target for target in targets if spools.waiting(target)]
-    if not targets:
-        say("Nothing waits to be delivered.")
-    refused = []
-    for target in targets:  # a server that is away keeps nothing from another
-        try:
-            _deliver(target)
-        except StoreError as error:
-            refused.append(error)
-    for each in refused[1:]:
-        complain(each)
-    if refused:
-        raise refused[0]
-
-
-def _deliver(target: str) -> None:
-    with Store.open(target, report=say) as server:
-        added = spools.deliver(target, server)
-        told = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
-        say(f"{told} that {server.name} did not have delivered")
-
-
-def _with_password(url: str) -> str:
-    """Return a server's URL as DLBENCH_STORE has it, where that is the same."""
-    given = os.environ.get("DLBENCH_STORE", "")
-    return given if urls.is_served(given) and urls.without_password(given) == url else url
+    if not servers.is_served(store_file):
+        raise UsageError(f"{servers.without_password(store_file)} is not a server store; there is nothing to deliver.")
+    with delivery.opened(store_file, say, create=False) as store:
+        assert isinstance(store, delivery.DeliveringStore)
+    if store.behind:
+        raise typer.Exit(StoreError.exit_code)
+    say(f"{store.name} has everything that was measured here.")
 
 
 FORMATS = ("pytest-benchmark",)
@@ -167,7 +136,7 @@ def import_command(
     imported = runs_of(read, preparation.version(), one_run)
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(files)}. Nothing was imported.")
-    existed = urls.is_url(store_file) or os.path.exists(store_file)  # noqa: PTH110 - a URL is no path
+    existed = servers.is_url(store_file) or os.path.exists(store_file)  # noqa: PTH110 - a URL is no path
     with Store.open(store_file, report=say) as store:
         present = {run.id for run in store.runs()} if existed else set()
         for each in imported:

@@ -36,9 +36,9 @@ def resume_command() -> str:
 
     A password in a store's URL is left out.
     """
-    from dlbench.reports.storage.servers import urls
+    from dlbench.reports.storage import servers
 
-    words = (urls.without_password(word) for word in sys.argv[1:] if word != "--resume")
+    words = (servers.without_password(word) for word in sys.argv[1:] if word != "--resume")
     return shlex.join([program(), *words, "--resume"])
 
 

@@ -26,19 +26,10 @@ def home() -> Path:
     return given_path(given) if given else platformdirs.user_cache_path("dlbench").absolute()
 
 
-def undelivered() -> Path:
-    """Return the folder of what was measured for stores on servers, until they have it: no cache, it must not go."""
-    return _state() / "undelivered"
-
-
 def fleets() -> Path:
-    """Return the folder of what fleets' schedulers write: scripts and logs, a folder for each fleet."""
-    return _state() / "fleets"
-
-
-def _state() -> Path:
+    """Return the folder of fleets' descriptions and logs, a folder for each fleet: not a cache."""
     given = os.environ.get("DLBENCH_HOME")
-    return given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()
+    return (given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()) / "fleets"
 
 
 def caches(framework: Framework) -> Path:

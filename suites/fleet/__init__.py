@@ -1,1 +1,1 @@
-"""Fleets: one suite on many machines, one job for each, through the scheduler that is there."""
+"""Fleets: one suite on many machines, one `dlbench run` a node, started by Slurm or on this machine."""

@@ -1,39 +1,105 @@
-"""`dlbench fleet`: one suite on many machines, by Slurm, on this machine, or as scripts for any other scheduler."""
+"""`dlbench fleet`: one suite on many machines, by Slurm or as processes of this machine."""
 
+import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dlbench.reports.storage.servers import fleets
-from dlbench.reports.storage.servers.fleets import Fleet, Job
+from dlbench.reports.storage import servers
 from dlbench.reports.storage.store import Store
 
 from ..commands import options
-from ..commands.options import grouped, words_of
+from ..commands.options import OptionGroup, grouped, words_of
 from ..commands.run import HowToRun
 from ..display.screen import StatusLine, complain, counted, err, print_json, program, say, show, table
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
-from ..storing import spools
-from . import going_on, schedulers, submission
-from .fleet_options import Submitting, Where
-from .schedulers.scheduler import RUNNING, WAITING, Scheduler
-from .standing import AT_WORK, BROKEN, Standing, standings
-from .submission import Submitter
+from ..planning import values
+from .jobs import AT_WORK, BROKEN, Fleet, Job, JobStatus, Scheduler, chosen, statuses
+from .local import Local
+from .slurm import Slurm, further_options
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
 
 _WATCH_SECONDS = 1.0, 10.0
-"""The first pause between two looks, and the longest: each asks the scheduler and the store."""
-
+"""The first and the longest pause between two queries of scheduler and store."""
+_SCHEDULERS: Mapping[str, Callable[[Fleet], Scheduler]] = {
+    "slurm": lambda fleet: Slurm(Path(fleet.folder), fleet.settings),
+    "local": lambda fleet: Local(Path(fleet.folder)),
+}
 
 Which = Annotated[str | None, typer.Argument(metavar="[FLEET]", help="The fleet's id. Without it, the newest.")]
 OneNode = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this node's job.")]
+
+
+@dataclass(frozen=True)
+class Where(OptionGroup):
+    """Which machines, and how they are reached."""
+
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="|".join(_SCHEDULERS), help="Slurm, or processes on this machine (slurm)."),
+    ] = None
+    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="How many nodes: idle ones first.")] = None
+    nodelist: Annotated[str | None, typer.Option("--nodelist", metavar="NAMES", help="These nodes: n1,n2.")] = None
+    partition: Annotated[str, typer.Option("--partition", help="Slurm's partition.")] = ""
+    exclusive: Annotated[
+        bool | None, typer.Option("--exclusive/--shared", help="Whether a job has its node to itself in Slurm (yes).")
+    ] = None
+    time_limit: Annotated[str, typer.Option("--time-limit", help="Slurm ends a job after this: 90m, 8h.")] = ""
+    account: Annotated[str, typer.Option("--account", help="Slurm's account.")] = ""
+    qos: Annotated[str, typer.Option("--qos", help="Slurm's quality of service.")] = ""
+    slurm_option: Annotated[
+        list[str] | None,
+        typer.Option("--slurm-option", metavar="KEY=VALUE", help="A further option of sbatch: constraint=zen4."),
+    ] = None
+    node_python: Annotated[
+        str, typer.Option("--node-python", metavar="PATH", help="The Python that has dlbench on the nodes (this one).")
+    ] = ""
+
+    def settings(self, scheduler: str) -> dict[str, str]:
+        """Return what was given for every job, by name; raises UsageError, also for what only Slurm has."""
+        found = {"partition": self.partition, "account": self.account, "qos": self.qos}
+        if self.time_limit:
+            found["minutes"] = f"{values.duration(self.time_limit) / 60:g}"
+        if self.exclusive is not None:
+            found["shared"] = "no" if self.exclusive else "yes"
+        found |= further_options(self.slurm_option or ())
+        found = {name: text for name, text in found.items() if text or name.startswith("further.")}
+        if found and scheduler != "slurm":
+            raise UsageError(f"--on {scheduler} has no partition, account, time limit and the like. Leave them out.")
+        return found | ({"python": self.node_python} if self.node_python else {})
+
+
+@dataclass(frozen=True)
+class EachJob(OptionGroup):
+    """Options that each job gets."""
+
+    budget: options.TotalBudget = None
+    no_build: options.NoBuild = False
+    seed: options.Seed = None
+
+
+@dataclass(frozen=True)
+class Submitting(OptionGroup):
+    """Store, folder, and which jobs to submit."""
+
+    store_file: options.StoreFile = options.DEFAULT_STORE
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="For logs; all nodes must see it under this name.")
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Submit the jobs of the suite's newest fleet again that have not finished.")
+    ] = False
+    fleet: Annotated[str | None, typer.Option("--fleet", metavar="ID", help="With --resume: this fleet.")] = None
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs have ended.")] = False
 
 
 @fleet_app.command("run")
@@ -42,16 +108,17 @@ def run_command(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
     where: Where,
     how: Submitting,
+    each_job: EachJob,
     axes: options.AxisOptions,
     launches: options.LaunchOptions,
     builds: options.RowOptions,
     conditions: HowToRun,
 ) -> None:
-    """Measure a suite on several machines: one job for each, which has its machine to itself and runs the whole suite.
+    """Measure a suite on several machines: one job for each, a plain `dlbench run` of the whole suite on that node.
 
-    Jobs write to one store, a database on a server unless they are processes of this machine. Every option of
-    `dlbench run` is passed on to them. Environments are built where DLBENCH_HOME says: in a folder that all nodes see,
-    or on each node's own disk. The command ends once the jobs are submitted; `dlbench fleet status` follows them.
+    Each job writes to a store on its node, which is delivered to the server that --store names. Every option of
+    `dlbench run` is passed on. Environments are built where DLBENCH_HOME says: in a folder that all nodes see, or on
+    each node's own disk. The command ends once the jobs are submitted; `dlbench fleet status` follows them.
 
     Examples:
 
@@ -59,86 +126,88 @@ def run_command(
     - `dlbench fleet run quick --on slurm --nodelist n1,n2 --frameworks torch --launches 5`
     - `dlbench fleet run quick --on slurm --resume`
     - `dlbench fleet run quick --on local --nodes 2 --frameworks null --store results.sqlite --wait`
-    - `dlbench fleet run quick --on script --nodelist big1,big2 --folder jobs`
     """
-    words = words_of(axes, launches, builds, how.of_each_job, conditions)
+    words = words_of(axes, launches, builds, each_job, conditions)
     if how.resume:
         _resume(name, where, how, words)
         return
-    on = where.scheduler()
+    on = where.on or "slurm"
+    if on not in _SCHEDULERS:
+        raise unknown_name("scheduler", on, _SCHEDULERS)
     if how.fleet is not None:
-        raise UsageError("--fleet names a fleet to go on with. Give it together with --resume.")
-    submission.check_target(how.store_file, several_machines=on != "local")
+        raise UsageError("--fleet names a fleet to resume. Give it together with --resume.")
+    _check_store(how.store_file, on)
     options.choices(axes, launches, builds)
     suites.load(name)
-    settings = {"python": sys.executable, **where.settings}
-    id_ = submission.new_id()
-    with Store.open(how.store_file, report=say) as store:
-        folder = submission.folder_of(id_, how.folder)
-        fleet = submission.new_fleet(id_, name, words, on, folder, settings)
-        scheduler = schedulers.of(fleet)
-        nodes = scheduler.nodes(where.nodes, where.named)
-        fleets.begin(store, fleet)
-        say(
-            f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {fleet.suite} for {', '.join(nodes)}, in {fleet.folder}"
-        )
-        jobs = [Job(number, node) for number, node in enumerate(nodes, 1)]
-        _submit(Submitter(store, how.store_file, fleet, scheduler), jobs, how.wait)
-        if on == "script":
-            say("Give each script there to the scheduler of its node; `dlbench fleet status` shows what they measure.")
+    fleet = Fleet.new(name, words, on, {"python": sys.executable, **where.settings(on)}, how.folder)
+    scheduler = _SCHEDULERS[on](fleet)
+    nodes = scheduler.nodes(where.nodes, [] if where.nodelist is None else values.words(where.nodelist))
+    fleet.jobs = [Job(node) for node in nodes]
+    Store.open(how.store_file, report=say).close()  # refused before anything is submitted
+    say(f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {name} for {', '.join(nodes)}, in {fleet.folder}")
+    _submit(fleet, scheduler, fleet.jobs, how)
 
 
-def _submit(submitter: Submitter, jobs: list[Job], wait: bool, refused: Sequence[str] = ()) -> None:
-    """Submit jobs, and wait for them where that is asked for; exit with FLEET_INCOMPLETE where one broke."""
-    refused = [*refused, *submitter.submit(jobs)]
-    for line in refused:
-        complain(line)
-    found = _wait(submitter.store, submitter.fleet, submitter.scheduler) if wait else []
-    if refused or any(each.state in BROKEN for each in found):
+def _submit(fleet: Fleet, scheduler: Scheduler, jobs: Sequence[Job], how: Submitting) -> None:
+    """Submit jobs, and wait for them where that is asked for; exit with FLEET_INCOMPLETE where one is refused."""
+    command = [fleet.settings["python"], "-m", "dlbench.suites", "run", fleet.suite, *fleet.options]
+    # A password stays in the environment, which others on a node cannot read.
+    command += [] if servers.has_password(how.store_file) else ["--store", how.store_file]
+    for job in jobs:
+        job.handle, job.error = None, ""
+        fleet.save()
+        try:
+            job.handle = scheduler.submit(job.node, [*command, "--node", f"{fleet.id}/{job.node}"])
+        except Interrupted:
+            raise
+        except SuitesError as error:
+            job.error = str(error)
+            complain(job.error)
+        fleet.save()
+    broken = any(job.error for job in jobs)
+    if how.wait:
+        with Store.open(how.store_file, create=False) as store:
+            broken = broken or any(each.state in BROKEN for each in _wait(fleet, scheduler, store))
+    if broken:
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
 def _resume(name: str, where: Where, how: Submitting, words: list[str]) -> None:
-    if where.nodes is not None or how.folder is not None:
-        raise UsageError("--nodes and --folder are not for --resume. Nodes that may take over: --nodelist.")
-    spools.deliver_before(how.store_file, say)  # else a node may take what is measured already
-    with Store.open(how.store_file, create=False) as store:
-        fleet = _to_go_on_with(store, name, how.fleet, words)
-        submission.check_target(how.store_file, several_machines=where.scheduler(fleet.scheduler) != "local")
-        fleet = replace(fleet, settings=tuple({**dict(fleet.settings), **where.settings}.items()))
-        scheduler = schedulers.of(fleet)
-        others = scheduler.nodes(None, where.named) if where.named else []
-        found = going_on.replacements(_standings(store, fleet, scheduler), store, scheduler, others)
-        if not found.jobs and not found.refusals:
-            say(f"Nothing is left to go on with: no job of fleet {fleet.id} ended early.")
-            return
-        # One that was lost may live where nobody sees it: it shall not measure beside its successor.
-        replaced = {job.replaces for job in found.jobs}
-        handles = [job.handle for job in fleets.jobs(store, fleet.id) if job.number in replaced and job.handle]
-        try:
-            scheduler.cancel(handles)
-        except Interrupted:
-            raise
-        except SuitesError as error:
-            say(f"What went before may still run: {error}")
-        for line in found.lines:
-            say(line)
-        _submit(Submitter(store, how.store_file, fleet, scheduler), found.jobs, how.wait, found.refusals)
-
-
-def _to_go_on_with(store: Store, suite: str, fleet_id: str | None, words: list[str]) -> Fleet:
-    of_suite = [fleet for fleet in fleets.fleets(store) if fleet.suite == suite]
-    if not of_suite:
-        raise UsageError(f"{store.name} has no fleet of {suite}. Leave --resume out to start one.")
-    fleet = next((each for each in of_suite if each.id == fleet_id), None) if fleet_id else of_suite[-1]
-    if fleet is None:
-        raise unknown_name(f"fleet of {suite}", fleet_id or "", [each.id for each in of_suite])
-    if words and tuple(words) != fleet.words:
+    if where.nodes is not None or where.nodelist is not None or how.folder is not None:
+        raise UsageError("--nodes, --nodelist and --folder are not for --resume: it submits the same nodes' jobs.")
+    fleet = chosen(how.fleet, name)
+    if where.on not in (None, fleet.scheduler):
+        raise UsageError(f"The fleet was started with --on {fleet.scheduler}, and cannot be resumed elsewhere.")
+    if words and words != fleet.options:
         raise UsageError(
-            f"Fleet {fleet.id} was begun with other options: {' '.join(fleet.words) or 'none'}. Leave options out to "
-            "go on with it, or leave --resume out to start another."
+            f"Fleet {fleet.id} was started with other options: {shlex.join(fleet.options) or 'none'}. Leave options "
+            "out to resume it, or leave --resume out to start another."
         )
-    return fleet
+    _check_store(how.store_file, fleet.scheduler)
+    fleet.settings |= where.settings(fleet.scheduler)
+    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
+    with Store.open(how.store_file, create=False) as store:
+        broken = [each.job for each in statuses(fleet, scheduler, store) if each.state in BROKEN]
+    if not broken:
+        say(f"There is nothing to resume: each job of fleet {fleet.id} has finished, or is at work.")
+        return
+    say(f"fleet {fleet.id}: {counted(len(broken), 'job')} again, for {', '.join(job.node for job in broken)}")
+    _submit(fleet, scheduler, broken, how)
+
+
+def _check_store(target: str, scheduler: str) -> None:
+    """Raise UsageError for a store that jobs cannot get, or that machines cannot share."""
+    if servers.is_served(target):
+        if servers.has_password(target) and os.environ.get("DLBENCH_STORE") != target:
+            raise UsageError(
+                "A password in --store would be in every job's command, where others can read it. Put it into "
+                "~/.pgpass, PGPASSWORD or DLBENCH_STORE."
+            )
+    elif scheduler != "local":
+        raise UsageError(
+            f"{target} is a file, and several machines cannot write to one SQLite file safely. Name a database on a "
+            "server: --store postgresql+psycopg://USER@HOST/DATABASE (suites/README.md, A store on a server)."
+        )
 
 
 @fleet_app.command("status")
@@ -148,10 +217,9 @@ def status_command(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs have ended.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show how the jobs of a fleet stand: by their heartbeats in the store, and by what the scheduler says.
+    """Show the state of each job by the scheduler, and its progress by the newest record in the store.
 
-    A job without a heartbeat for a minute is lost, whatever the scheduler says. The exit code is 1 where a job failed
-    or was lost and no other goes on with it.
+    The exit code is 1 where a job ended without finishing its run.
 
     Examples:
 
@@ -159,20 +227,20 @@ def status_command(
     - `dlbench fleet status 20261120T120000-ab12 --json`
     - `dlbench fleet status --wait`
     """
+    fleet = chosen(fleet_id)
+    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
     with Store.open(store_file, create=False) as store:
-        fleet = _chosen(store, fleet_id)
-        scheduler = schedulers.of(fleet)
-        found = _wait(store, fleet, scheduler) if wait else _standings(store, fleet, scheduler)
+        found = _wait(fleet, scheduler, store) if wait else statuses(fleet, scheduler, store)
     if as_json:
-        print_json(_data(fleet, found))
+        jobs = [{**asdict(each), **asdict(each.job), "job": number} for number, each in enumerate(found, 1)]
+        print_json({**asdict(fleet), "jobs": jobs})
     else:
         title = f"fleet {fleet.id}: {fleet.suite} on {fleet.scheduler}"
-        table(title, ["job", "node", "state", "launches", "heartbeat", ""], [_row(each) for each in found])
+        table(title, ["node", "state", "launches", "newest record", ""], [_row(each) for each in found])
     if any(each.state in BROKEN for each in found):
         if not as_json:
             words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id]
-            words += options.words_of_store(store_file)
-            show(f"Go on: {shlex.join(words)}", whole=True)
+            show(f"Resume: {shlex.join([*words, *options.words_of_store(store_file)])}", whole=True)
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
@@ -187,45 +255,33 @@ def cancel_command(
     - `dlbench fleet cancel`
     - `dlbench fleet cancel 20261120T120000-ab12 --node n3`
     """
-    with Store.open(store_file, create=False) as store:
-        fleet = _chosen(store, fleet_id)
-        scheduler = schedulers.of(fleet)
-        found = _standings(store, fleet, scheduler)
-        seen = scheduler.seen([each.job.handle for each in found if each.job.handle])
-        # One that is called lost, or was replaced, may still hold its node.
-        alive = {handle for handle, each in seen.items() if each.state in (WAITING, RUNNING)}
-        jobs = [each.job for each in found if each.state in AT_WORK or each.job.handle in alive]
-        chosen = [job for job in jobs if job.handle and node in (None, job.node)]
-        if not chosen:
-            say(f"No job of fleet {fleet.id} {f'on {node} ' if node else ''}is at work.")
-            return
-        scheduler.cancel([job.handle for job in chosen if job.handle])
-        say(f"cancelled: {', '.join(f'job {job.number} on {job.node}' for job in chosen)}")
+    fleet = chosen(fleet_id)
+    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
+    jobs = {job.handle: job.node for job in fleet.jobs if job.handle and node in (None, job.node)}
+    alive = [handle for handle, seen in scheduler.seen(list(jobs)).items() if seen.state not in ("ended", "gone")]
+    if not alive:
+        say(f"No job of fleet {fleet.id} {f'on {node} ' if node else ''}is at work.")
+        return
+    scheduler.cancel(alive)
+    say(f"cancelled on {', '.join(jobs[handle] for handle in alive)}")
 
 
 @fleet_app.command("logs")
-def logs_command(
-    fleet_id: Which = None,
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    node: OneNode = None,
-    number: Annotated[int | None, typer.Option("--job", metavar="NUMBER", help="Only this job.")] = None,
-) -> None:
-    """Print what the jobs of a fleet printed.
+def logs_command(fleet_id: Which = None, node: OneNode = None) -> None:
+    """Print the output of the jobs of a fleet.
 
     Examples:
 
     - `dlbench fleet logs --node n3`
-    - `dlbench fleet logs 20261120T120000-ab12 --job 2`
+    - `dlbench fleet logs 20261120T120000-ab12`
     """
-    with Store.open(store_file, create=False) as store:
-        fleet = _chosen(store, fleet_id)
-        scheduler = schedulers.of(fleet)
-        jobs = [job for job in fleets.jobs(store, fleet.id) if node in (None, job.node)]
-    jobs = [job for job in jobs if number in (None, job.number)]
+    fleet = chosen(fleet_id)
+    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
+    jobs = [job for job in fleet.jobs if node in (None, job.node)]
     if not jobs:
-        raise UsageError(f"Fleet {fleet.id} has no such job. `dlbench fleet status` lists them.")
+        raise unknown_name("node", node or "", [job.node for job in fleet.jobs])
     for job in jobs:
-        show(f"== job {job.number}, {job.node}", whole=True)
+        show(f"== {job.node}", whole=True)
         path = scheduler.log(job.handle) if job.handle else None
         if path is None or not path.exists():
             show("no log yet")
@@ -234,47 +290,23 @@ def logs_command(
             show(line, whole=True)
 
 
-def _chosen(store: Store, fleet_id: str | None) -> Fleet:
-    found = fleets.fleets(store)
-    if not found:
-        raise UsageError(f"{store.name} has no fleet. `dlbench fleet run` starts one.")
-    if fleet_id is None:
-        return found[-1]
-    fleet = next((each for each in found if each.id == fleet_id), None)
-    if fleet is None:
-        raise unknown_name("fleet", fleet_id, [each.id for each in found])
-    return fleet
-
-
-def _standings(store: Store, fleet: Fleet, scheduler: Scheduler) -> list[Standing]:
-    jobs = fleets.jobs(store, fleet.id)
-    runs = [job.run for job in jobs if job.run]
-    seen = scheduler.seen([job.handle for job in jobs if job.handle])
-    return standings(jobs, seen, fleets.launches(store, runs), fleets.finished(store, runs))
-
-
-def _wait(store: Store, fleet: Fleet, scheduler: Scheduler) -> list[Standing]:
-    """Wait until no job is at work, telling how far they are, and return how they stand."""
+def _wait(fleet: Fleet, scheduler: Scheduler, store: Store) -> list[JobStatus]:
+    """Wait until no job is at work, showing progress, and return the status of each."""
     pause, longest = _WATCH_SECONDS
     with StatusLine(err) as line:
         while True:
-            found = _standings(store, fleet, scheduler)
+            found = statuses(fleet, scheduler, store)
             at_work = [each for each in found if each.state in AT_WORK]
             if not at_work:
                 return found
-            done, planned = sum(each.launches for each in found), sum(each.job.planned or 0 for each in found)
+            done, planned = sum(each.launches for each in found), sum(each.planned or 0 for each in found)
             line.draw(f"  {counted(len(at_work), 'job')} at work, {done} of {planned or '?'} launches")
             time.sleep(pause)
             pause = min(1.5 * pause, longest)
 
 
-def _row(each: Standing) -> list[str]:
-    job = each.job
-    launches = f"{each.launches} of {job.planned}" if job.planned else ""
-    beat = "" if job.beat_age is None else f"{job.beat_age:.0f} s ago"
-    return [str(job.number), job.node, each.state, launches, beat if each.state in AT_WORK else "", each.words]
-
-
-def _data(fleet: Fleet, found: list[Standing]) -> dict[str, Any]:
-    jobs = [{**asdict(each.job), "state": each.state, "words": each.words, "launches": each.launches} for each in found]
-    return {**asdict(fleet), "started": fleet.started.isoformat(), "settings": dict(fleet.settings), "jobs": jobs}
+def _row(each: JobStatus) -> list[str]:
+    launches = f"{each.launches} of {each.planned}" if each.planned else ""
+    age = datetime.now(UTC) - datetime.fromisoformat(each.newest) if each.newest else None
+    newest: Any = "" if age is None else f"{age.total_seconds():.0f} s ago"
+    return [each.job.node, each.state, launches, newest, each.text]

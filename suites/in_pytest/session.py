@@ -19,6 +19,7 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.pytest_benchmark import export as files
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record, Run
 
@@ -37,7 +38,7 @@ from ..run.launcher import ProcessLauncher
 from ..run.machine_lock import measuring
 from ..run.quiet_machine import open_gate
 from ..run.runner import Runner
-from ..storing import spools
+from ..run.schedules import BlockSchedule
 from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
@@ -249,7 +250,7 @@ class SuiteSession:
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
-            store = stack.enter_context(spools.opened(target, said.line))
+            store = stack.enter_context(delivery.opened(target, said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
             sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
@@ -261,7 +262,7 @@ class SuiteSession:
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
-            carrier = LaunchRunner(
+            launch_runner = LaunchRunner(
                 plan,
                 run,
                 ProcessLauncher(),
@@ -271,12 +272,13 @@ class SuiteSession:
                 gate=gate,
                 ceilings=store.ceilings(self._machine.fingerprint),
             )
-            ending = Runner(store, carrier, said, self._budget).run()
+            schedule = BlockSchedule(plan, (), launch_runner.host)
+            result = Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
             self._run = next(each for each in store.runs() if each.id == run.id)
-            said.line(f"measured {counted(ending.records, 'launch', 'launches')}{kept}")
+            said.line(f"measured {counted(result.records, 'launch', 'launches')}{kept}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

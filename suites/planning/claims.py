@@ -15,8 +15,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.claims.claim import Claim
-from dlbench.reports.claims.own import OwnClaim
+from dlbench.reports.claims.claims import OWN, Claim
+from dlbench.reports.claims.figures import OwnClaim
 
 from ..errors import UsageError
 from . import devices, suite
@@ -143,6 +143,7 @@ def read_claim(path: Path) -> Claim:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"The claim {path} is not TOML: {error}.") from error
     try:
-        return OwnClaim.model_validate(given).claim(path.stem)
+        figure = OwnClaim.model_validate(given)
     except ValidationError as error:
         raise UsageError(f"Claim {path}: {sentence(error, OwnClaim)}") from error
+    return Claim(path.stem, OWN, figure.where, figure.words, (figure,), needs="cells of both sides")

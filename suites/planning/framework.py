@@ -24,7 +24,7 @@ from .toml_files import sentence, text_of
 if TYPE_CHECKING:
     from dlbench.reports.published import Counterpart
 
-GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0])
+GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
 OUTSIDE = "outside_"

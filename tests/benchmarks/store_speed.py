@@ -36,11 +36,10 @@ from dlbench.adapters.protocol import Cell, to_dict
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.formats import terminal
 from dlbench.reports.matrix import matrix_page
-from dlbench.reports.storage import record_columns, schema
+from dlbench.reports.storage import delivery, record_columns, schema
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.servers import copying
 from dlbench.reports.storage.store import Store
 
 REAL = Path(__file__).parent.parent / "data" / "store_v1.sqlite"
@@ -224,7 +223,7 @@ def copied(path: Path, url: str) -> None:
     """Copy the store to an empty database, as `dlbench store copy` does, and let the server look at its tables."""
     wall, cpu = time.perf_counter(), time.process_time()
     with Store.open(path, create=False) as source, Store.open(url) as target:
-        added = copying.copy(source, target)
+        added = delivery.copy(source, target)
         with target.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
     print(

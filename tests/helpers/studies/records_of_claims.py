@@ -6,10 +6,9 @@ from dataclasses import replace
 import factory_of_records as make
 
 from dlbench.reports.cells import Builds, build_matrix
-from dlbench.reports.claims.analysis import Evidence, try_claims
-from dlbench.reports.claims.cells import Cells, tools_of_stands
-from dlbench.reports.claims.claim import Claim
-from dlbench.reports.claims.list_of_claims import claims
+from dlbench.reports.claims.claims import Claim, Evidence, claims, try_claims
+from dlbench.reports.claims.figures import Tables
+from dlbench.reports.claims.report import tools_of_stands
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -37,19 +36,19 @@ def small(
     return [replace(each, network={"family": "elman", "numbers": sizes}) for each in timed("torch", seconds, **where)]
 
 
-def cells_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Cells:
-    """The cells of these records; every machine has so many cores and these GPUs."""
+def tables_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Tables:
+    """The tables of these records; every machine has so many cores and these GPUs."""
     found = tuple(records)
     told = tuple((f"GPU {index}", f"{model}, 8 GiB") for index, model in enumerate(gpus))
     hosts = {each.machine: Host(each.machine, "a machine", cores, cores, float(cores), told) for each in found}
     builds = Builds(found, {})
     networks = {(each.cell.network, each.cell.specification): each.network for each in found if each.network}
     tool_of = tools_of_stands(ADAPTERS, lambda cell: builds.of(cell).adapter)
-    return Cells(build_matrix(Results(found, hosts)), tool_of, networks=networks)
+    return Tables(build_matrix(Results(found, hosts)), tool_of, networks, {})
 
 
 def here(claim: str | Claim, records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Evidence:
     """What the records say of one claim."""
     chosen = CLAIMS[claim] if isinstance(claim, str) else claim
-    (tried,) = try_claims([chosen], cells_of(records, cores, gpus)).tried
+    (tried,) = try_claims([chosen], tables_of(records, cores, gpus)).tried
     return tried.here

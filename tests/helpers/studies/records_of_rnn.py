@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 import factory_of_records as make
-from records_of_claims import cells_of, small
+from records_of_claims import small, tables_of
 
 from dlbench.reports.curve.rnn import Size, Study, study
 
@@ -28,5 +28,5 @@ def everything() -> list[make.Record]:
 
 
 def found(records: Iterable[make.Record]) -> Study:
-    cells = cells_of(records)
+    cells = tables_of(records)
     return study(cells.matrix, cells.networks)

@@ -7,11 +7,8 @@ from collections.abc import Callable
 import pytest
 from records_of_claims import timed
 
-from dlbench.reports.catalogue import reports
-from dlbench.reports.claims.list_of_claims import PAPERS, claims
+from dlbench.reports.claims.claims import PAPERS, claims
 from dlbench.reports.formats.export import FORMATS
-from dlbench.reports.published import TABLES
-from dlbench.reports.report import REFERENCE
 from dlbench.reports.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
@@ -82,23 +79,3 @@ def test_what_is_to_be_measured_can_be_planned(command: Call) -> None:
         asked = shlex.split(words)[2:]
         code, _, errors = command("plan", *asked, *(() if "--devices" in asked else ("--devices", "cpu")))
         assert code == 0, (words, errors)
-
-
-def test_a_verdict_on_some_of_its_figures_says_how_many(call: Call) -> None:
-    _, out, _ = call("--paper", "shi2016", "--format", "markdown")
-    rows = {line.split("|")[1].strip(): line for line in out.splitlines() if line.count("|") > 4}
-    assert "reproduces, 42 of 43" not in rows["A7"]
-    assert "reproduces, 43 of 44 figures" in rows["A7"]
-    assert "partly, 12 of 21" in rows["A1"]
-    assert rows["A13"].count("reproduces") == 2
-    assert "not measured, text only" in rows["A11"]
-
-
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("name", [name for name, each in reports().items() if REFERENCE in each.options])
-def test_every_published_table_may_stand_in_place_of_a_store_in_every_report(
-    name: str, table: str, command: Call
-) -> None:
-    for form in FORMATS:
-        code, out, errors = command("report", name, "--reference", table, "--format", form)
-        assert (code, bool(out), errors) == (0, True, "")

@@ -1,16 +1,19 @@
-"""The claims of papers on made-up records: each that dlbench can measure is brought to hold, and to fail."""
+"""The claims of papers on made-up records: each that dlbench can measure holds on some, and fails on others."""
+
+from collections.abc import Callable
 
 import factory_of_records as make
 import pytest
-from records_of_claims import CLAIMS, cells_of, here, timed
+from records_of_claims import CLAIMS, here, small, tables_of, timed
 
 from dlbench.adapters.protocol import BOUND, Status
-from dlbench.reports.claims.analysis import try_claims
-from dlbench.reports.claims.cells import CNNS, FCNS, NETWORKS, RNNS
-from dlbench.reports.claims.questions import Answer
+from dlbench.reports.claims.claims import Answer, try_claims
 
+FCNS, CNNS, RNNS = ("fcn5", "fcn8"), ("alexnet", "resnet50"), ("lstm32", "lstm64")
+NETWORKS = (*FCNS, *CNNS, *RNNS)
 REPRODUCES, DIFFERS, NOT_MEASURED = Answer.REPRODUCES, Answer.DIFFERS, Answer.NOT_MEASURED
 GPU = {"device": "cuda:0", "threads": 1}
+ON_GPU = {"device": "cuda:0"}
 
 
 def on_gpu(tool: str, seconds: float, networks: tuple[str, ...], **of_cell: object) -> list[make.Record]:
@@ -200,9 +203,99 @@ def test_the_fastest_mode_stands_for_a_tool_and_other_conditions_for_none() -> N
 
 
 def test_of_an_empty_store_nothing_is_told_and_every_claim_says_what_it_needs() -> None:
-    found = try_claims(list(CLAIMS.values()), cells_of([]))
+    found = try_claims(list(CLAIMS.values()), tables_of([]))
     assert {each.here.verdict for each in found.tried} == {NOT_MEASURED}
     for each in found.tried:
         assert each.claim.needs or each.claim.measure, each.claim.id
         # What a test asks for a command measures, and nothing else.
-        assert bool(each.claim.measure) is (each.claim.test is not None), each.claim.id
+        assert bool(each.claim.measure) is (bool(each.claim.figures)), each.claim.id
+
+
+Time = Callable[[int, int, int, str], float]
+
+
+def study(time: Time, hidden: tuple[int, ...], steps: tuple[int, ...] = (20,), **more: object) -> list[make.Record]:
+    """Launches of a grid, whose seconds are told by units, steps, inputs and activation."""
+    inputs, activations = more.pop("inputs", (2,)), more.pop("activations", ("relu",))
+    return [
+        each
+        for n in hidden
+        for t in steps
+        for i in inputs
+        for phi in activations
+        for each in small(time(n, t, i, phi), n, t, i, phi, **more)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("claim", "exponent", "expected"),
+    [
+        ("B2", 0.9, REPRODUCES),
+        ("B2", 0.4, DIFFERS),
+        ("B2", 1.2, DIFFERS),
+        ("B3", 0.02, REPRODUCES),
+        ("B3", 0.5, DIFFERS),
+        ("B4", 1.0, REPRODUCES),
+        ("B4", 0.1, DIFFERS),
+        ("B7", 1.1, REPRODUCES),
+        ("B7", -0.9, Answer.IN_DIRECTION),
+        ("B7", 2.3, DIFFERS),
+        ("B14", 1.5, REPRODUCES),
+        ("B14", 0.5, DIFFERS),
+    ],
+)
+def test_growth_with_steps_and_units(claim: str, exponent: float, expected: Answer) -> None:
+    over_steps = claim == "B2"
+    where = {} if claim in ("B2", "B4", "B14") else ON_GPU
+
+    def time(n: int, t: int, i: int, phi: str) -> float:
+        return 1e-3 * (t if over_steps else n) ** exponent
+
+    hidden = (20, 100, 200) if claim in ("B2", "B3", "B4") else (500, 1000, 2000, 5000)
+    found = here(claim, study(time, hidden, (20, 100), threads=4, **where))
+    assert found.of >= 2
+    assert found.verdict is expected
+
+
+def test_a_growth_of_each_row_by_itself() -> None:
+    steep = study(lambda n, *_: n / 1e3, (20, 200), mode="loop", **ON_GPU)
+    flat = study(lambda n, *_: 1e-3, (20, 200), mode="eager", **ON_GPU)
+    found = here("B3", [*steep, *flat])
+    assert (found.verdict, found.holds, found.of) == (Answer.PARTLY, 1, 2)
+
+
+@pytest.mark.parametrize(("at_1000", "expected"), [(0.5, REPRODUCES), (2.0, Answer.PARTLY)])
+def test_where_the_gpu_begins_to_win(at_1000: float, expected: Answer) -> None:
+    cpu = study(lambda n, *_: 1.0, (100, 500, 1000, 5000), threads=2)
+    gpu = study(lambda n, *_: {1000: at_1000, 5000: 0.12}.get(n, 3.0), (100, 500, 1000, 5000), **ON_GPU)
+    # What other frameworks do on a CPU, and slower thread counts, are of no matter.
+    more = [*study(lambda *_: 9.0, (1000,), threads=1), *study(lambda *_: 1e-6, (100, 1000), framework="jax")]
+    assert here("B5", [*cpu, *gpu, *more]).verdict is expected
+    gain = here("B6", [*cpu, *gpu, *more])
+    assert (gain.verdict, gain.of) == (REPRODUCES, 1)
+    assert here("B12", [*cpu, *gpu]).verdict is NOT_MEASURED
+    tiny = [*study(lambda *_: 1.0, (10, 50)), *study(lambda *_: 2.0, (10, 50), **ON_GPU)]
+    assert here("B12", tiny).verdict is REPRODUCES
+
+
+def test_inputs_and_activations() -> None:
+    even = study(lambda *_: 1e-3, (100,), inputs=(2, 100))
+    assert here("B8", even).verdict is REPRODUCES
+    assert here("B8", study(lambda n, t, i, phi: 1e-3 * i, (100,), inputs=(2, 100))).verdict is DIFFERS
+    both = {"activations": ("relu", "sigmoid")}
+    fast = study(lambda n, t, i, phi: {"relu": 1.1, "sigmoid": 1.0}[phi], (100,), **both)
+    slow = study(lambda n, t, i, phi: {"relu": 1.0, "sigmoid": 1.2}[phi], (100,), **both)
+    assert here("B9", fast).verdict is REPRODUCES
+    assert here("B9", slow).verdict is DIFFERS
+
+
+def test_larger_mini_batches_are_another_study() -> None:
+    steep = study(lambda n, *_: n / 1e3, (20, 200), batch_size=64, **ON_GPU)
+    assert here("B3", steep).verdict is NOT_MEASURED
+
+
+def test_a_thread_for_each_core_is_what_is_poor() -> None:
+    poor = study(lambda n, *_: n / 1e3, (20, 100, 200), threads=4)
+    fine = study(lambda n, *_: 1e-3, (20, 100, 200), threads=1)
+    assert here("B4", [*poor, *fine], cores=4).verdict is REPRODUCES
+    assert here("B4", [*poor, *fine], cores=8).verdict is NOT_MEASURED

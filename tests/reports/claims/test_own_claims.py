@@ -11,7 +11,7 @@ import pytest
 from records_of_claims import here, timed
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.claims.questions import Answer
+from dlbench.reports.claims.claims import Answer
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.claims import read_claim
@@ -91,7 +91,7 @@ SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("", ["key words: it is missing"]),
+        ("", ["key slower: it is missing"]),
         ("words = ", ["is not TOML"]),
         (f'words = ""\nleast = 1\n{SIDES}', ["key words: it must not be empty"]),
         (f"words = 3\nleast = 1\n{SIDES}", ["key words: 3 is not text in quotes"]),

@@ -304,7 +304,7 @@ def test_the_real_command_says_one_line_and_ends_with_the_documented_code(tmp_pa
 
 
 def test_the_documented_codes_are_those_of_the_errors():
-    readme = (Path(cli.__file__).parents[1] / "README.md").read_text()
+    readme = (Path(cli.__file__).resolve().parent / "README.md").read_text()
     _, _, section = readme.partition("## Exit codes\n")
     documented = {int(number) for number in re.findall(r"^\| (\d+) \|", section, flags=re.MULTILINE)}
     of_errors = {

@@ -7,8 +7,8 @@ from pretended_gpus import TWO, gpus
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.claims import list_of_claims
-from dlbench.reports.claims.claim import Claim
+from dlbench.reports.claims.claims import Claim
+from dlbench.reports.claims.claims import claims as list_of_claims
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import claims as of_claims
 from dlbench.suites.planning.axes import SuiteOverrides
@@ -101,7 +101,7 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
 
 
 def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
-    asked = [each for each in list_of_claims.claims() if each.measure and each.paper != "gurari2021"]  # who trains
+    asked = [each for each in list_of_claims() if each.measure and each.paper != "gurari2021"]  # who trains
     place = Capacity(16, 32, gpus(TWO))
     for each in asked:
         plan = planned(Claim("any", "own", "", "", measure=each.measure), place=place)
@@ -136,7 +136,7 @@ def test_a_run_measures_what_is_missing_and_then_nothing_is(command, monkeypatch
     Path("mine.toml").write_text(suite_of_null(threads=[1, 2]))
 
     # Null computes nothing, so the claims stay without a verdict: its cells are measured all the same, once.
-    ours = Claim("N1", "own", "", "words", lambda cells: (), measure="dlbench run mine.toml --threads 1,2")
+    ours = Claim("N1", "own", "", "words", measure="dlbench run mine.toml --threads 1,2")
     theirs = Claim("N2", "own", "", "words", measure="dlbench run mine.toml --devices cuda:all", gpus=99)
     monkeypatch.setattr("dlbench.reports.claims.report.claims", lambda: (ours, theirs))
     code, out, said = command("plan", "claims", "--json")

@@ -1,0 +1,251 @@
+"""Claims, their evidence, and verdicts: on their paper's own numbers, and on one's own results.
+
+A verdict follows from the answers to a claim's figures, with the ratios' intervals adjusted for the number of tests in
+the report (Holm), so that one claim in twenty does not fail by chance. A ratio of times must differ from 1 by
+`statistics.WORSE` where 1 is the bound. A published value has no interval, and decides alone.
+"""
+
+import functools
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from importlib import resources
+from typing import Any
+
+from dlbench.reports.cells import Matrix
+from dlbench.reports.claims.figures import Figure, Question, Tables
+from dlbench.reports.curve.training import Losses
+from dlbench.reports.published import TABLES
+from dlbench.reports.statistics import WORSE, Ratio, Verdict, holm, judge, welch
+
+PAPERS = {
+    "shi2016": "Shi, Wang, Xu, Chu 2016",
+    "brandfonbrener2017": "Brandfonbrener 2017",
+    "gurari2021": "Gurari 2021",
+    "wuensche2018": "Wuensche 2018",
+    "slides": "Slides on simulating recurrent networks",
+}
+"""The papers by the names that --paper takes."""
+OWN = "own"
+"""Stands where the paper's name does in a user's claim."""
+SIZE = 2.0
+"""A figure is as large as claimed within this factor."""
+MAJORITY = 0.8
+"""This share of the answers decides a claim about several figures."""
+
+
+class Answer(Enum):
+    """The answer to a figure, and the verdict on a claim."""
+
+    REPRODUCES = "reproduces"
+    """The interval lies within the bounds, and the figure is of the claimed size."""
+    IN_DIRECTION = "reproduces in direction"
+    """The same, but of another size."""
+    PARTLY = "partly"
+    DIFFERS = "differs"
+    """The interval lies beyond a bound."""
+    CANNOT_BE_TOLD = "cannot be told"
+    """A bound lies within the interval."""
+    NOT_MEASURED = "not measured"
+
+
+HOLDS = (Answer.REPRODUCES, Answer.IN_DIRECTION)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim."""
+
+    id: str
+    paper: str
+    where: str
+    """Section, table or figure."""
+    words: str
+    figures: tuple[Figure, ...] = ()
+    """Asked of one's own results; empty where nothing that dlbench measures bears on it."""
+    figures_on_paper: tuple[Figure, ...] = ()
+    """Asked of the paper's numbers, where these are other ones."""
+    published: str = ""
+    """The paper's table that `figures` are asked of."""
+    on_machines: Collection[str] = ()
+    """The machines of that table that the claim is about; empty: all."""
+    no_numbers: str = ""
+    """The paper's substitute for numbers: "text only", "image only"."""
+    needs: str = ""
+    """The cells to measure; shown where there are none."""
+    measure: str = ""
+    """The command that measures it; empty where dlbench cannot."""
+    cores: int = 0
+    """Physical cores that a machine must have for it."""
+    gpus: int = 0
+    """GPUs that it must have ..."""
+    gpu: str = ""
+    """... with names that match this pattern."""
+
+    @property
+    def machine(self) -> str:
+        """The machine that it takes: "4 cores, a GPU"."""
+        gpus = {0: "", 1: "a GPU"}.get(self.gpus, f"{self.gpus} GPUs")
+        named = f"{gpus} ({self.gpu.replace('|', ', ')})" if self.gpu else gpus
+        return ", ".join(filter(None, (f"{self.cores} cores" if self.cores else "", named)))
+
+    def can_be_on(self, cores: int, gpus: Iterable[str]) -> bool:
+        """Tell whether it can be tried on a machine with so many cores and these GPUs."""
+        return cores >= self.cores and sum(bool(re.search(self.gpu, name)) for name in gpus) >= self.gpus
+
+
+@functools.cache
+def claims() -> tuple[Claim, ...]:
+    """Return all claims of papers, in their order."""
+    text = resources.files("dlbench.reports").joinpath("data/claims.toml").read_text(encoding="utf-8")
+    listed: list[dict[str, Any]] = tomllib.loads(text)["claim"]
+    for each in listed:
+        for name in ("figures", "figures_on_paper"):
+            each[name] = tuple(map(Figure.model_validate, each.get(name, ())))
+    return tuple(Claim(**each) for each in listed)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The figures of a claim, and the verdict."""
+
+    verdict: Answer
+    holds: int
+    """Figures that lie as claimed."""
+    of: int
+    """Figures that there are."""
+    figures: tuple[tuple[Question, Answer], ...]
+    """All of them, those that are missing too."""
+    note: str = ""
+    """Why there is no figure at all."""
+
+    @property
+    def missing(self) -> tuple[Question, ...]:
+        """The figures that were not measured."""
+        return tuple(question for question, answer in self.figures if answer is Answer.NOT_MEASURED)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A claim with its verdicts."""
+
+    claim: Claim
+    on_paper: Evidence | None
+    """None: there is no paper."""
+    here: Evidence
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The report."""
+
+    tried: tuple[Tried, ...]
+    notes: tuple[str, ...]
+    reference: str = ""
+    """The published table that was tried instead of one's own results."""
+
+
+def try_claims(claims: Sequence[Claim], tables: Tables, reference: str = "") -> Claims:
+    """Try these claims on tables of one's own, or of the published table named ``reference``."""
+    asked = [ask(each.figures, tables) for each in claims]
+    here = iter(answers([question for questions in asked for question in questions]))
+    tried = []
+    for claim, questions in zip(claims, asked, strict=True):
+        found = evidence([(question, next(here)) for question in questions])
+        tried.append(Tried(claim, None if claim.paper == OWN else on_paper(claim), found))
+    return Claims(tuple(tried), tables.matrix.notes, reference)
+
+
+def ask(figures: Iterable[Figure], tables: Tables) -> list[Question]:
+    """Return the questions that these figures come down to."""
+    return [question for figure in figures for question in figure.questions(tables)]
+
+
+def of_losses(name: str, losses: Losses) -> list[Question]:
+    """Return the questions of a claim about losses, by its id."""
+    claim = next(each for each in claims() if each.id == name)
+    return ask(claim.figures, Tables(Matrix(), lambda cell: cell.row.framework, losses=losses))
+
+
+def on_paper(claim: Claim) -> Evidence:
+    """Try a claim on its paper's own numbers."""
+    figures = claim.figures_on_paper or (claim.figures if claim.published else ())
+    questions = ask(figures, _published(claim.published, frozenset(claim.on_machines)))
+    return evidence(zip(questions, answers(questions), strict=True), claim.no_numbers)
+
+
+@functools.cache
+def _published(table: str, machines: frozenset[str]) -> Tables:
+    read = TABLES.get(table, Matrix)
+    found = read()
+    if machines:
+        found = replace(
+            found, cells={key: cell for key, cell in found.cells.items() if cell.column.machine in machines}
+        )
+    return Tables(found, lambda cell: cell.row.framework)
+
+
+def evidence(figures: Iterable[tuple[Question, Answer]], note: str = "") -> Evidence:
+    """Return the evidence of one claim from its answers."""
+    found = tuple(figures)
+    known = [answer for _, answer in found if answer is not Answer.NOT_MEASURED]
+    return Evidence(verdict(known), sum(answer in HOLDS for answer in known), len(known), found, note)
+
+
+def verdict(known: Sequence[Answer]) -> Answer:
+    """Return the verdict of a claim: the answer of a large majority of its figures, else partly."""
+    if not known:
+        return Answer.NOT_MEASURED
+    for kinds in ((Answer.REPRODUCES,), HOLDS, (Answer.DIFFERS,), (Answer.CANNOT_BE_TOLD,)):
+        if sum(each in kinds for each in known) / len(known) >= MAJORITY:
+            return kinds[-1]
+    return Answer.PARTLY
+
+
+def answers(questions: Sequence[Question]) -> list[Answer]:
+    """Answer the questions of one report, in their order."""
+    tests = [(number, bound) for number, each in enumerate(questions) for bound in _bounds(each)]
+    p_values = {test: p for test in tests if (p := _p_value(questions[test[0]], test[1])) is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return [
+        _answer(each, {bound: adjusted.get((number, bound)) for bound in _bounds(each)})
+        for number, each in enumerate(questions)
+    ]
+
+
+def _bounds(question: Question) -> list[float]:
+    return [bound for bound in (question.claimed.least, question.claimed.most) if bound is not None]
+
+
+def _p_value(question: Question, bound: float) -> float | None:
+    """Return the p-value of the ratio being the bound; None where there can be none."""
+    if question.times is None:
+        return None
+    over, under = question.times
+    return welch(replace(over, launch_medians=tuple(each / bound for each in over.launch_medians)), under)
+
+
+def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
+    found, claimed = question.found, question.claimed
+    if found is None:
+        return Answer.NOT_MEASURED
+    sides = []
+    for bound, right, wrong in ((claimed.least, "worse", "better"), (claimed.most, "better", "worse")):
+        if bound is not None:
+            side = _side(question, found, bound, p_values[bound])
+            sides.append(Answer.REPRODUCES if side == right else Answer.DIFFERS if side == wrong else None)
+    if Answer.DIFFERS in sides:
+        return Answer.DIFFERS
+    if None in sides:
+        return Answer.CANNOT_BE_TOLD
+    as_large = claimed.size is None or claimed.size / SIZE <= found.value <= claimed.size * SIZE
+    return Answer.REPRODUCES if as_large else Answer.IN_DIRECTION
+
+
+def _side(question: Question, found: Ratio, bound: float, p_value: float | None) -> Verdict:
+    """Say whether a figure is clearly above a bound ("worse", as of times), below it, or neither."""
+    if question.times is None:
+        return "worse" if found.value > bound else "better" if found.value < bound else "no clear difference"
+    return judge(found.changed(lambda value: value / bound), p_value, WORSE if bound == 1.0 else 1.0)

@@ -1,0 +1,269 @@
+"""Local first: a run writes to a SQLite store of this machine, and its records are delivered to a server's store.
+
+The local store of a server is kept for good. Whatever the server lacks of it is delivered at the next opportunity: by
+the run that measured it, by the next run into that server, or by `dlbench store deliver`. Each record arrives once,
+whenever a process or a connection ends, since the server's own records say which are missing.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import platformdirs
+import sqlalchemy as sa
+
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage import database, schema, servers
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record_columns import batched, read_json
+from dlbench.reports.storage.store import Store
+
+RETRY_SECONDS = 60.0
+"""Pause before a server that was away is tried again, between two launches."""
+_SAME_RECORD = ("launch", "attempt", "side", "stage", "started")
+"""Columns in which two records of a run differ: no launch is made twice in one microsecond."""
+_SAME_SENTINEL = ("block", "moment", "content")
+
+Report = Callable[[str], None]
+
+
+class Copied(NamedTuple):
+    """Numbers of runs and records that the target did not have before."""
+
+    runs: int
+    records: int
+
+
+def copy(source: Store, target: Store, progress: Callable[[int, int], None] = lambda done, of: None) -> Copied:
+    """Copy to a store everything that it lacks of another one, each run in one transaction; raises StoreError.
+
+    ``progress`` takes how many records were looked at, and of how many.
+    """
+    for table in (schema.machines, schema.ceilings):
+        known = set(_rows(target, sa.select(table.c.fingerprint)))
+        if missing := [dict(row._mapping) for row in _rows(source, sa.select(table)) if row[:1] not in known]:
+            with database.writing(target.engine, target.name, alone=True) as connection:
+                there = set(connection.execute(sa.select(table.c.fingerprint)).scalars())
+                if new := [row for row in missing if row["fingerprint"] not in there]:
+                    connection.execute(sa.insert(table), new)
+    states, there_already = _states(source), _states(target)
+    of, done, runs, records = sum(count for count, _, _ in states.values()), 0, 0, 0
+    for run, state in states.items():
+        if there_already.get(run) != state:
+            added = copy_run(source, target, run)
+            runs, records = runs + added.runs, records + added.records
+        done += state[0]
+        progress(done, of)
+    return Copied(runs, records)
+
+
+def copy_run(source: Store, target: Store, run: str, after: int = 0) -> Copied:
+    """Copy what a store lacks of a run: its description, end, records and sentinels; raises StoreError.
+
+    ``after``: only records of the source with a higher number are looked at.
+    """
+    table = schema.records
+    keys = [table.c[name] for name in _SAME_RECORD]
+    chosen = sa.select(table.c.id, *keys).where(table.c.run == run, table.c.id > after).order_by(table.c.id)
+    here = _rows(source, chosen)
+    described = next((each for each in _rows(source, sa.select(schema.runs).where(schema.runs.c.id == run))), None)
+    sentinels = _rows(source, sa.select(schema.sentinels).where(schema.sentinels.c.run == run).order_by("id"))
+    with database.writing(target.engine, target.name, alone=True) as connection:
+        runs = 0 if described is None else _copy_description(connection, described)
+        same = sa.select(*keys).where(table.c.run == run)
+        same = same.where(table.c.started.in_([row.started for row in here])) if after else same
+        missing = [row.id for row in _missing(here, connection.execute(same), _SAME_RECORD)]
+        for some in batched(missing):
+            contents = _rows(source, sa.select(table.c.content).where(table.c.id.in_(some)).order_by(table.c.id))
+            target.insert(connection, [_record(source, row.content) for row in contents])
+        columns = [schema.sentinels.c[name] for name in _SAME_SENTINEL]
+        same = sa.select(*columns).where(schema.sentinels.c.run == run)
+        if new := list(_missing(sentinels, connection.execute(same), _SAME_SENTINEL)):
+            rows = [{"run": run, **{name: row._mapping[name] for name in _SAME_SENTINEL}} for row in new]
+            connection.execute(sa.insert(schema.sentinels), rows)
+    return Copied(runs, len(missing))
+
+
+def _states(store: Store) -> dict[str, tuple[int, int, bool]]:
+    """Return of each run the numbers of its records and sentinels, and whether it has ended."""
+    counted = [
+        dict(_pairs(store, sa.select(table.c.run, sa.func.count()).group_by(table.c.run)))
+        for table in (schema.records, schema.sentinels)
+    ]
+    ended = dict(_pairs(store, sa.select(schema.runs.c.id, schema.runs.c.finished.is_not(None))))
+    order = _pairs(store, sa.select(schema.records.c.run, sa.func.min(schema.records.c.id)).group_by("run"))
+    runs = dict.fromkeys([*(run for run, _ in sorted(order, key=lambda pair: pair[1])), *ended])
+    return {run: (counted[0].get(run, 0), counted[1].get(run, 0), bool(ended.get(run))) for run in runs}
+
+
+def _copy_description(connection: sa.Connection, row: sa.Row[Any]) -> int:
+    table = schema.runs
+    if connection.execute(sa.select(table.c.id).where(table.c.id == row.id)).first() is None:
+        connection.execute(sa.insert(table).values(dict(row._mapping)))
+        return 1
+    if row.finished is not None:
+        ended = sa.update(table).where(table.c.id == row.id, table.c.finished.is_(None))
+        connection.execute(ended.values(finished=row.finished))
+    return 0
+
+
+def _missing(here: Iterable[sa.Row[Any]], there: Iterable[sa.Row[Any]], same: tuple[str, ...]) -> Iterator[sa.Row[Any]]:
+    """Yield the rows that the target does not have as often."""
+    known = Counter(tuple(row) for row in there)
+    for row in here:
+        key = tuple(row._mapping[name] for name in same)
+        if known[key]:
+            known[key] -= 1
+        else:
+            yield row
+
+
+def _rows(store: Store, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
+    with database.explained(store.name), store.engine.connect() as connection:
+        return list(connection.execute(statement))
+
+
+def _pairs(store: Store, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
+    return [tuple(row) for row in _rows(store, statement)]
+
+
+def _record(store: Store, content: str) -> Record:
+    try:
+        return Record.from_dict(read_json(content))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise database.damaged(store.name) from error
+
+
+def local_path(target: str) -> Path:
+    """Return the file of the local store of a server: each host that shares a home has a file to itself."""
+    given = os.environ.get("DLBENCH_HOME")
+    home = Path(given).absolute() if given else platformdirs.user_state_path("dlbench")
+    name = servers.public(servers.parsed(target))
+    return home / "stores" / f"{platform.node() or 'host'}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.sqlite"
+
+
+def local_or(target: str) -> str:
+    """Return the store that holds this machine's own runs into a store: of a server the local one, once it is there."""
+    path = local_path(target) if servers.is_served(target) else None
+    return str(path) if path is not None and path.exists() else target
+
+
+@contextlib.contextmanager
+def opened(target: str, report: Report, create: bool = True, unfinished: Run | None = None) -> Iterator[Store]:
+    """Open the store that a run writes to; of one on a server deliver first what it lacks of the local one.
+
+    A server that this machine has never reached must be there. ``unfinished`` is a run that is to be resumed. Raises
+    StoreError.
+    """
+    if not servers.is_served(target):
+        with Store.open(target, create=create, upgrade=True, report=report) as store:
+            yield store
+        return
+    path = local_path(target)
+    if not path.exists():
+        Store.open(target, create=create, report=report).close()
+        with database.explained(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+    with Store.open(path) as local:
+        store = DeliveringStore(local, lambda: Store.open(target, report=report), target, report)
+        try:
+            store.deliver()
+            if unfinished is not None and local.run(unfinished.id) is None:
+                with Store.open(target, create=False) as server:
+                    copy_run(server, local, unfinished.id)
+            yield store
+        finally:
+            store.deliver_last()
+
+
+class DeliveringStore(Store):
+    """A local store; what is written to it is delivered to a server's store as soon as that takes it."""
+
+    def __init__(
+        self,
+        local: Store,
+        open_server: Callable[[], Store],
+        target: str,
+        report: Report,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(local.engine, servers.public(servers.parsed(target)))
+        self._place = local.name
+        self._open_server, self._report, self._clock = open_server, report, clock
+        self._failed_at: float | None = None
+        self.behind = True
+        """Whether the server may lack something of the local store."""
+
+    def deliver(self) -> None:
+        """Deliver everything that the server lacks, if it can be reached."""
+        self._deliver(lambda server: None)
+
+    def deliver_last(self) -> None:
+        """Try once more to deliver what the server lacks; report where it is kept otherwise."""
+        if self.behind:
+            self._failed_at = None
+            self.deliver()
+        if self.behind:
+            self._report(
+                f"Not everything was delivered to {self.name}: it is kept in {self._place}. The next run into that "
+                f"store delivers it, and so does `dlbench store deliver --store {self.name}`."
+            )
+
+    def add_machine(self, fingerprint: str, machine: Mapping[str, Any]) -> None:
+        """Keep a machine's description; see Store."""
+        super().add_machine(fingerprint, machine)
+        self._deliver(lambda server: server.add_machine(fingerprint, machine))
+
+    def save_ceilings(self, fingerprint: str, ceilings: Mapping[str, Any]) -> None:
+        """Keep the measured ceilings of a machine; see Store."""
+        super().save_ceilings(fingerprint, ceilings)
+        self._deliver(lambda server: server.save_ceilings(fingerprint, ceilings))
+
+    def begin_run(self, run: Run) -> None:
+        """Keep a run that starts now; see Store."""
+        super().begin_run(run)
+        self._deliver(lambda server: copy_run(self, server, run.id))
+
+    def finish_run(self, run: str, when: datetime) -> None:
+        """Note the end of a run; see Store."""
+        super().finish_run(run, when)
+        self._deliver(lambda server: copy_run(self, server, run))
+
+    def append(self, record: Record) -> None:
+        """Keep a record: it is on the disk of this machine when this returns, and on the server if that takes it."""
+        super().append(record)
+        (newest,) = _rows(self, sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run))
+        self._deliver(lambda server: copy_run(self, server, record.run, after=newest[0] - 1))
+
+    def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
+        """Keep a reading of the sentinel; see Store."""
+        super().add_sentinel(run, block, moment, content)
+        self._deliver(lambda server: copy_run(self, server, run))
+
+    def _deliver(self, write: Callable[[Store], object]) -> None:
+        """Pass a write on to the server; where it was away before, everything that it lacks."""
+        away = self._failed_at is not None
+        if self._failed_at is not None and self._clock() - self._failed_at < RETRY_SECONDS:
+            self.behind = True
+            return
+        behind, self.behind = self.behind, True  # also where Ctrl-C breaks in
+        try:
+            # A connection for each delivery: a thousand machines must not hold a thousand of them.
+            with self._open_server() as server:
+                added = copy(self, server).records if behind else 0
+                write(server)
+        except StoreError as error:
+            self._failed_at = self._clock()
+            if not away:
+                self._report(f"{error} The run continues: its records are kept in {self._place} and delivered later.")
+            return
+        self._failed_at, self.behind = None, False
+        if added:
+            self._report(f"{added} record{'s' * (added != 1)} that waited here delivered to {self.name}")

@@ -1,0 +1,121 @@
+"""A run as one job of a fleet: its node's name, whether it has the node to itself, and the run that it resumes."""
+
+import os
+import platform
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dlbench.hardware_probe import Machine
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage import delivery
+from dlbench.reports.storage.hosts import Node
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.store import Store
+
+from ..errors import UsageError
+from ..run import machine_lock
+
+_GIB = 1024**3
+_LEAST_MEMORY = 0.9
+"""A memory limit above this share is a scheduler's reserve for the system, and costs a job nothing."""
+_LOOK_SECONDS = 300.0
+"""Interval at which other jobs are looked for: a query to the controller of a large cluster is not free."""
+_PATIENCE = 20.0
+
+
+def lacking(machine: Machine, gpus_given: int | None = None) -> list[str]:
+    """Return which parts of the machine a job may not use, in words; empty where it may use all.
+
+    ``gpus_given``: how many GPUs the scheduler gave it, None where it does not say.
+    """
+    found = []
+    cpu, memory, gpus = machine.cpu, machine.memory, len(machine.gpus.devices)
+    if len(cpu.affinity) < cpu.logical_cpus:
+        found.append(f"it may use {len(cpu.affinity)} of {cpu.logical_cpus} CPUs")
+    elif cpu.quota_cpus is not None and cpu.quota_cpus < cpu.logical_cpus:
+        found.append(f"a quota of {cpu.quota_cpus:.3g} of {cpu.logical_cpus} CPUs' time")
+    if memory.limit_bytes is not None and memory.limit_bytes < _LEAST_MEMORY * memory.total_bytes:
+        found.append(f"it may use {memory.limit_bytes / _GIB:.3g} of {memory.total_bytes / _GIB:.3g} GiB of memory")
+    if gpus_given is not None and gpus_given < gpus:
+        found.append(f"it may use {gpus_given} of {gpus} GPUs")
+    return found
+
+
+def gpus_of_job(variables: Mapping[str, str] = os.environ) -> int | None:
+    """Return how many GPUs Slurm gave this job; None outside Slurm, and where Slurm does not manage GPUs."""
+    given = variables.get("SLURM_JOB_GPUS") or variables.get("SLURM_STEP_GPUS")
+    return len(given.split(",")) if given else None
+
+
+def other_jobs(node: str, variables: Mapping[str, str] = os.environ) -> list[str] | None:
+    """Return Slurm's numbers of the other jobs that are on a node now; None where Slurm cannot be asked."""
+    own = variables.get("SLURM_JOB_ID")
+    if own is None:
+        return None
+    asked = ["squeue", "--noheader", "--nodelist", node, "--states", "R,CG,S", "--format", "%A"]
+    try:
+        answer = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return sorted(set(answer.stdout.split()) - {own}) if answer.returncode == 0 else None
+
+
+@dataclass
+class FleetNode:
+    """A node of a fleet: the machine that this process runs on."""
+
+    fleet: str
+    name: str
+    lacking: list[str]
+    """Parts of the node that this job may not use: the same while it lasts."""
+    others: Callable[[str], list[str] | None] = other_jobs
+    clock: Callable[[], float] = time.monotonic
+    _looked_at: float | None = None
+    _others: list[str] = field(default_factory=list)
+
+    def now(self) -> Node:
+        """Return the node with the reasons why the job does not have it to itself at this moment."""
+        if self._looked_at is None or self.clock() - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = self.clock()
+            seen = self.others(self.name)
+            self._others = self._others if seen is None else seen
+        jobs = [f"other jobs are on it: {', '.join(self._others)}"] if self._others else []
+        return Node(self.fleet, self.name, (*self.lacking, *jobs))
+
+    def newest_run(self, target: str, suite: str) -> Run | None:
+        """Return the newest run of a suite that this node began for its fleet; None where it began none."""
+        try:
+            with Store.open(delivery.local_or(target), create=False) as store:
+                runs = [run for run in store.runs() if run.suite == suite and run.node is not None]
+        except StoreError:  # none yet; whatever else is wrong is reported when it is opened for writing
+            return None
+        mine = [run for run in runs if run.node and (run.node.fleet, run.node.name) == (self.fleet, self.name)]
+        return mine[-1] if mine else None
+
+    def resume_command(self, suite: str) -> str:
+        """Return the command that submits the job again."""
+        return f"dlbench fleet run {shlex.quote(suite)} --resume --fleet {self.fleet}"
+
+
+def fleet_node(
+    given: str | None, machine: Machine, report: Callable[[str], None], variables: Mapping[str, str] = os.environ
+) -> FleetNode | None:
+    """Return the node that ``--node FLEET/NODE`` names, and report why it is shared; None without the option.
+
+    Slurm's own name for the node counts more: several of its nodes may be one host. Raises UsageError.
+    """
+    if given is None:
+        return None
+    fleet, slash, name = given.partition("/")
+    name = variables.get("SLURMD_NODENAME") or name or platform.node()
+    if not fleet or not slash or not name:
+        raise UsageError(f"--node {given} names no node of a fleet. Write FLEET/NODE.")
+    node = FleetNode(fleet, name, lacking(machine, gpus_of_job(variables)))
+    for reason in node.now().shared:
+        report(f"node {name} is not this job's alone: {reason}; its records say so")
+    if narrow := machine_lock.why_narrow(bool(machine.cpu.virtualisation.container)):
+        report(narrow)
+    return node

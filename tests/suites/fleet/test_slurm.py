@@ -1,0 +1,232 @@
+"""`dlbench fleet` on a real Slurm cluster, into a real PostgreSQL server."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from postgresql_server import Server
+from processes import run_command, wait_until
+from slurm_cluster import Cluster
+from suites_of_null import suite_of_null
+
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage.store import Store
+from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
+from dlbench.suites.fleet.jobs import Seen
+from dlbench.suites.fleet.slurm import Slurm
+
+pytest.importorskip("submitit")
+pytestmark = pytest.mark.xdist_group("slurm")
+
+SECRET = "hunter2"
+THREADS = 4
+ORDERLY = """
+import signal, sys, time
+def end(*_):
+    print("ended in order", flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(300)
+"""
+NOWHERE = "999999"
+AWAY = "Unable to contact slurm controller"
+
+
+class Jobs:
+    """The cluster as a scheduler, as a user's environment names it."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.scheduler = Slurm(folder, settings)
+
+    def run(self, *command: str, node: str = "n1") -> str:
+        return self.scheduler.submit(node, command)
+
+    def seen(self, handle: str) -> Seen:
+        return self.scheduler.seen([handle])[handle]
+
+    def wait_for(self, handle: str, state: str) -> Seen:
+        wait_until(lambda: self.seen(handle).state == state, f"{state} of job {handle}")
+        return self.seen(handle)
+
+    def log(self, handle: str) -> str:
+        log = self.scheduler.log(handle)
+        return log.read_text() if log.exists() else ""
+
+    def running(self, node: str = "n1") -> str:
+        handle = self.run(sys.executable, "-c", ORDERLY, node=node)
+        wait_until(lambda: "ready" in self.log(handle), "its first words, while it runs")
+        return handle
+
+
+@pytest.fixture
+def jobs(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, slurm.environment[name])
+    monkeypatch.chdir(tmp_path)
+    return Jobs(tmp_path / "jobs")
+
+
+def test_a_job_runs_on_its_node_as_this_process_would(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slurm: Cluster
+) -> None:
+    monkeypatch.setenv("DLBENCH_GIVEN", "to the job")
+    monkeypatch.setenv("SQUEUE_STATES", "FAILED")  # set by a user for their own eyes
+    shows = "import os, sys; print(os.getcwd(), os.environ['DLBENCH_GIVEN'], os.environ['SLURMD_NODENAME'])"
+    handle = jobs.run(sys.executable, "-c", f"{shows}; print('an error', file=sys.stderr)", node="n2")
+    assert jobs.wait_for(handle, "ended") == Seen("ended", "COMPLETED")
+    assert f"{tmp_path} to the job n2\n" in jobs.log(handle)
+    assert "an error\n" in jobs.log(handle)
+    given = {"partition": "all", "minutes": "2.5", "shared": "yes", "account": "physics"}
+    handle = Jobs(tmp_path / "jobs", **given, **{"further.nice": "7", "further.hold": ""}).run("true", node="n2")
+    shown = dict(word.split("=", 1) for word in slurm.command("scontrol", "show", "job", handle).split() if "=" in word)
+    wanted = {"JobName": "dlbench-n2", "Partition": "all", "TimeLimit": "00:03:00", "Account": "physics", "Nice": "7"}
+    wanted |= {"ReqNodeList": "n2", "Requeue": "0", "OverSubscribe": "OK", "Reason": "JobHeldUser"}
+    assert {name: shown[name] for name in wanted} == wanted
+
+
+def test_jobs_wait_end_and_fail(jobs: Jobs) -> None:
+    first = jobs.running()
+    assert jobs.seen(first) == Seen("running", "RUNNING")
+    second = jobs.run("sh", "-c", "echo so sorry; exit 5")
+    wait_until(lambda: jobs.seen(second) == Seen("waiting", "PENDING (Resources)"), "its reason to wait")
+    assert jobs.scheduler.nodes(None, ()) == ["n2", "n1"]  # idle ones first
+    jobs.scheduler.cancel([first, NOWHERE])
+    wait_until(lambda: "ended in order" in jobs.log(first), "its last words")
+    assert jobs.wait_for(first, "ended").text == "CANCELLED"
+    assert jobs.wait_for(second, "ended").text == "FAILED (NonZeroExitCode)"
+    assert "so sorry" in jobs.log(second)
+    jobs.scheduler.cancel([first])
+    both = jobs.scheduler.seen([NOWHERE, first])
+    assert (both[NOWHERE], both[first].state) == (Seen("gone"), "ended")
+
+
+def test_nodes(jobs: Jobs, slurm: Cluster, tmp_path: Path) -> None:
+    nodes = jobs.scheduler.nodes
+    assert nodes(None, ("n2", "n1", "n2")) == ["n2", "n1"]
+    assert nodes(None, ("n[1", "2]")) == ["n1", "n2"]
+    handle = jobs.running()
+    slurm.set_down("n1")
+    assert jobs.wait_for(handle, "ended") == Seen("ended", "NODE_FAIL (NodeDown)")
+    assert nodes(None, ()) == ["n2"]
+    for given, message in (
+        ((2, ()), r"^2 nodes asked for, 1 can be used: 1 down, 1 idle\.$"),
+        ((None, ("n2", "n1")), r"No job can run on n1: it is down \(test\)\."),
+        ((None, ("n11",)), r"There is no node named 'n11'\. Did you mean 'n1'\?"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            nodes(*given)
+    with pytest.raises(UsageError, match=r"no Slurm partition named 'mian'\. Did you mean 'main'\?"):
+        Slurm(tmp_path, {"partition": "mian"}).nodes(None, ())
+    with pytest.raises(UsageError, match=r"^Slurm refused the job on n9: Invalid node name specified\. [^\n]+$"):
+        jobs.run("true", node="n9")
+    with pytest.raises(UsageError, match=r"^Slurm refused the job on n1: .*no-such-option"):
+        Jobs(tmp_path / "jobs", **{"further.no-such-option": "1"}).run("true")
+
+
+def test_a_controller_that_is_away(jobs: Jobs, slurm: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    handle = jobs.running()
+    slurm.stop_controller()
+    monkeypatch.setenv("SLURM_CONF", slurm.impatient["SLURM_CONF"])
+    seen = jobs.scheduler.seen([handle, NOWHERE])
+    assert {(each.state, AWAY in each.text) for each in seen.values()} == {("unknown", True)}
+    for refused in (
+        lambda: jobs.run("true"),
+        lambda: jobs.scheduler.cancel([handle]),
+        lambda: jobs.scheduler.nodes(None, ()),
+    ):
+        with pytest.raises(FrameworkEnvironmentError, match=AWAY):
+            refused()
+    slurm.start_controller()
+    assert jobs.seen(handle) == Seen("running", "RUNNING")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found here[^\n]+$"):
+        jobs.scheduler.nodes(None, ())
+
+
+class Lab:
+    """A cluster, a database and a folder that every node sees."""
+
+    def __init__(self, slurm: Cluster, url: str, folder: Path) -> None:
+        self.slurm, self.url, self.folder = slurm, url, folder
+
+    def dlbench(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command as a user of the cluster does: the password is in the environment alone."""
+        given = {name: self.slurm.environment[name] for name in ("SLURM_CONF", "PATH")}
+        done = run_command(self.folder, *words, DLBENCH_STORE=self.url, **given)
+        assert SECRET not in done.stdout + done.stderr
+        return done
+
+    def states(self) -> list[str]:
+        return [job["state"] for job in json.loads(self.dlbench("fleet", "status", "--json").stdout)["jobs"]]
+
+    def measured(self) -> Counter[tuple[str, int]]:
+        """Return how often each node measured each thread count."""
+        try:
+            with Store.open(self.url, create=False) as store:
+                records = store.records()
+        except StoreError:
+            return Counter()
+        return Counter((record.node.name, record.cell.threads) for record in records if record.node)
+
+    def of_node(self, node: str) -> int:
+        return sum(count for (name, _), count in self.measured().items() if name == node)
+
+
+@pytest.fixture
+def lab(slurm: Cluster, postgresql: Server, database: str, tmp_path: Path) -> Lab:
+    threads, protocol = list(range(1, THREADS + 1)), {"seconds": 5.0, "steps": 5}
+    suite = suite_of_null(step_seconds=0.15, protocol=protocol, threads=threads, threads_limit=99)
+    (tmp_path / "mine.toml").write_text(suite)
+    return Lab(slurm, postgresql.url(database, password=SECRET), tmp_path)
+
+
+def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
+    begun = lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", "--partition", "main", "--nodes", "2")
+    assert begun.returncode == 0, begun.stderr
+    assert "for n1, n2" in begun.stderr
+    wait_until(lambda: lab.of_node("n2") >= 1, "a record of n2")
+    lab.slurm.set_down("n2")
+    wait_until(lambda: lab.states()[1] == "ended early", "the dead node to be seen")
+    waited = lab.dlbench("fleet", "status", "--wait")
+    assert waited.returncode == 1
+    assert "NODE_FAIL" in waited.stdout
+    assert "fleet run mine.toml --resume --fleet" in waited.stdout
+    assert 1 <= lab.of_node("n2") < THREADS
+    assert lab.of_node("n1") == THREADS
+    lab.slurm.resume("n2")
+    resumed = lab.dlbench("fleet", "run", "mine.toml", "--resume", "--wait")
+    assert resumed.returncode == 0, resumed.stderr
+    assert lab.states() == ["finished", "finished"]
+    assert lab.measured() == Counter({(node, n): 1 for node in ("n1", "n2") for n in range(1, THREADS + 1)})
+    shown = lab.dlbench("report", "fleet")
+    assert shown.returncode == 0, shown.stderr
+    assert "n1" in shown.stdout
+    assert "n2" in shown.stdout
+
+
+def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own(lab: Lab) -> None:
+    other = lab.slurm.submit("sleep 300", "-w", "n1", "-n", "1", "--mem", "100")
+    wait_until(lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING", "the other job")
+    words = ("--on", "slurm", "--nodelist", "n1", "--shared", "--slurm-option", "mem=100")
+    done = lab.dlbench("fleet", "run", "mine.toml", *words)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: lab.of_node("n1") >= 1, "the first record")
+    assert "cancelled on n1" in lab.dlbench("fleet", "cancel", "--node", "n1").stderr
+    wait_until(lambda: lab.states() == ["ended early"], "the job to end")
+    assert "Ended by SIGTERM" in lab.dlbench("fleet", "logs").stdout
+    with Store.open(lab.url, create=False) as store:
+        shared = [record.node.shared for record in store.records() if record.node]
+    assert shared
+    assert all(f"other jobs are on it: {other}" in each for each in shared)
+    assert "shared node: other jobs are on it" in lab.dlbench("report", "matrix").stdout.replace("\n  ", " ")
+
+
+def test_no_such_node_or_partition_is_said_in_one_line(lab: Lab) -> None:
+    for words in (("--nodelist", "n9"), ("--partition", "nowhere", "--nodes", "1"), ("--nodes", "3")):
+        done = lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", *words)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1, done.stderr
