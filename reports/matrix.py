@@ -11,7 +11,7 @@ from dlbench.reports.columns import Column as TableColumn
 from dlbench.reports.columns import axis_columns, csv_rows, objects
 from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.csv import MEDIAN
+from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import QUANTITIES, Entry, Page, Table
@@ -31,7 +31,7 @@ def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
         return Page((), (Table(QUANTITIES[quantity].title, (), (), (NOTHING, *matrix.notes)),))
     spans = tuple((matrix.hosts[name].name, len(list(of))) for name, of in groupby(c.machine for c in matrix.columns))
     table = _table(matrix, quantity)._replace(spans=spans)
-    return Page(tuple(_machine_lines(matrix)), (table,), tuple(_notes(matrix, quantity)))
+    return Page(tuple(_machine_lines(matrix)), (table,), tuple(matrix_notes(matrix, quantity)))
 
 
 def _table(matrix: Matrix, quantity: str) -> Table:
@@ -86,7 +86,7 @@ def _common(matrix: Matrix) -> set[FlagKind]:
     return layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
 
 
-def _notes(matrix: Matrix, quantity: str) -> list[str]:
+def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = _DETAILS) -> list[str]:
     """Return the legend of the marks used, the reasons of missing numbers, and what the flags found."""
     cells = list(matrix.cells.values())
     shown = [cell for cell in cells if cell.shown]
@@ -109,8 +109,8 @@ def _notes(matrix: Matrix, quantity: str) -> list[str]:
         if flag.kind not in common and flag.kind not in (FEW_LAUNCHES, PARITY_UNCHECKED)
     ]
     found = _grouped(matrix, facts)
-    if len(found) > _DETAILS:
-        found = [*found[:_DETAILS], f"... and {len(found) - _DETAILS} more; --json shows all"]
+    if details is not None and len(found) > details:
+        found = [*found[:details], f"... and {len(found) - details} more; --json shows all"]
     return [*lines, *_grouped(matrix, missing), *found, *matrix.notes]
 
 
@@ -184,6 +184,11 @@ def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
     return objects(_columns(matrix), matrix.cells.values())
 
 
+def matrix_rows(matrix: Matrix) -> Rows:
+    """Return a line for each cell, those without a number included."""
+    return csv_rows(_columns(matrix), matrix.cells.values())
+
+
 def of_cell(cell: CellResult, *names: str) -> dict[str, Any]:
     """Return these attributes of a cell as plain JSON types, by the names that every report has for them."""
     return {"seconds_per_minibatch" if name == "seconds" else name: plain(getattr(cell, name)) for name in names}
@@ -245,7 +250,7 @@ REPORT = Report(
     analyse=lambda source: source.matrix(),
     page=lambda matrix, options: matrix_page(matrix, options.quantity),
     data=matrix_cells,
-    rows=lambda matrix: csv_rows(_columns(matrix), matrix.cells.values()),
+    rows=matrix_rows,
     draw=lambda matrix, path, options: _draw(matrix, path),
     drawable=lambda matrix: bool(drawn_cells(matrix)),
     options=frozenset({QUANTITY, REFERENCE, AGAINST, ALL_MODES, ALL_RUNS}),

@@ -18,16 +18,10 @@ from dlbench.reports.formats.inert import visible, visible_lines
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.layout import Page
-<<<<<<< HEAD
-from dlbench.reports.matrix import matrix_page
-from dlbench.reports.page.data import page_data, thinning
-=======
 from dlbench.reports.formats.markdown import page_to_markdown
-from dlbench.reports.matrix.data import matrix_rows
-from dlbench.reports.matrix.words import matrix_notes, matrix_page
+from dlbench.reports.matrix import matrix_notes, matrix_page, matrix_rows
 from dlbench.reports.page.cells import MOST_DOTS, cell_html, facts_html
 from dlbench.reports.page.data import inert, launches_of, page_data, software_of, thinning
->>>>>>> main
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.matrix import PageMatrix, page_matrix
 from dlbench.reports.page.overview import findings, overview_column, overview_place, overview_table, panels, rankings

@@ -8,13 +8,8 @@ import pytest
 from dlbench.adapters import axes
 from dlbench.adapters.base import ALL_KNOW, Adapter
 from dlbench.adapters.protocol import Cell, cell_from_dict, to_dict
-<<<<<<< HEAD
-from dlbench.reports.cells import build_matrix, cell_at, column_of, group_of, row_of, values
-from dlbench.reports.matrix import matrix_cells
-=======
 from dlbench.reports.cells import build_matrix, values
-from dlbench.reports.matrix.data import matrix_cells
->>>>>>> main
+from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.storage import cell_columns
 from dlbench.reports.storage.results import Results
