@@ -36,13 +36,9 @@ from .residual import Bottleneck, Residual
 def _found() -> Dict[str, Type[Family]]:
     """Return the families of the modules in this folder, by the name that suites use."""
     found: Dict[str, Type[Family]] = {}
-    for file in sorted(os.listdir(os.path.dirname(os.path.abspath(__file__)))):
-        module = (
-            importlib.import_module("." + file[:-3], __name__)
-            if file.endswith(".py") and file != "__init__.py"
-            else None
-        )
-        for each in vars(module).values() if module is not None else ():
+    files = sorted(os.listdir(os.path.dirname(os.path.abspath(__file__))))
+    for module in [file[:-3] for file in files if file.endswith(".py") and file != "__init__.py"]:
+        for each in vars(importlib.import_module("." + module, __name__)).values():
             if isinstance(each, type) and issubclass(each, Family) and each.name:
                 found[each.name] = each
     return found

@@ -111,7 +111,7 @@ def _expect(right: bool, words: str, value: Any) -> None:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
 
 
 def threads(adapter: Adapter) -> Optional[int]:

@@ -21,8 +21,8 @@ from dlbench.reports.ratio.tuning import of_estimate
 from ..display.screen import as_called, counted
 from ..environments import environment, row_interpreters
 from ..planning.plan import Plan
+from ..planning.rerun import rerun_command
 from ..planning.values import Build
-from ..publishing.again import again
 from .schedules import PAIRS, HalvingSchedule
 
 _CONFIDENCE = 0.95
@@ -148,7 +148,9 @@ def command(plan: Plan, cell: Cell, remeasuring: Remeasuring) -> str | None:
     """Return what measures a way again; None where nothing does."""
     if remeasuring.trains:
         return None
-    words = again(cell, remeasuring.suite, plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS)
+    words = rerun_command(
+        cell, remeasuring.suite, plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS
+    )
     return " ".join([words, *map(shlex.quote, remeasuring.options)])
 
 

@@ -204,7 +204,7 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
         ("elman", {**RNN, "alpha": 1.5}, "alpha", "1.5 is not a number from 0.001 to 1"),
         ("elman", {**RNN, "clip": -1}, "clip", "from 0"),
         ("elman", {**RNN, "activation": "gelu"}, "activation", '"relu", "sigmoid", "tanh"'),
-        ("made-up", {}, "family", "no family of networks is named 'made-up'. Known: feedforward"),
+        ("made-up", {}, "family", "no family of networks is named 'made-up'. Known: attention"),
     ],
 )
 def test_a_wrong_number_is_named_with_what_to_write(family, numbers, key, words):
