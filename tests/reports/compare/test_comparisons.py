@@ -6,9 +6,8 @@ from pathlib import Path
 from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
+from dlbench.reports.compare.comparisons import WHOLE, compared, newest, outcome
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, chosen
-from dlbench.reports.comparisons.analysis import compared
-from dlbench.reports.comparisons.words import WHOLE, newest, outcome
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
@@ -52,24 +51,6 @@ def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> No
     assert any(slower)
     for each in compared(replace(usual, runs=lambda: runs)):
         assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in each.comparison.cells}
-
-
-def test_only_what_is_asked_for_is_judged(tmp_path: Path) -> None:
-    every = source(tmp_path, "gates")
-    one = compared(every)[2].run.id
-    found = compared(replace(every, narrowing=Narrowing(run=one)))
-    assert [each.run.id for each in found] == [one]
-    cells = {
-        cell.cell.threads
-        for cell in compared(replace(every, narrowing=Narrowing(axes={"threads": "1"})))[0].comparison.cells
-    }
-    assert cells == {1}
-
-
-def test_a_store_without_any_says_so(tmp_path: Path) -> None:
-    found = compared(source(tmp_path, "cpu"))
-    assert not reports()["comparisons"].has_section(found)
-    assert "No comparison" in reports()["comparisons"].page(found, ReportOptions()).before[0]
 
 
 def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None:
