@@ -3,32 +3,12 @@
 import json
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import factory_of_records as make
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters import axes, protocol, tuning
-from dlbench.adapters.base import ALL_KNOW, Adapter
-from dlbench.adapters.protocol import (
-    INSTALLED,
-    TUNED,
-    Cell,
-    Launch,
-    Outcome,
-    Parity,
-    Protocol,
-    ProtocolError,
-    Status,
-    cell_from_dict,
-    to_dict,
-)
-from dlbench.reports.cells import build_matrix, values
-from dlbench.reports.matrix.data import matrix_cells
-from dlbench.reports.naming import group_name, name_of, slug
-from dlbench.reports.storage import cell_columns
-from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.adapters import protocol, tuning
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Launch, Outcome, Parity, Protocol, ProtocolError, Status
 
 text = st.text(max_size=12)
 real = st.floats(allow_nan=False, allow_infinity=False)
@@ -138,65 +118,6 @@ def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):
     with pytest.raises(TypeError):
         protocol.write_outcome(str(tmp_path), Outcome(Status.OK, software={"a": "b" * 10**6, "c": object()}))
     assert protocol.read_outcome(str(tmp_path)).reason == "first"
-
-
-USUAL = make.cell()
-OTHER = {
-    axis.name: (axis.order[0] if axis.order[0] != axis.usual else axis.order[1]) for axis in axes.AXES if axis.order
-}
-OPTIONAL = [axis for axis in axes.AXES if axis.usual is not None]
-
-
-def changed(axis: axes.Axis) -> Cell:
-    """Return the usual cell with another value of this axis."""
-    value = getattr(USUAL, axis.name)
-    other = OTHER.get(axis.name, value + 1 if isinstance(value, int) else f"{value}other")
-    return USUAL._replace(**{axis.name: other})
-
-
-def test_every_field_of_a_cell_but_the_adapters_folder_is_an_axis() -> None:
-    assert set(axes.NAMES) == set(Cell._fields) - {"adapter"}
-    assert all(axis.usual == Cell._field_defaults[axis.name] for axis in OPTIONAL)
-    assert {axis.name for axis in OPTIONAL} == set(Cell._field_defaults)
-
-
-@pytest.mark.parametrize("axis", axes.AXES, ids=lambda axis: axis.name)
-def test_cells_that_differ_in_one_axis_are_told_apart_everywhere(axis: axes.Axis) -> None:
-    other = changed(axis)
-    assert slug(other) != slug(USUAL)
-    if not axis.goes_with:
-        assert name_of(other) != name_of(USUAL)
-    assert values(other) != values(USUAL)
-    assert cell_columns.to_columns(other) != cell_columns.to_columns(USUAL)
-    assert cell_columns.from_columns(cell_columns.to_columns(other)) == other
-    assert cell_from_dict(json.loads(json.dumps(to_dict(other)))) == other
-    if axis.role == axes.GROUP and not axis.goes_with:
-        assert group_name(other) != group_name(USUAL)  # benchmarks of one group may be compared
-
-
-@pytest.mark.parametrize("axis", axes.AXES, ids=lambda axis: axis.name)
-def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -> None:
-    records = [make.record([1.0] * 3, **cell._asdict()) for cell in (USUAL, changed(axis))]
-    with Store.open("sqlite://") as store:
-        for record in records:
-            store.append(record)
-        matrix = build_matrix(Results.of([store]))
-        assert set(store.cells().values()) == {record.cell for record in records}
-    assert len(matrix.cells) == 2
-    held = {axes.GROUP: matrix.rows, axes.ROW: next(iter(matrix.rows.values())), axes.COLUMN: matrix.columns}
-    assert len(held[axis.role]) == 2
-    told = {json.dumps(cell[axis.name]) for cell in matrix_cells(matrix)}
-    assert len(told) == 2
-
-
-def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up = axes.Axis("batch_size", axes.GROUP, 0)
-    monkeypatch.setattr(axes, "AXES", (*axes.AXES, made_up))
-    adapter = Adapter(USUAL, {}, "")
-    assert adapter.refuses_axes(USUAL) == f"batch size {USUAL.batch_size}: this adapter knows the usual value only, 0"
-    adapter.further_axes = ("batch_size",)
-    assert adapter.refuses_axes(USUAL) == ""
-    assert set(ALL_KNOW) <= {axis.name for axis in OPTIONAL}
 
 
 NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), unique=True, max_size=5)
