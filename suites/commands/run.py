@@ -17,7 +17,7 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import ProgressDisplay, clock, precision_lines
 from ..display.screen import counted, err, program, resume_command, say, show
-from ..environments import folders, row_interpreters
+from ..environments import environment, folders
 from ..errors import NOTHING_MEASURED, interruptible
 from ..fleet.node import FleetNode, fleet_node
 from ..planning.axes import SuiteOverrides
@@ -188,7 +188,7 @@ def carry_out(
     beginning = beginning or Beginning()
     launcher = ProcessLauncher()
     store.add_machine(machine.fingerprint, machine.to_dict())
-    sources = row_interpreters.prepare(plan.builds, say, build_missing=not session.no_build)
+    sources = environment.prepare_sources(plan.builds, say, build_missing=not session.no_build)
     with measuring(say, wait=True, computes=plan.computes):
         if not how.no_ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)

@@ -203,7 +203,7 @@ def _control_directory(launch: Launch) -> Path:
     """Return a new folder with ``cell.json`` in it; raises FrameworkEnvironmentError where there is no room for it."""
     directory = None
     try:
-        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-"))
+        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-")).absolute()  # the guest runs in another folder
         (directory / "tmp").mkdir()
         write_launch(str(directory), launch)
         return directory

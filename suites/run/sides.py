@@ -22,11 +22,10 @@ from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
-from ..environments import folders, row_interpreters
-from ..environments.adapter_digest import adapter_digest
-from ..environments.environment import Report
+from ..environments import environment, folders
+from ..environments.digests import adapter_digest
+from ..environments.environment import Report, Source
 from ..environments.interpreters import inspect
-from ..environments.row_interpreters import Source
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import own as own_files
 from ..planning import values
@@ -245,7 +244,7 @@ def prepare(plan: Plan, pair: tuple[Side, Side], report: Report, build_missing: 
     interpreter on both sides, and UsageError for sides that the plan's rows do not allow (see `_builds_of_side`).
     """
     prepared = {
-        side.name: row_interpreters.prepare(_builds_of_side(plan, side), report, build_missing) for side in pair
+        side.name: environment.prepare_sources(_builds_of_side(plan, side), report, build_missing) for side in pair
     }
     if not any(
         prepared[BASELINE][name].interpreter and prepared[CANDIDATE][name].interpreter for name in prepared[BASELINE]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from processes import run_command
 
 from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
-from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build

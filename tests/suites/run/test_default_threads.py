@@ -7,7 +7,7 @@ import pytest
 from pretended_runs import Pretender
 
 from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
-from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import expand
