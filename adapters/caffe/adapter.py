@@ -85,7 +85,6 @@ class CaffeAdapter(Adapter):
         return super().refuses_family(network)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the solver and its net; weights and mini-batch are copied into the net's blobs."""
         built = build(network.family, batch)
         self.solver = _solver(built.net)
         self.family, self.net, self.places = network.family, self.solver.net, built.places
@@ -109,11 +108,9 @@ class CaffeAdapter(Adapter):
         self.solver.param.base_lr = rate
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss.data)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every trainable parameter."""
         for name, place in self.places.items():
             value = self.net.params[place.layer][place.blob].data
             yield name, reorder_gates(value) if place.gates else value
@@ -123,7 +120,6 @@ class CaffeAdapter(Adapter):
         return blas.openblas_threads(LINKED)
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, libraries and execution settings."""
         return {
             "framework": "caffe",
             "version": caffe.__version__,
@@ -133,7 +129,6 @@ class CaffeAdapter(Adapter):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Return what this build can do; each of its layers brings its own gradient, which a Net puts together."""
         return {
             "gpu": (has_cublas(), "whether it is linked to cuBLAS"),
             "automatic_gradients": (callable(getattr(caffe.Net, "backward", None)), "whether a Net has backward()"),

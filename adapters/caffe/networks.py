@@ -11,9 +11,9 @@ from caffe import NetSpec
 from caffe import layers as L  # noqa: N812 - as every Caffe script has it
 from caffe import params as P  # noqa: N812
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Family, Flatten, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
+from ..families import Family, Recurrent
 from ..launch.batches import Batch
+from ..libraries.walks import Functions
 
 LOSS = "loss"
 
@@ -39,97 +39,72 @@ def reorder_gates(value: np.ndarray) -> np.ndarray:
     return np.concatenate((first, second, fourth, third))
 
 
-def _weight_and_bias(name: str, places: Dict[str, Place]) -> None:
-    places[name + ".weight"] = Place(name, 0)
-    places[name + ".bias"] = Place(name, 1)
+class CaffeFunctions(Functions):
+    """Networks as layers of a net; values are their tops. ``continues`` is the LSTM's input of that name."""
 
+    title = "Caffe"
+    activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
 
-def _max_pool(bottom: Any, kernel: int, stride: int, padding: int) -> Any:
-    # FLOOR: Caffe's own rule rounds the output's size up.
-    return L.Pooling(
-        bottom, pool=P.Pooling.MAX, kernel_size=kernel, stride=stride, pad=padding, round_mode=P.Pooling.FLOOR
-    )
+    def __init__(self, family: Family, spec: Any, continues: Any) -> None:
+        super().__init__(family, {})
+        self.spec, self.continues = spec, continues
+        self.places: Dict[str, Place] = {}
 
+    def _add(self, name: str, top: Any, *parts: str) -> Any:
+        """Add a layer to the net; its blobs are the parameters NAME.part, in order."""
+        self.spec[name] = top
+        self.places.update(("%s.%s" % (name, part), Place(name, blob)) for blob, part in enumerate(parts))
+        return top
 
-def _feedforward(spec: NetSpec, family: Chain, values: Any, places: Dict[str, Place]) -> Any:
-    for index, layer in enumerate(family.layers):
-        if isinstance(layer, Dense):
-            spec[layer.name] = values = L.InnerProduct(values, num_output=layer.outputs)
-        elif isinstance(layer, Convolution):
-            spec[layer.name] = values = L.Convolution(
-                values, num_output=layer.out_channels, kernel_size=layer.kernel, stride=layer.stride, pad=layer.padding
-            )
-        elif isinstance(layer, MaxPool):
-            spec["pool%d" % index] = values = _max_pool(values, layer.kernel, layer.stride, layer.padding)
-            continue
-        else:
-            assert isinstance(layer, Flatten)
-            continue  # InnerProduct takes everything behind the first axis as one
-        _weight_and_bias(layer.name, places)
-        if layer.activation != "none":
-            activation = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}[layer.activation]
-            spec[layer.name + "." + layer.activation] = values = activation(values, in_place=True)
-    return values
+    def _numbered(self, kind: str, top: Any) -> Any:
+        return self._add("%s%d" % (kind, len(self.spec.tops)), top)
 
+    def activated(self, values: Any, activation: str) -> Any:
+        if activation == "none":
+            return values
+        return self._numbered(activation, self.activations[activation](values, in_place=True))
 
-def _normalised(
-    spec: NetSpec, family: Residual, values: Any, unit: NormalisedConvolution, places: Dict[str, Place], relu: bool
-) -> Any:
-    """Append a convolution without bias, its normalisation and its ReLU."""
-    name, norm = unit.name, unit.norm
-    spec[name] = values = L.Convolution(
-        values, num_output=unit.outputs, kernel_size=unit.kernel, stride=unit.stride, pad=unit.padding, bias_term=False
-    )
-    spec[norm + ".statistics"] = values = L.BatchNorm(
-        values, in_place=True, use_global_stats=False, eps=family.epsilon, param=[{"lr_mult": 0.0}] * 3
-    )
-    spec[norm] = values = L.Scale(values, in_place=True, bias_term=True)
-    places[name + ".weight"] = Place(name, 0)
-    places[norm + ".gamma"] = Place(norm, 0)
-    places[norm + ".beta"] = Place(norm, 1)
-    if relu:
-        spec[norm + ".relu"] = values = L.ReLU(values, in_place=True)
-    return values
+    def dense(self, name: str, values: Any) -> Any:
+        outputs = next(each.shape[0] for each in self.family.parameters() if each.name == name + ".weight")
+        options = {"axis": 2} if self.family.time_major else {}
+        return self._add(name, L.InnerProduct(values, num_output=outputs, **options), "weight", "bias")
 
+    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+        sizes = {"num_output": spec.outputs, "kernel_size": spec.kernel, "stride": spec.stride, "pad": spec.padding}
+        parts = ("weight", "bias") if bias else ("weight",)
+        return self._add(spec.name, L.Convolution(values, bias_term=bias, **sizes), *parts)
 
-def _bottleneck(spec: NetSpec, family: Residual, block: Bottleneck, values: Any, places: Dict[str, Place]) -> Any:
-    first, second, third = block.body
-    inner = _normalised(spec, family, values, first, places, relu=True)
-    inner = _normalised(spec, family, inner, second, places, relu=True)
-    inner = _normalised(spec, family, inner, third, places, relu=False)
-    if block.shortcut is not None:
-        values = _normalised(spec, family, values, block.shortcut, places, relu=False)
-    spec[block.name] = total = L.Eltwise(inner, values)
-    spec[block.name + ".relu"] = total = L.ReLU(total, in_place=True)
-    return total
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        # FLOOR: Caffe's own rule rounds the output's size up.
+        options = {"pool": P.Pooling.MAX, "round_mode": P.Pooling.FLOOR}
+        return self._numbered("pool", L.Pooling(values, kernel_size=kernel, stride=stride, pad=padding, **options))
 
+    def flatten(self, values: Any) -> Any:
+        return values  # InnerProduct takes everything behind the first axis as one
 
-def _residual(spec: NetSpec, family: Residual, values: Any, places: Dict[str, Place]) -> Any:
-    values = _normalised(spec, family, values, family.stem, places, relu=True)
-    spec["stem_pool"] = values = _max_pool(values, 3, 2, 1)
-    for block in family.bottlenecks:
-        values = _bottleneck(spec, family, block, values, places)
-    spec["average"] = values = L.Pooling(values, pool=P.Pooling.AVE, global_pooling=True)
-    spec["fc"] = values = L.InnerProduct(values, num_output=family.classes)
-    _weight_and_bias("fc", places)
-    return values
+    def norm(self, name: str, values: Any) -> Any:
+        options = {"use_global_stats": False, "eps": self.family.epsilon, "param": [{"lr_mult": 0.0}] * 3}
+        values = self._add(name + ".statistics", L.BatchNorm(values, in_place=True, **options))
+        return self._add(name, L.Scale(values, in_place=True, bias_term=True), "gamma", "beta")
 
+    def added(self, inner: Any, values: Any) -> Any:
+        return self._numbered("sum", L.Eltwise(inner, values))
 
-def _recurrent(spec: NetSpec, family: Recurrent, symbols: Any, continues: Any, places: Dict[str, Place]) -> Any:
-    """Append embedding, LSTM layers and dense layer; time-major symbols to logits (steps, batch, classes)."""
-    values = symbols
-    if family.embedding:
-        spec["embedding"] = values = L.Embed(
-            symbols, input_dim=family.vocabulary, num_output=family.embedding, bias_term=False
-        )
-        places["embedding.weight"] = Place("embedding", 0)
-    for name in family.layer_names():
-        spec[name] = values = L.LSTM(values, continues, recurrent_param={"num_output": family.hidden})
+    def pixel_mean(self, values: Any) -> Any:
+        return self._add("average", L.Pooling(values, pool=P.Pooling.AVE, global_pooling=True))
+
+    def rows(self, values: Any) -> Any:
+        return values
+
+    def embedded(self, name: str, symbols: Any) -> Any:
+        sizes = {"input_dim": self.family.vocabulary, "num_output": self.family.embedding}
+        return self._add(name, L.Embed(symbols, bias_term=False, **sizes), "weight")
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        top = L.LSTM(values, self.continues, recurrent_param={"num_output": self.family.hidden})
         for blob, part in enumerate(("input_weight", "bias", "hidden_weight")):
-            places[name + "." + part] = Place(name, blob, gates=True)
-    spec["fc"] = values = L.InnerProduct(values, num_output=family.vocabulary, axis=2)
-    _weight_and_bias("fc", places)
-    return values
+            self.places["%s.%s" % (name, part)] = Place(name, blob, gates=True)
+        return self._add(name, top)
 
 
 def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
@@ -145,18 +120,11 @@ def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
 def build(family: Family, batch: Batch) -> Built:
     """Return the network as a net of Caffe for mini-batches like this one."""
     spec: Any = NetSpec()
-    places: Dict[str, Place] = {}
     tops = {}
     for name, value in feeds_of(family, batch).items():
         spec[name] = tops[name] = L.Input(shape={"dim": list(value.shape)})
-    options: Dict[str, Any] = {}
-    if isinstance(family, Recurrent):
-        scores = _recurrent(spec, family, tops["inputs"], tops["continues"], places)
-        options["softmax_param"] = {"axis": 2}
-    elif isinstance(family, Residual):
-        scores = _residual(spec, family, tops["inputs"], places)
-    else:
-        assert isinstance(family, Chain)
-        scores = _feedforward(spec, family, tops["inputs"], places)
+    functions = CaffeFunctions(family, spec, tops.get("continues"))
+    scores = functions.scores(tops["inputs"])
+    options: Dict[str, Any] = {"softmax_param": {"axis": 2}} if family.time_major else {}
     spec[LOSS] = L.SoftmaxWithLoss(scores, tops["labels"], **options)
-    return Built(spec.to_proto(), places)
+    return Built(spec.to_proto(), functions.places)

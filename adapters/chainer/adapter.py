@@ -16,7 +16,7 @@ from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
 from ..protocol import Cell
-from .networks import arrays_of, build, from_chainer, has_gates
+from .networks import ChainerFunctions, Model, arrays_of, from_chainer, has_gates
 
 
 def openblas_loaded() -> Any:
@@ -58,16 +58,15 @@ class ChainerAdapter(Adapter):
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, iDeep where it cannot be loaded."""
         supported, reason = super().supports(network)
         if supported and self.ideep and not intel64.is_ideep_available():
             return False, "iDeep (ideep4py) cannot be loaded here"
         return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the model and its optimiser."""
         self.family = network.family
-        self.model, self.forward = build(network.family, weights)
+        self.model = Model(weights)
+        self.forward = ChainerFunctions(network.family, self.model.by_name).scores
         self.inputs, self.labels = arrays_of(network.family, batch)
         if self.ideep:
             self.model.to_intel64()
@@ -93,11 +92,9 @@ class ChainerAdapter(Adapter):
         self.optimizer.lr = rate
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss.array)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield copies of the parameters, the LSTM's gates in canonical order again."""
         for name, parameter in self.model.by_name.items():
             value = np.array(parameter.array)
             yield name, from_chainer(value) if has_gates(name) else value
@@ -107,7 +104,6 @@ class ChainerAdapter(Adapter):
         return ideep_threads() if self.ideep else blas.openblas_threads(openblas_loaded())
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, libraries and execution settings."""
         available = bool(intel64.is_ideep_available())
         return {
             "framework": "chainer",
@@ -123,7 +119,6 @@ class ChainerAdapter(Adapter):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask Chainer for its GPU back end, for a gradient and for a communicator."""
         value = chainer.Variable(np.array(3, np.float32))
         square = value * value
         square.backward()

@@ -1,69 +1,23 @@
-"""Builds the networks' specifications on Chainer's functions.
+"""Builds networks on Chainer's functions.
 
 Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chainer.functions.lstm`` takes the gates of
-one cell side by side, in the order candidate, input, forget, output.
+one cell side by side, in the order candidate, input, forget, output. Chainer's ``n_step_lstm``, ``n_step_gru`` and
+``n_step_rnn_tanh`` have other biases; here the inputs' products of all steps are made at once.
 """
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
-from ..families import (
-    Attention,
-    Bottleneck,
-    Chain,
-    Convolution,
-    Dense,
-    Elman,
-    Family,
-    Flatten,
-    MaxPool,
-    Recurrent,
-    Residual,
-)
-from ..families.residual import NormalisedConvolution
-from ..launch.batches import Batch
-
-HIDDEN = -1e9  # added to the scores that are masked, as is usual; exponentials of it are zero
-_GELU, _CUBE = float(np.sqrt(2.0 / np.pi)), 0.044715
-
-
-def attention_logits(spec: Attention, w: Mapping[str, Any], tokens: Any) -> Any:
-    """Return the logits (batch * steps, vocabulary) of tokens (batch, steps)."""
-    batch, steps = tokens.shape
-    mask = np.triu(np.full((steps, steps), HIDDEN, np.float32), 1)
-
-    def dense(name: str, rows: Any) -> Any:
-        return F.linear(rows, w[name + ".weight"], w[name + ".bias"])
-
-    def norm(name: str, rows: Any) -> Any:
-        return F.layer_normalization(rows, w[name + ".gamma"], w[name + ".beta"], spec.epsilon)
-
-    def attended(rows: Any) -> Any:
-        parts = F.transpose(F.reshape(rows, (batch, steps, 3, spec.heads, -1)), (2, 0, 3, 1, 4))
-        query, key, value = parts[0], parts[1], parts[2]
-        scores = F.matmul(query, key, transb=True) * (spec.width // spec.heads) ** -0.5
-        shares = F.softmax(scores + np.broadcast_to(mask, scores.shape), axis=3)
-        return F.reshape(F.transpose(F.matmul(shares, value), (0, 2, 1, 3)), (batch * steps, spec.width))
-
-    positions = F.broadcast_to(w["position.weight"], (batch, steps, spec.width))
-    rows = F.reshape(F.embed_id(tokens, w["embedding.weight"]) + positions, (batch * steps, spec.width))
-    for number in range(1, spec.layers + 1):
-        name = "layer%d." % number
-        rows = rows + dense(name + "project", attended(dense(name + "qkv", norm(name + "norm1", rows))))
-        raised = dense(name + "upper", norm(name + "norm2", rows))
-        raised = 0.5 * raised * (1.0 + F.tanh(_GELU * (raised + _CUBE * raised * raised * raised)))
-        rows = rows + dense(name + "lower", raised)
-    return dense("fc", norm("norm", rows))
-
+from ..families import Family
+from ..launch.batches import Batch, laid_out
+from ..libraries.walks import HIDDEN, Functions, State, gelu_by_tanh
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
 _TO_CHAINER = [2, 0, 1, 3]
 _FROM_CHAINER = [1, 2, 0, 3]
-
-Weights = Dict[str, chainer.Parameter]
 
 
 def has_gates(name: str) -> bool:
@@ -88,7 +42,7 @@ class Model(chainer.Chain):
 
     def __init__(self, weights: Dict[str, np.ndarray]) -> None:
         super().__init__()
-        self.by_name: Weights = {}
+        self.by_name: Dict[str, chainer.Parameter] = {}
         with self.init_scope():
             for name, value in weights.items():
                 parameter = chainer.Parameter(to_chainer(value) if has_gates(name) else value.copy())
@@ -102,145 +56,101 @@ class Model(chainer.Chain):
             parameter.array[...] = to_chainer(value) if has_gates(name) else value
 
 
-class Built(NamedTuple):
-    """A network in Chainer."""
+class ChainerFunctions(Functions):
+    """Networks by chainer.functions; values of steps are rows."""
 
-    model: Model
-    forward: Callable[[Any], Any]  # inputs to logits
+    title = "Chainer"
+    activations = {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh}
 
+    def dense(self, name: str, values: Any) -> Any:
+        return F.linear(values, self.w[name + ".weight"], self.w[name + ".bias"])
 
-def _dense(values: Any, w: Weights, name: str) -> Any:
-    return F.linear(values, w[name + ".weight"], w[name + ".bias"])
+    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+        added = self.w[spec.name + ".bias"] if bias else None
+        return F.convolution_2d(values, self.w[spec.name + ".weight"], added, spec.stride, spec.padding)
 
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        return F.max_pooling_2d(values, kernel, stride, padding, cover_all=False)
 
-def _activated(values: Any, activation: str) -> Any:
-    return {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh, "none": lambda same: same}[activation](values)
+    def flatten(self, values: Any) -> Any:
+        return F.reshape(values, (len(values), -1))
 
+    def norm(self, name: str, values: Any) -> Any:
+        return F.batch_normalization(values, self.w[name + ".gamma"], self.w[name + ".beta"], eps=self.family.epsilon)
 
-def _feedforward(spec: Chain, w: Weights, values: Any) -> Any:
-    for layer in spec.layers:
-        if isinstance(layer, Dense):
-            values = _activated(_dense(values, w, layer.name), layer.activation)
-        elif isinstance(layer, Convolution):
-            weight, bias = w[layer.name + ".weight"], w[layer.name + ".bias"]
-            values = F.convolution_2d(values, weight, bias, layer.stride, layer.padding)
-            values = _activated(values, layer.activation)
-        elif isinstance(layer, MaxPool):
-            values = F.max_pooling_2d(values, layer.kernel, layer.stride, layer.padding, cover_all=False)
-        else:
-            assert isinstance(layer, Flatten)
-            values = F.reshape(values, (len(values), -1))
-    return values
+    def pixel_mean(self, values: Any) -> Any:
+        return F.reshape(F.average_pooling_2d(values, values.shape[2:]), values.shape[:2])
 
+    def rows(self, values: Any) -> Any:
+        return values
 
-def _unit(values: Any, w: Weights, spec: NormalisedConvolution, epsilon: float) -> Any:
-    """Return the convolution without bias and its batch normalisation, by the batch's own biased statistics."""
-    values = F.convolution_2d(values, w[spec.name + ".weight"], None, spec.stride, spec.padding)
-    return F.batch_normalization(values, w[spec.norm + ".gamma"], w[spec.norm + ".beta"], eps=epsilon)
+    def embedded(self, name: str, symbols: Any) -> Any:
+        return F.embed_id(symbols, self.w[name + ".weight"])
 
+    def _shares(self, name: str, values: Any) -> Any:
+        shares = F.linear(values, self.w[name + ".input_weight"], self.w[name + ".bias"])
+        return F.split_axis(shares, self.family.steps, 0)
 
-def _bottleneck(block: Bottleneck, epsilon: float, w: Weights, values: Any) -> Any:
-    first, second, third = block.body
-    inner = F.relu(_unit(values, w, first, epsilon))
-    inner = _unit(F.relu(_unit(inner, w, second, epsilon)), w, third, epsilon)
-    if block.shortcut is not None:
-        values = _unit(values, w, block.shortcut, epsilon)
-    return F.relu(inner + values)
+    def product(self, name: str, output: Any) -> Any:
+        return F.linear(output, self.w[name + ".hidden_weight"], self.w.get(name + ".hidden_bias"))
 
+    def sums(self, name: str, share: Any, output: Any) -> Any:
+        # The product of a zero state is nothing.
+        return share if output is self.zero else share + self.product(name, output)
 
-def _residual(spec: Residual, w: Weights, values: Any) -> Any:
-    values = F.relu(_unit(values, w, spec.stem, spec.epsilon))
-    values = F.max_pooling_2d(values, 3, 2, 1, cover_all=False)
-    for block in spec.bottlenecks:
-        values = _bottleneck(block, spec.epsilon, w, values)
-    values = F.average_pooling_2d(values, values.shape[2:])
-    return _dense(F.reshape(values, values.shape[:2]), w, "fc")
+    def lstm(self, memory: Any, sums: Any) -> State:
+        memory, output = F.lstm(memory, sums)
+        return output, memory
 
+    def gru(self, output: Any, share: Any, product: Any) -> Any:
+        ours, theirs = F.split_axis(share, 3, 1), F.split_axis(product, 3, 1)
+        reset, update = [F.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
+        return F.linear_interpolate(update, output, F.tanh(ours[2] + reset * theirs[2]))
 
-def _lstm(state: List[Any], sums: Any, product: Any) -> List[Any]:
-    memory, output = F.lstm(state[1], sums if product is None else sums + product)
-    return [output, memory]
-
-
-def _gru(state: List[Any], sums: Any, product: Any) -> List[Any]:
-    """Gates reset, update, new, the reset after the product. Chainer's links and ``n_step_gru`` have other biases."""
-    ours, theirs = F.split_axis(sums, 3, 1), F.split_axis(product, 3, 1)
-    reset, update = [F.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
-    new = F.tanh(ours[2] + reset * theirs[2])
-    return [F.linear_interpolate(update, state[0], new)]
-
-
-def _rnn(state: List[Any], sums: Any, product: Any) -> List[Any]:
-    return [F.tanh(sums if product is None else sums + product)]
-
-
-#: By the number ``cell``: what a step does, and the states that go from step to step.
-_STEPS: Dict[str, Tuple[Callable[..., List[Any]], int]] = {"lstm": (_lstm, 2), "gru": (_gru, 1), "rnn": (_rnn, 1)}
-
-
-def _recurrent(spec: Recurrent, w: Weights, inputs: Any) -> Any:
-    """Return the logits (steps * batch, vocabulary) of time-major tokens (steps * batch,), or of rows that are one-hot.
-
-    Chainer's ``n_step_lstm`` has two trainable biases a gate; this is its link ``LSTM``, one bias, with the inputs'
-    products of all steps made at once.
-    """
-    values = F.embed_id(inputs, w["embedding.weight"]) if spec.embedding else inputs
-    batch = len(inputs) // spec.steps
-    advance, states = _STEPS[spec.cell]
-    for name in spec.layer_names():
-        weight, bias = w[name + ".hidden_weight"], w.get(name + ".hidden_bias")
-        state: List[Any] = [np.zeros((batch, spec.hidden), np.float32)] * states
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        self.zero = np.zeros((len(values) // self.family.steps, self.family.hidden), np.float32)
+        state: State = (self.zero,) * self.states
         outputs: List[Any] = []
-        for sums in F.split_axis(F.linear(values, w[name + ".input_weight"], w[name + ".bias"]), spec.steps, 0):
-            # From a zero state nothing comes at the first step, but for a bias of its own.
-            product = F.linear(state[0], weight, bias) if outputs or bias is not None else None
-            state = advance(state, sums, product)
+        for share in self._shares(name, values):
+            state = self.turn(name, state, share)
             outputs.append(state[0])
-        values = F.concat(outputs, 0)
-    return _dense(values, w, "fc")
+        return F.concat(outputs, 0)
 
+    def elman_layer(self, values: Any) -> Any:
+        states: List[Any] = []
+        for sums in self._shares("rnn", values):
+            if states:
+                sums = sums + F.linear(states[-1], self.w["rnn.hidden_weight"])
+            state = self.activated(sums, self.family.activation)
+            if self.family.alpha != 1.0:
+                state = self.family.alpha * state
+                state = state + (1.0 - self.family.alpha) * states[-1] if states else state
+            states.append(state)
+        return F.concat(states, 0)
 
-def _elman(spec: Elman, w: Weights, inputs: Any) -> Any:
-    """Return the outputs (steps * batch, outputs) of time-major inputs (steps * batch, inputs).
+    def positioned(self, tokens: Any) -> Any:
+        shape = tokens.shape + (self.family.width,)
+        values = self.embedded("embedding", tokens) + F.broadcast_to(self.w["position.weight"], shape)
+        return F.reshape(values, (-1, self.family.width))
 
-    Chainer's ``n_step_rnn_tanh`` has two trainable biases; this has one, and the inputs' products of all steps at once.
-    """
-    shares = F.linear(inputs, w["rnn.input_weight"], w["rnn.bias"])
-    states: List[Any] = []
-    for sums in F.split_axis(shares, spec.steps, 0):
-        if states:
-            sums = sums + F.linear(states[-1], w["rnn.hidden_weight"])
-        state = _activated(sums, spec.activation)
-        if spec.alpha != 1.0:
-            state = spec.alpha * state
-            state = state + (1.0 - spec.alpha) * states[-1] if states else state
-        states.append(state)
-    return _dense(F.concat(states, 0), w, "out")
+    def layer_norm(self, name: str, values: Any) -> Any:
+        return F.layer_normalization(values, self.w[name + ".gamma"], self.w[name + ".beta"], self.family.epsilon)
 
+    def attended(self, name: str, values: Any) -> Any:
+        steps, heads, width = self.family.steps, self.family.heads, self.family.width
+        parts = F.reshape(self.dense(name + "qkv", values), (-1, steps, 3, heads, width // heads))
+        parts = F.transpose(parts, (2, 0, 3, 1, 4))
+        query, key, value = parts[0], parts[1], parts[2]
+        scores = F.matmul(query, key, transb=True) * (width // heads) ** -0.5
+        mask = np.triu(np.full((steps, steps), HIDDEN, np.float32), 1)
+        shares = F.softmax(scores + np.broadcast_to(mask, scores.shape), axis=3)
+        return F.reshape(F.transpose(F.matmul(shares, value), (0, 2, 1, 3)), (-1, width))
 
-def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
-    """Return the network with copies of these weights."""
-    model = Model(weights)
-    if isinstance(spec, Recurrent):
-        return Built(model, lambda tokens: _recurrent(spec, model.by_name, tokens))
-    if isinstance(spec, Residual):
-        return Built(model, lambda images: _residual(spec, model.by_name, images))
-    if isinstance(spec, Attention):
-        return Built(model, lambda tokens: attention_logits(spec, model.by_name, tokens))
-    if isinstance(spec, Elman):
-        return Built(model, lambda inputs: _elman(spec, model.by_name, inputs))
-    assert isinstance(spec, Chain)
-    return Built(model, lambda values: _feedforward(spec, model.by_name, values))
+    def gelu(self, values: Any) -> Any:
+        return gelu_by_tanh(values, F.tanh)
 
 
 def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return copies of inputs and labels, time-major where there are steps; Chainer wants whole numbers in 32 bits."""
-    inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each.copy() for each in batch]
-    if spec.time_major:
-        return _in_rows(inputs), _in_rows(labels)
-    return inputs, labels.reshape(-1)
-
-
-def _in_rows(values: np.ndarray) -> np.ndarray:
-    """Return (batch, steps, ...) as (steps * batch, ...)."""
-    return np.ascontiguousarray(values.swapaxes(0, 1)).reshape((-1,) + values.shape[2:])
+    """Return copies of inputs and labels, time-major and in rows where there are steps."""
+    inputs, labels = laid_out(spec, batch)
+    return inputs.reshape((-1,) + inputs.shape[2:]) if spec.time_major else inputs, labels

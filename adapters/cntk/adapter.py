@@ -77,7 +77,6 @@ class CntkAdapter(Adapter):
             cntk.cntk_py.set_max_num_cputhreads(cell.threads)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, leaky units and gradients clipped together."""
         supported, reason = super().supports(network)
         family = network.family
         if supported and isinstance(family, Elman):
@@ -88,7 +87,6 @@ class CntkAdapter(Adapter):
         return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the graph with these weights; the mini-batch becomes CNTK values."""
         built = build(network.family, weights)
         self.family, self.trained, self.variables = network.family, built.trained, built.variables
         self.arguments = dict(zip(self.variables, values_of(self.family, batch)))
@@ -112,11 +110,9 @@ class CntkAdapter(Adapter):
         self.learner.reset_learning_rate(cntk.learning_parameter_schedule(rate))
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.trainer.previous_minibatch_loss_average)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every trainable parameter."""
         for name, item in self.trained.items():
             yield name, item.canonical(item.parameter.value)
 
@@ -125,7 +121,6 @@ class CntkAdapter(Adapter):
         return int(cntk.cntk_py.get_max_num_cputhreads())
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, libraries and execution settings."""
         return {
             "framework": "cntk",
             "version": cntk.__version__,
@@ -138,7 +133,6 @@ class CntkAdapter(Adapter):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask CNTK for the libraries it is linked with, for a gradient and for its distributed learner."""
         cuda = any("libcudart" in path or "libcublas" in path for path in loaded_libraries())
         variable = cntk.input_variable(1, needs_gradient=True)
         slope = float(np.ravel(cntk.square(variable).grad({variable: np.array([[3.0]], np.float32)}))[0])
@@ -161,7 +155,6 @@ class CntkAdapter(Adapter):
         return lambda: product.forward(arguments, outputs, as_numpy=False)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Recognise a failed allocation, which comes as a RuntimeError with C++'s word for it."""
         return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "bad_alloc" in str(error))
 
 

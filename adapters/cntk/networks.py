@@ -4,14 +4,14 @@ CNTK's layouts are the canonical ones, where a dense layer multiplies by the tra
 has others: weights (inputs, 4 x hidden), and the gates in the order input, cell, forget, output.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 import cntk
 import numpy as np
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
+from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch
+from ..libraries.walks import Functions
 
 
 class Trained(NamedTuple):
@@ -52,6 +52,11 @@ def _turned(value: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value.T)
 
 
+#: How the bias and the weights of a block lie: to the canonical layout, and back. By whether it is a weight.
+_GATES = ((swap_gates, swap_gates), (_from_columns, _to_columns))
+_TURNED = ((_turned, _turned), (_turned, _turned))
+
+
 def _over_channels(value: np.ndarray) -> np.ndarray:
     return value.reshape(-1, 1, 1)
 
@@ -70,94 +75,102 @@ def padded(inputs: Any, kernel: int, stride: int, padding: int, value: float = 0
     return cntk.pad(inputs, [(0, 0), (padding, padding), (padding, padding)], constant_value=value), False
 
 
-def max_pool(inputs: Any, spec: MaxPool) -> Any:
+def max_pool(inputs: Any, kernel: int, stride: int, padding: int) -> Any:
     """Return the maxima of the windows; sizes round down."""
-    lowest = float(np.finfo(np.float32).min)
-    inputs, automatic = padded(inputs, spec.kernel, spec.stride, spec.padding, lowest)
-    window, strides = (spec.kernel, spec.kernel), (spec.stride, spec.stride)
+    inputs, automatic = padded(inputs, kernel, stride, padding, float(np.finfo(np.float32).min))
+    window, strides = (kernel, kernel), (stride, stride)
     return cntk.pooling(inputs, cntk.MAX_POOLING, window, strides, [False, automatic, automatic])
 
 
-class Builder:
-    """Makes layers out of the weights, and keeps the parameters by their canonical names."""
+ACTIVATIONS = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh}
 
-    def __init__(self, weights: Dict[str, np.ndarray]) -> None:
-        self.weights = weights
+
+class CntkFunctions(Functions):
+    """Networks by CNTK's operators and blocks; parameters are made where they are used, and kept in ``trained``."""
+
+    title = "CNTK"
+    activations = ACTIVATIONS
+
+    def __init__(self, family: Any, weights: Mapping[str, np.ndarray]) -> None:
+        super().__init__(family, weights)
         self.trained: Dict[str, Trained] = {}
 
     def parameter(self, name: str) -> Any:
         """Return a parameter that starts as a copy of the weight of this name."""
-        made = cntk.Parameter(self.weights[name].shape, init=self.weights[name])
+        made = cntk.Parameter(self.w[name].shape, init=self.w[name])
         self.trained[name] = Trained(made, _as_it_is, _as_it_is)
         return made
 
-    def dense(self, inputs: Any, name: str) -> Any:
-        """Return inputs @ weight.T + bias."""
-        return cntk.times_transpose(inputs, self.parameter(name + ".weight")) + self.parameter(name + ".bias")
+    def dense(self, name: str, values: Any) -> Any:
+        return cntk.times_transpose(values, self.parameter(name + ".weight")) + self.parameter(name + ".bias")
 
-    def convolution(self, inputs: Any, name: str, kernel: int, stride: int, padding: int) -> Any:
-        """Return the convolution, without a bias."""
-        inputs, automatic = padded(inputs, kernel, stride, padding)
-        weight = self.parameter(name + ".weight")
-        return cntk.convolution(weight, inputs, (stride, stride), auto_padding=[False, automatic, automatic])
+    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+        values, automatic = padded(values, spec.kernel, spec.stride, spec.padding)
+        strides, padding = (spec.stride, spec.stride), [False, automatic, automatic]
+        values = cntk.convolution(self.parameter(spec.name + ".weight"), values, strides, auto_padding=padding)
+        if not bias:
+            return values
+        value = self.w[spec.name + ".bias"]
+        added = cntk.Parameter((len(value), 1, 1), init=_over_channels(value))
+        self.trained[spec.name + ".bias"] = Trained(added, np.ravel, _over_channels)
+        return values + added
 
-    def channel_bias(self, inputs: Any, name: str) -> Any:
-        """Add a bias to each channel."""
-        bias = cntk.Parameter((len(self.weights[name]), 1, 1), init=_over_channels(self.weights[name]))
-        self.trained[name] = Trained(bias, np.ravel, _over_channels)
-        return inputs + bias
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        return max_pool(values, kernel, stride, padding)
 
-    def norm(self, inputs: Any, name: str, epsilon: float) -> Any:
-        """Return the batch normalisation; its running statistics are constants that it updates itself."""
-        channels = inputs.shape[0]
+    def flatten(self, values: Any) -> Any:
+        return cntk.reshape(values, (-1,))
+
+    def norm(self, name: str, values: Any) -> Any:
+        # Running statistics are constants that it updates itself.
+        channels = values.shape[0]
         return cntk.batch_normalization(
-            inputs,
+            values,
             self.parameter(name + ".gamma"),
             self.parameter(name + ".beta"),
             cntk.Constant(0.0, (channels,)),
             cntk.Constant(0.0, (channels,)),
             spatial=True,
-            epsilon=epsilon,
+            epsilon=self.family.epsilon,
             use_cudnn_engine=False,
             running_count=cntk.Constant(0.0, ()),
         )
 
-    def normalised(self, inputs: Any, spec: NormalisedConvolution, epsilon: float) -> Any:
-        """Return the convolution and its batch normalisation."""
-        return self.norm(
-            self.convolution(inputs, spec.name, spec.kernel, spec.stride, spec.padding), spec.norm, epsilon
-        )
+    def pixel_mean(self, values: Any) -> Any:
+        return self.flatten(cntk.pooling(values, cntk.AVG_POOLING, values.shape[1:]))
 
-    def bottleneck(self, inputs: Any, spec: Bottleneck, epsilon: float) -> Any:
-        """Return one residual block."""
-        first, second, third = spec.body
-        body = cntk.relu(self.normalised(inputs, first, epsilon))
-        body = cntk.relu(self.normalised(body, second, epsilon))
-        body = self.normalised(body, third, epsilon)
-        if spec.shortcut is not None:
-            inputs = self.normalised(inputs, spec.shortcut, epsilon)
-        return cntk.relu(body + inputs)
+    def rows(self, values: Any) -> Any:
+        return values
 
-    def lstm(self, inputs: Any, name: str, hidden: int) -> Any:
-        """Return the outputs of CNTK's LSTM block, run over the sequence from a zero state."""
-        block = cntk.layers.LSTM(hidden)
-        outputs = cntk.layers.Recurrence(block)(inputs)
+    def embedded(self, name: str, symbols: Any) -> Any:
+        return cntk.times(symbols, self.parameter(name + ".weight"))
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        if self.family.cell == "gru":
+            return self._gru(name, values)
+        if self.family.cell == "rnn":
+            return self._block(name, values, cntk.layers.RNNStep(self.family.hidden, activation=cntk.tanh), _TURNED)
+        return self._block(name, values, cntk.layers.LSTM(self.family.hidden), _GATES)
+
+    def elman_layer(self, values: Any) -> Any:
+        block = cntk.layers.RNNStep(self.family.hidden, activation=ACTIVATIONS[self.family.activation])
+        return self._block("rnn", values, block, _TURNED)
+
+    def _block(self, name: str, values: Any, block: Any, layouts: Any) -> Any:
+        """Return the outputs of one of CNTK's blocks, run over the sequence from a zero state."""
+        outputs = cntk.layers.Recurrence(block)(values)
         # Their shapes are known only now that the block has inputs.
         found = {parameter.name: parameter for parameter in block.parameters}
-        for weight, theirs in (("input_weight", "W"), ("hidden_weight", "H")):
-            self.trained[name + "." + weight] = Trained(found[theirs], _from_columns, _to_columns)
-        self.trained[name + ".bias"] = Trained(found["b"], swap_gates, swap_gates)
-        for part in ("input_weight", "hidden_weight", "bias"):
-            item = self.trained[name + "." + part]
-            item.parameter.value = item.held(self.weights[name + "." + part])
+        for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
+            canonical = "%s.%s" % (name, part)
+            item = self.trained[canonical] = Trained(found[theirs], *layouts[part != "bias"])
+            item.parameter.value = item.held(self.w[canonical])
         return outputs
 
-    def gru(self, inputs: Any, name: str, hidden: int) -> Any:
-        """Return the outputs of a GRU, run over the sequence from a zero state.
-
-        By single operators: CNTK's own block resets the state before its product.
-        """
-        shares = cntk.times_transpose(inputs, self.parameter(name + ".input_weight")) + self.parameter(name + ".bias")
+    def _gru(self, name: str, values: Any) -> Any:
+        """Return the outputs of a GRU by single operators: CNTK's own block resets the state before its product."""
+        hidden = self.family.hidden
+        shares = cntk.times_transpose(values, self.parameter(name + ".input_weight")) + self.parameter(name + ".bias")
         weight, bias = self.parameter(name + ".hidden_weight"), self.parameter(name + ".hidden_bias")
 
         def gate(values: Any, number: int) -> Any:
@@ -171,76 +184,24 @@ class Builder:
 
         return cntk.layers.Recurrence(cntk.Function(turn))(shares)
 
-    def simple(self, inputs: Any, name: str, hidden: int, activation: str = "tanh") -> Any:
-        """Return the outputs of CNTK's block of simple recurrent units, run over the sequence from a zero state."""
-        block = cntk.layers.RNNStep(hidden, activation=ACTIVATIONS[activation])
-        outputs = cntk.layers.Recurrence(block)(inputs)
-        found = {parameter.name: parameter for parameter in block.parameters}
-        for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
-            canonical = "%s.%s" % (name, part)
-            item = self.trained[canonical] = Trained(found[theirs], np.transpose, _turned)
-            item.parameter.value = item.held(self.weights[canonical])
-        return outputs
-
-
-ACTIVATIONS = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh, "none": lambda inputs: inputs}
-
-
-def _feedforward(spec: Chain, build: Builder, outputs: Any) -> Any:
-    for layer in spec.layers:
-        if isinstance(layer, Dense):
-            outputs = ACTIVATIONS[layer.activation](build.dense(outputs, layer.name))
-        elif isinstance(layer, Convolution):
-            outputs = build.convolution(outputs, layer.name, layer.kernel, layer.stride, layer.padding)
-            outputs = ACTIVATIONS[layer.activation](build.channel_bias(outputs, layer.name + ".bias"))
-        elif isinstance(layer, MaxPool):
-            outputs = max_pool(outputs, layer)
-        else:
-            outputs = cntk.reshape(outputs, (-1,))
-    return outputs
-
-
-def _residual(spec: Residual, build: Builder, outputs: Any) -> Any:
-    outputs = cntk.relu(build.norm(build.convolution(outputs, "stem", 7, 2, 3), "stem_norm", spec.epsilon))
-    outputs = max_pool(outputs, MaxPool(3, 2, 1))
-    for block in spec.bottlenecks:
-        outputs = build.bottleneck(outputs, block, spec.epsilon)
-    outputs = cntk.pooling(outputs, cntk.AVG_POOLING, outputs.shape[1:])
-    return build.dense(cntk.reshape(outputs, (-1,)), "fc")
-
-
-def _recurrent(spec: Recurrent, build: Builder, outputs: Any) -> Any:
-    if spec.embedding:
-        outputs = cntk.times(outputs, build.parameter("embedding.weight"))
-    layer = {"lstm": build.lstm, "gru": build.gru, "rnn": build.simple}[spec.cell]
-    for name in spec.layer_names():
-        outputs = layer(outputs, name, spec.hidden)
-    return build.dense(outputs, "fc")
-
 
 def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
     """Return the network with copies of these weights."""
-    build_from = Builder(weights)
-    if isinstance(spec, Elman):
-        inputs = cntk.sequence.input_variable(spec.inputs)
-        targets = cntk.sequence.input_variable(spec.outputs)
-        outputs = build_from.dense(build_from.simple(inputs, "rnn", spec.hidden, spec.activation), "out")
-        return Built(cntk.reduce_mean(cntk.square(outputs - targets)), build_from.trained, (inputs, targets))
+    functions = CntkFunctions(spec, weights)
+    if spec.loss == "squares":
+        drawn = spec.drawn_inputs(), spec.drawn_labels()
+        inputs, labels = [cntk.sequence.input_variable(each.shape[-1]) for each in drawn]
+        loss = cntk.reduce_mean(cntk.square(functions.scores(inputs) - labels))
+        return Built(loss, functions.trained, (inputs, labels))
     classes = spec.drawn_labels().below
     if isinstance(spec, Recurrent):
         inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=spec.embedding > 0)
         labels = cntk.sequence.input_variable(classes, is_sparse=True)
-        logits = _recurrent(spec, build_from, inputs)
     else:
         inputs = cntk.input_variable(spec.drawn_inputs().shape)
         labels = cntk.input_variable(classes, is_sparse=True)
-        if isinstance(spec, Residual):
-            logits = _residual(spec, build_from, inputs)
-        else:
-            assert isinstance(spec, Chain)
-            logits = _feedforward(spec, build_from, inputs)
-    loss = cntk.cross_entropy_with_softmax(logits, labels)
-    return Built(loss, build_from.trained, (inputs, labels))
+    loss = cntk.cross_entropy_with_softmax(functions.scores(inputs), labels)
+    return Built(loss, functions.trained, (inputs, labels))
 
 
 def values_of(spec: Family, batch: Batch) -> List[Any]:

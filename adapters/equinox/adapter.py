@@ -1,16 +1,16 @@
 """Equinox: its layers, mapped over the mini-batch, in JAX's one jitted step."""
 
-from typing import Any, Dict, Iterator, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import equinox
 import numpy as np
 
 from ..base import Adapter
 from ..jax.adapter import JaxAdapter
-from ..jax.networks import Loss
 from ..launch.batches import Batch, laid_out
-from ..networks import Network
-from .networks import canonical, held, mean_loss
+from ..libraries.walks import Functions
+from .networks import EquinoxFunctions, canonical, held
 
 
 class EquinoxAdapter(JaxAdapter):
@@ -27,21 +27,19 @@ class EquinoxAdapter(JaxAdapter):
     refuses_training = Adapter.refuses_training
     train_on_text = Adapter.train_on_text
 
-    def _mean_loss(self, network: Network) -> Loss:
-        return mean_loss(network, bool(self.settings.get("rows", False)))
+    def _functions(self) -> Callable[..., Functions]:
+        return partial(EquinoxFunctions, in_rows=bool(self.settings.get("rows", False)))
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
         return held(name, value)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the parameters in canonical layout, what is held in parts put together."""
         return canonical(self._parameters)
 
     def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         return laid_out(self._family, batch)
 
     def describe(self) -> Dict[str, Any]:
-        """Name Equinox's version beside what JAX's adapter tells."""
         described = super().describe()
         del described["pointwise_convolutions"]
         described.update(framework="equinox", version=equinox.__version__, jax=described["version"])

@@ -1,11 +1,10 @@
-"""Builds the specifications of ``adapters/networks.py`` of Equinox's own layers.
+"""Builds networks of Equinox's own layers.
 
 A layer of Equinox's works on one example and is mapped over the mini-batch. Layers are made while JAX traces the loss,
 from parameters that stand in a dictionary by canonical name, so that the adapter of JAX can hold and update them.
 Equinox's layouts are the canonical ones. Sequences are time-major.
 """
 
-from functools import partial
 from typing import Any, Callable, Dict, Iterator, Tuple
 
 import equinox as eqx
@@ -15,16 +14,11 @@ import numpy as np
 from equinox import nn
 from jax import lax
 
-from ..base import Unsupported
-from ..families import Attention, Chain, Convolution, Dense, Flatten, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
-from ..jax.networks import Arrays, Builders, Loss, mean_loss_by
-from ..networks import Network
+from ..families import Family
+from ..jax.networks import Arrays
+from ..libraries.walks import Functions
 
-ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh, "none": lambda values: values}
 BATCH = "batch"  # the axis that batch normalisations work over
-
-
 PROJECTIONS = ("query", "key", "value")
 
 
@@ -53,138 +47,108 @@ def _with(make: Callable[[Any], Any], **values: Any) -> Any:
     return eqx.tree_at(lambda made: [getattr(made, name) for name in values], layer, list(values.values()))
 
 
-def _linear(p: Arrays, name: str) -> Any:
-    weight, bias = p[name + ".weight"], p[name + ".bias"]
-    return _with(lambda key: nn.Linear(weight.shape[1], weight.shape[0], key=key), weight=weight, bias=bias)
+class EquinoxFunctions(Functions):
+    """Networks of Equinox's layers.
 
+    ``in_rows``: the logits of all steps of all examples are one product (see the setting ``rows_in_one_product``).
+    """
 
-def _dense(p: Arrays, name: str, values: Any) -> Any:
-    """Map a dense layer over any leading axes."""
-    layer = _linear(p, name)
-    for _ in range(values.ndim - 1):
-        layer = jax.vmap(layer)
-    return layer(values)
+    title = "Equinox"
+    activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
 
+    def __init__(self, family: Family, weights: Arrays, in_rows: bool = False) -> None:
+        super().__init__(family, weights)
+        self.in_rows = in_rows
 
-def _convolved(p: Arrays, name: str, stride: int, padding: int, values: Any) -> Any:
-    weight, given = p[name + ".weight"], {}
-    if name + ".bias" in p:
-        given["bias"] = p[name + ".bias"].reshape(-1, 1, 1)
-    sizes = weight.shape[1], weight.shape[0], weight.shape[2], stride, padding
-    layer = _with(lambda key: nn.Conv2d(*sizes, use_bias=bool(given), key=key), weight=weight, **given)
-    return jax.vmap(layer)(values)
+    def _linear(self, name: str) -> Any:
+        weight, bias = self.w[name + ".weight"], self.w[name + ".bias"]
+        return _with(lambda key: nn.Linear(weight.shape[1], weight.shape[0], key=key), weight=weight, bias=bias)
 
+    def dense(self, name: str, values: Any) -> Any:
+        layer = self._linear(name)
+        for _ in range(values.ndim - 1):
+            layer = jax.vmap(layer)
+        return layer(values)
 
-def _chain(family: Chain, p: Arrays, values: Any) -> Any:
-    for layer in family.layers:
-        if isinstance(layer, Dense):
-            values = ACTIVATIONS[layer.activation](_dense(p, layer.name, values))
-        elif isinstance(layer, Convolution):
-            values = ACTIVATIONS[layer.activation](_convolved(p, layer.name, layer.stride, layer.padding, values))
-        elif isinstance(layer, MaxPool):
-            values = jax.vmap(nn.MaxPool2d(layer.kernel, layer.stride, layer.padding))(values)
-        elif isinstance(layer, Flatten):
-            values = values.reshape(values.shape[0], -1)
-        else:
-            raise Unsupported("Equinox: no way to build a layer of type %s" % type(layer).__name__)
-    return values
+    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+        weight = self.w[spec.name + ".weight"]
+        given = {"bias": self.w[spec.name + ".bias"].reshape(-1, 1, 1)} if bias else {}
+        sizes = weight.shape[1], weight.shape[0], weight.shape[2], spec.stride, spec.padding
+        layer = _with(lambda key: nn.Conv2d(*sizes, use_bias=bias, key=key), weight=weight, **given)
+        return jax.vmap(layer)(values)
 
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        return jax.vmap(nn.MaxPool2d(kernel, stride, padding))(values)
 
-def _residual(family: Residual, p: Arrays, values: Any) -> Any:
-    def unit(spec: NormalisedConvolution, values: Any) -> Any:
-        made, state = nn.make_with_state(nn.BatchNorm)(spec.outputs, BATCH, eps=family.epsilon, mode="batch")
-        norm = eqx.tree_at(
-            lambda each: (each.weight, each.bias), made, (p[spec.norm + ".gamma"], p[spec.norm + ".beta"])
-        )
+    def flatten(self, values: Any) -> Any:
+        return values.reshape(values.shape[0], -1)
+
+    def norm(self, name: str, values: Any) -> Any:
+        options = {"eps": self.family.epsilon, "mode": "batch"}
+        made, state = nn.make_with_state(nn.BatchNorm)(values.shape[1], BATCH, **options)
+        given = (self.w[name + ".gamma"], self.w[name + ".beta"])
+        layer = eqx.tree_at(lambda each: (each.weight, each.bias), made, given)
         # Running statistics are not kept, so that XLA leaves their update out.
-        of_batch = jax.vmap(norm, axis_name=BATCH, in_axes=(0, None), out_axes=(0, None))
-        return of_batch(_convolved(p, spec.name, spec.stride, spec.padding, values), state)[0]
+        return jax.vmap(layer, axis_name=BATCH, in_axes=(0, None), out_axes=(0, None))(values, state)[0]
 
-    values = jax.vmap(nn.MaxPool2d(3, 2, 1))(jax.nn.relu(unit(family.stem, values)))
-    for block in family.bottlenecks:
-        first, second, third = block.body
-        inner = unit(third, jax.nn.relu(unit(second, jax.nn.relu(unit(first, values)))))
-        if block.shortcut is not None:
-            values = unit(block.shortcut, values)
-        values = jax.nn.relu(inner + values)
-    return _dense(p, "fc", jnp.mean(values, axis=(2, 3)))
+    def pixel_mean(self, values: Any) -> Any:
+        return jnp.mean(values, axis=(2, 3))
 
+    def embedded(self, name: str, symbols: Any) -> Any:
+        table = self.w[name + ".weight"]
+        look_up = _with(lambda key: nn.Embedding(*table.shape, key=key), weight=table)
+        for _ in range(symbols.ndim):
+            look_up = jax.vmap(look_up)
+        return look_up(symbols)
 
-def _states(p: Arrays, name: str, values: Any) -> Any:
-    """Run an LSTM on one example from a zero state: (steps, inputs) to (steps, hidden)."""
-    into, onto = p[name + ".input_weight"], p[name + ".hidden_weight"]
-    hidden = onto.shape[1]
-    cell = _with(
-        lambda key: nn.LSTMCell(into.shape[1], hidden, key=key), weight_ih=into, weight_hh=onto, bias=p[name + ".bias"]
-    )
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        """Return the states of one example, (steps, hidden), of (steps, inputs)."""
+        into, onto = self.w[name + ".input_weight"], self.w[name + ".hidden_weight"]
+        given = {"weight_ih": into, "weight_hh": onto, "bias": self.w[name + ".bias"]}
+        cell = _with(lambda key: nn.LSTMCell(into.shape[1], onto.shape[1], key=key), **given)
 
-    def turn(state: Any, value: Any) -> Any:
-        state = cell(value, state)
-        return state, state[0]
+        def turn(state: Any, value: Any) -> Any:
+            state = cell(value, state)
+            return state, state[0]
 
-    zero = jnp.zeros(hidden)
-    return lax.scan(turn, (zero, zero), values)[1]
+        zero = jnp.zeros(onto.shape[1])
+        return lax.scan(turn, (zero, zero), values)[1]
 
+    def recurrent(self, inputs: Any) -> Any:
+        """Map one example's layers over the mini-batch."""
 
-def _embedded(p: Arrays, name: str, tokens: Any) -> Any:
-    table = p[name + ".weight"]
-    look_up = _with(lambda key: nn.Embedding(*table.shape, key=key), weight=table)
-    for _ in range(tokens.ndim):
-        look_up = jax.vmap(look_up)
-    return look_up(tokens)
+        def of_one(symbols: Any) -> Any:
+            values = self.embedded("embedding", symbols) if self.family.embedding else symbols
+            for name in self.family.layer_names():
+                values = self.recurrent_layer(name, values)
+            return values if self.in_rows else self.dense("fc", values)
 
+        found = jax.vmap(of_one, in_axes=1, out_axes=1)(inputs)
+        return self.dense("fc", self.rows(found)) if self.in_rows else self.rows(found)
 
-def _in_rows(values: Any) -> Any:
-    return values.reshape(-1, values.shape[-1])
-
-
-def _recurrent(rows: bool, family: Recurrent, p: Arrays, inputs: Any) -> Any:
-    def of_one(symbols: Any) -> Any:
-        values = _embedded(p, "embedding", symbols) if family.embedding else symbols
-        for name in family.layer_names():
-            values = _states(p, name, values)
-        return values if rows else _dense(p, "fc", values)
-
-    found = jax.vmap(of_one, in_axes=1, out_axes=1)(inputs)
-    return _dense(p, "fc", _in_rows(found)) if rows else _in_rows(found)
-
-
-def _attention(rows: bool, family: Attention, p: Arrays, tokens: Any) -> Any:
-    steps, width = tokens.shape[1], family.width
-    earlier = jnp.tril(jnp.ones((steps, steps), bool))
-
-    def norm(name: str, values: Any) -> Any:
-        layer = _with(
-            lambda key: nn.LayerNorm(width, eps=family.epsilon), weight=p[name + ".gamma"], bias=p[name + ".beta"]
-        )
+    def layer_norm(self, name: str, values: Any) -> Any:
+        given = {"weight": self.w[name + ".gamma"], "bias": self.w[name + ".beta"]}
+        layer = _with(lambda key: nn.LayerNorm(self.family.width, eps=self.family.epsilon), **given)
         return jax.vmap(jax.vmap(layer))(values)
 
-    def attend(name: str, values: Any) -> Any:
-        projections = {which + "_proj": _linear(p, name + which) for which in PROJECTIONS}
-        projections["output_proj"] = _linear(p, name + "project")
+    def attended(self, name: str, values: Any) -> Any:
+        """Return causal self-attention by Equinox's layer, which has the last product in it."""
+        earlier = jnp.tril(jnp.ones((values.shape[1],) * 2, bool))
+        projections = {which + "_proj": self._linear(name + which) for which in PROJECTIONS}
+        projections["output_proj"] = self._linear(name + "project")
         biases = {"use_%s_bias" % which: True for which in ("query", "key", "value", "output")}
-        layer = _with(lambda key: nn.MultiheadAttention(family.heads, width, key=key, **biases), **projections)
+        sizes = self.family.heads, self.family.width
+        layer = _with(lambda key: nn.MultiheadAttention(*sizes, key=key, **biases), **projections)
         return jax.vmap(lambda each: layer(each, each, each, mask=earlier))(values)
 
-    values = _embedded(p, "embedding", tokens) + _embedded(p, "position", jnp.arange(steps))
-    for layer in range(1, family.layers + 1):
-        name = "layer%d." % layer
-        values = values + attend(name, norm(name + "norm1", values))
-        raised = jax.nn.gelu(_dense(p, name + "upper", norm(name + "norm2", values)), approximate=True)
-        values = values + _dense(p, name + "lower", raised)
-    values = norm("norm", values)
-    return _dense(p, "fc", _in_rows(values)) if rows else _in_rows(_dense(p, "fc", values))
+    def positioned(self, tokens: Any) -> Any:
+        return self.embedded("embedding", tokens) + self.embedded("position", jnp.arange(tokens.shape[1]))
 
+    def dense_of_steps(self, name: str, values: Any) -> Any:
+        return values if name.endswith("project") else self.dense(name, values)
 
-def mean_loss(network: Network, rows: bool) -> Loss:
-    """Return the family's mean loss of a mini-batch as a function of parameters, inputs and labels.
+    def logits_of_steps(self, values: Any) -> Any:
+        return super().logits_of_steps(values) if self.in_rows else self.rows(self.dense("fc", values))
 
-    ``rows``: the logits of all steps of all examples are one product (see the setting ``rows_in_one_product``).
-    """
-    builders: Builders = (
-        (Chain, _chain),
-        (Residual, _residual),
-        (Recurrent, partial(_recurrent, rows)),
-        (Attention, partial(_attention, rows)),
-    )
-    return mean_loss_by(builders, "Equinox", network)
+    def gelu(self, values: Any) -> Any:
+        return jax.nn.gelu(values, approximate=True)

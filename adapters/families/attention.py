@@ -33,7 +33,6 @@ class Attention(_Numbers, Family):
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Attention":
-        """Read the numbers; ``feedforward`` (four widths) and ``epsilon`` may be left out."""
         width = numbers.whole("width", example="256")
         heads = numbers.whole("heads", example="4")
         if width % heads:
@@ -49,7 +48,6 @@ class Attention(_Numbers, Family):
         )
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers."""
         return without_usual(dict(self._asdict()), [("feedforward", 4 * self.width), ("epsilon", 1e-5)])
 
     def parameters(self) -> List[Parameter]:
@@ -73,27 +71,22 @@ class Attention(_Numbers, Family):
         return found + _norm("norm", width) + _dense("fc", self.vocabulary, width)
 
     def multiply_adds(self) -> List[int]:
-        """Return those of each layer over all steps; of the scores, those that the mask does not hide."""
         of_weights = 4 * self.width * self.width + 2 * self.width * self.feedforward
         of_scores = (self.steps + 1) * self.width  # on average, products with keys and with values
         found = [self.steps * (of_weights + of_scores)] * self.layers
         return [*found, self.steps * self.vocabulary * self.width]
 
     def drawn_inputs(self) -> Drawn:
-        """Return a word for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
     def drawn_labels(self) -> Drawn:
-        """Return a word for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
     @property
     def alphabet(self) -> int:
-        """The vocabulary."""
         return self.vocabulary
 
     def kinked(self) -> bool:
-        """Everything is smooth."""
         return False
 
     def parity(self) -> ParityRecipe:
@@ -112,7 +105,6 @@ class Attention(_Numbers, Family):
         )
 
     def words(self) -> str:
-        """Return the layers and the steps."""
         sizes = self.layers, self.heads, self.width, self.feedforward, self.steps
         return "embedding, %d layers of %d heads, width %d, feedforward %d, %d steps" % sizes
 

@@ -34,7 +34,6 @@ class Chain(Family):
 
     @property
     def input_shape(self) -> Tuple[int, ...]:
-        """The shape of one example's inputs."""
         raise NotImplementedError
 
     @property
@@ -43,12 +42,11 @@ class Chain(Family):
         raise NotImplementedError
 
     def parameters(self) -> List[Parameter]:
-        """Return a weight and a bias for each layer but pools."""
         found = []
         for layer in self.layers:
             if isinstance(layer, Convolution):
-                found.append(convolution_weight(layer.name, layer.out_channels, layer.in_channels, layer.kernel))
-                found.append(Parameter(layer.name + ".bias", (layer.out_channels,), 0.01))
+                found.append(convolution_weight(layer.name, layer.outputs, layer.inputs, layer.kernel))
+                found.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
             elif isinstance(layer, Dense):
                 # ReLU layers after He et al. 2015, the others after Glorot and Bengio 2010, eq. 16.
                 fans = layer.inputs if layer.activation == "relu" else layer.inputs + layer.outputs
@@ -57,29 +55,35 @@ class Chain(Family):
         return found
 
     def multiply_adds(self) -> List[int]:
-        """Return those of each layer but pools."""
         products, side = [], self.input_shape[-1]
         for layer in self.layers:
             if isinstance(layer, (Convolution, MaxPool)):
                 side = output_side(side, layer.kernel, layer.stride, layer.padding)
             if isinstance(layer, Convolution):
-                products.append(layer.out_channels * layer.in_channels * layer.kernel**2 * side**2)
+                products.append(layer.outputs * layer.inputs * layer.kernel**2 * side**2)
             elif isinstance(layer, Dense):
                 products.append(layer.inputs * layer.outputs)
         return products
 
+    @property
+    def flattened(self) -> Tuple[int, int, int]:
+        """Return height, width and channels of the images that are flattened."""
+        channels, _, side = self.input_shape
+        for layer in self.layers:
+            if isinstance(layer, (Convolution, MaxPool)):
+                side = output_side(side, layer.kernel, layer.stride, layer.padding)
+            channels = layer.outputs if isinstance(layer, Convolution) else channels
+        return side, side, channels
+
     def drawn_inputs(self) -> Drawn:
-        """Return uniform numbers."""
         return Drawn(self.input_shape, None, self.input_scale)
 
     def drawn_labels(self) -> Drawn:
-        """Return one class."""
         last = self.layers[-1]
         assert isinstance(last, Dense)
         return Drawn((), last.outputs)
 
     def kinked(self) -> bool:
-        """ReLUs and maxima have kinks."""
         return any(isinstance(layer, MaxPool) or getattr(layer, "activation", "") == "relu" for layer in self.layers)
 
     def parity(self) -> ParityRecipe:
@@ -95,7 +99,6 @@ class Chain(Family):
         return ParityRecipe(2, 1.0, 5e-5, update, why)
 
     def words(self) -> str:
-        """Return the number of layers of each kind."""
         kinds = (("conv", Convolution), ("pool", MaxPool), ("dense", Dense))
         counts = [(sum(isinstance(layer, kind) for layer in self.layers), word) for word, kind in kinds]
         return ", ".join("%d %s" % (count, word) for count, word in counts if count)
@@ -120,7 +123,6 @@ class Feedforward(_FeedforwardNumbers, Chain):
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Feedforward":
-        """Read ``inputs``, ``hidden``, ``outputs``, ``activation`` and, where it is not 1, ``input_scale``."""
         return cls(
             numbers.whole("inputs", example="784"),
             tuple(numbers.wholes("hidden", shortest=0)),
@@ -130,12 +132,10 @@ class Feedforward(_FeedforwardNumbers, Chain):
         )
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers."""
         return without_usual(dict(self._asdict(), hidden=list(self.hidden)), [("input_scale", 1.0)])
 
     @property
     def input_shape(self) -> Tuple[int, ...]:
-        """Return the shape of one example's inputs."""
         return (self.inputs,)
 
     @property
@@ -187,11 +187,10 @@ class Convolutional(_ConvolutionalNumbers, Chain):
         return cls(channels, side, tuple(chain.layers), numbers.real("input_scale", 1.0, 1e-6, 1e6))
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers."""
         written: List[Dict[str, Any]] = []
         for layer in self.layers[:-1]:
             if isinstance(layer, Convolution):
-                table = {"convolution": layer.out_channels, "kernel": layer.kernel, "stride": layer.stride}
+                table = {"convolution": layer.outputs, "kernel": layer.kernel, "stride": layer.stride}
                 table.update({"padding": layer.padding, "activation": layer.activation})  # type: ignore[dict-item]
                 written.append(without_usual(table, [("stride", 1), ("padding", 0), ("activation", "relu")]))
             elif isinstance(layer, MaxPool):
@@ -207,7 +206,6 @@ class Convolutional(_ConvolutionalNumbers, Chain):
 
     @property
     def input_shape(self) -> Tuple[int, int, int]:
-        """Return the shape of one example's inputs."""
         return (self.channels, self.side, self.side)
 
 

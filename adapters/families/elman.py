@@ -37,7 +37,6 @@ class Elman(_Numbers, Family):
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Elman":
-        """Read the numbers; ``alpha``, ``clip`` and ``input_scale`` may be left out."""
         return cls(
             numbers.whole("inputs", example="2"),
             numbers.whole("hidden", example="100"),
@@ -50,7 +49,6 @@ class Elman(_Numbers, Family):
         )
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers."""
         return without_usual(dict(self._asdict()), _USUAL)
 
     def parameters(self) -> List[Parameter]:
@@ -67,20 +65,16 @@ class Elman(_Numbers, Family):
         ]
 
     def multiply_adds(self) -> List[int]:
-        """Return those of the inputs, the recurrence and the outputs over all steps."""
         sides = (self.inputs * self.hidden, self.hidden * self.hidden, self.hidden * self.outputs)
         return [self.steps * each for each in sides]
 
     def drawn_inputs(self) -> Drawn:
-        """Return uniform numbers for each step."""
         return Drawn((self.steps, self.inputs), None, self.input_scale)
 
     def drawn_labels(self) -> Drawn:
-        """Return uniform targets for each step."""
         return Drawn((self.steps, self.outputs), None, self.input_scale)
 
     def kinked(self) -> bool:
-        """ReLUs have kinks."""
         return self.activation == "relu"
 
     def parity(self) -> ParityRecipe:
@@ -111,7 +105,6 @@ class Elman(_Numbers, Family):
         )
 
     def words(self) -> str:
-        """Return the sizes, the steps and the clipping."""
         leak = "" if self.alpha == 1.0 else ", alpha %g" % self.alpha
         clip = "clip %g" % self.clip if self.clip else "no clip"
         sizes = self.inputs, self.hidden, self.activation, self.outputs, self.steps

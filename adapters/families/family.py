@@ -137,8 +137,8 @@ class Convolution(NamedTuple):
     """A square convolution with bias and symmetric zero padding."""
 
     name: str
-    in_channels: int
-    out_channels: int
+    inputs: int
+    outputs: int
     kernel: int
     stride: int
     padding: int

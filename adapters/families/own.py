@@ -22,35 +22,27 @@ class Own(_Numbers, Family):
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Own":
-        """Read nothing."""
         return cls()
 
     def data(self) -> Dict[str, Any]:
-        """Return nothing."""
         return {}
 
     def parameters(self) -> List[Parameter]:
-        """Return none: they are in the file."""
         return []
 
     def multiply_adds(self) -> List[int]:
-        """Return none, as they are not known."""
         return []
 
     def training_flops(self, batch_size: int) -> int:
-        """Return 0, as they are not known."""
         return 0
 
     def drawn_inputs(self) -> Drawn:
-        """Return an empty one: the file makes its own data."""
         return Drawn((0,))
 
     def drawn_labels(self) -> Drawn:
-        """Return an empty one: the file makes its own data."""
         return Drawn((0,))
 
     def kinked(self) -> bool:
-        """Tell that it may well be."""
         return True
 
     def parity(self) -> ParityRecipe:
@@ -62,9 +54,7 @@ class Own(_Numbers, Family):
         return ParityRecipe(1, LEARNING_RATE, LOSS_TOLERANCE, LOSS_TOLERANCE, why)
 
     def words(self) -> str:
-        """Say whose it is."""
         return "a step of one's own"
 
     def size_words(self) -> str:
-        """Say that nobody knows."""
         return "unknown"

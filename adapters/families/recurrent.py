@@ -45,7 +45,6 @@ class Recurrent(_Numbers, Family):
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Recurrent":
-        """Read the numbers; ``cell`` may be left out."""
         return cls(
             numbers.whole("vocabulary", least=2, example="10000"),
             numbers.whole("embedding", least=0, example="256"),
@@ -56,12 +55,10 @@ class Recurrent(_Numbers, Family):
         )
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers."""
         return without_usual(dict(self._asdict()), [("cell", "lstm")])
 
     @property
     def learns_inputs(self) -> bool:
-        """Whether there is an embedding."""
         return self.embedding > 0
 
     @property
@@ -96,7 +93,6 @@ class Recurrent(_Numbers, Family):
         return found
 
     def multiply_adds(self) -> List[int]:
-        """Return those of each layer over all steps; where inputs are one-hot, first those of their product alone."""
         unit = self.steps * CELLS[self.cell].gates * self.hidden
         found = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (self.layers - 1)
         if not self.embedding:
@@ -104,22 +100,18 @@ class Recurrent(_Numbers, Family):
         return found + [self.steps * self.vocabulary * self.hidden]
 
     def drawn_inputs(self) -> Drawn:
-        """Return a symbol for each step."""
         if self.embedding:
             return Drawn((self.steps,), self.vocabulary)
         return Drawn((self.steps, self.vocabulary), self.vocabulary, one_hot=True)
 
     def drawn_labels(self) -> Drawn:
-        """Return a symbol for each step."""
         return Drawn((self.steps,), self.vocabulary)
 
     @property
     def alphabet(self) -> int:
-        """The vocabulary."""
         return self.vocabulary
 
     def kinked(self) -> bool:
-        """Gates are smooth."""
         return False
 
     def parity(self) -> ParityRecipe:
@@ -146,6 +138,5 @@ class Recurrent(_Numbers, Family):
         return ParityRecipe(2, rate, loss, update, why % rate)
 
     def words(self) -> str:
-        """Return the number and size of the layers, and the steps."""
         given = "embedding" if self.embedding else "one-hot"
         return "%s, %d %s of %d, %d steps" % (given, self.layers, self.cell.upper(), self.hidden, self.steps)

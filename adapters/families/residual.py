@@ -108,7 +108,6 @@ class Residual(_Numbers, Family):
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Residual":
-        """Read the numbers; those with a usual value may be left out, and ``stem_channels`` (the first width)."""
         channels = numbers.whole("channels", example="3")
         side = numbers.whole("side", example="224", most=10000)
         blocks = numbers.wholes("blocks", longest=100, example="[3, 4, 6, 3]")
@@ -132,13 +131,11 @@ class Residual(_Numbers, Family):
         )
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers."""
         usual = (("stem_channels", self.widths[0]), ("epsilon", 1e-5), ("last_gamma", 0.2), ("input_scale", 1.0))
         return without_usual(dict(self._asdict(), blocks=list(self.blocks), widths=list(self.widths)), usual)
 
     @property
     def input_shape(self) -> Tuple[int, int, int]:
-        """Return the shape of one example's inputs."""
         return (self.channels, self.side, self.side)
 
     @property
@@ -165,7 +162,6 @@ class Residual(_Numbers, Family):
         return _EXPANSION * self.widths[-1]
 
     def parameters(self) -> List[Parameter]:
-        """Return weights of convolutions, gammas and betas, and the last layer's weight and bias."""
         found = self.stem.parameters()
         for block in self.bottlenecks:
             first, second, last = block.body
@@ -178,7 +174,6 @@ class Residual(_Numbers, Family):
         return found
 
     def multiply_adds(self) -> List[int]:
-        """Return those of each convolution and of the last layer."""
         side = output_side(self.side, 7, 2, 3)
         products = [self.stem.multiply_adds(side)]
         side = output_side(side, 3, 2, 1)
@@ -191,15 +186,12 @@ class Residual(_Numbers, Family):
         return products
 
     def drawn_inputs(self) -> Drawn:
-        """Return uniform numbers."""
         return Drawn(self.input_shape, None, self.input_scale)
 
     def drawn_labels(self) -> Drawn:
-        """Return one class."""
         return Drawn((), self.classes)
 
     def kinked(self) -> bool:
-        """There are ReLUs everywhere."""
         return True
 
     def parity(self) -> ParityRecipe:
@@ -213,7 +205,6 @@ class Residual(_Numbers, Family):
         )
 
     def words(self) -> str:
-        """Return the number of convolutions and blocks."""
         blocks = self.bottlenecks
         convolutions = 1 + sum(3 + block.projection for block in blocks)
         return "%d conv in %d blocks, 1 dense" % (convolutions, len(blocks))

@@ -1,6 +1,6 @@
 """Flax NNX: its layers in JAX's one jitted step."""
 
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import flax
 import numpy as np
@@ -8,9 +8,9 @@ import numpy as np
 from ..base import Adapter
 from ..families import Elman
 from ..jax.adapter import JaxAdapter
-from ..jax.networks import Loss
+from ..libraries.walks import Functions
 from ..networks import Network
-from .networks import CELLS, canonical, held, mean_loss
+from .networks import CELLS, FlaxFunctions, canonical, held
 
 
 class FlaxAdapter(JaxAdapter):
@@ -27,25 +27,22 @@ class FlaxAdapter(JaxAdapter):
     train_on_text = Adapter.train_on_text
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what JAX's adapter declines, leaky units."""
         supported, reason = super().supports(network)
         if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
             reason = "alpha %g: Flax's SimpleCell has no leaky units" % network.family.alpha
         return not reason, reason
 
-    def _mean_loss(self, network: Network) -> Loss:
-        return mean_loss(network)
+    def _functions(self) -> Callable[..., Functions]:
+        return FlaxFunctions
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
         return {name: held(name, value)}
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the parameters in canonical layout."""
         for name, value in self._parameters.items():
             yield name, canonical(name, value)
 
     def describe(self) -> Dict[str, Any]:
-        """Name Flax's version beside what JAX's adapter tells."""
         described = super().describe()
         del described["pointwise_convolutions"]
         described.update(

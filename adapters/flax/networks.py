@@ -1,4 +1,4 @@
-"""Builds the specifications of ``adapters/networks.py`` of Flax NNX's own layers.
+"""Builds networks of Flax NNX's own layers.
 
 Layers are made while JAX traces the loss, from parameters that stand in a dictionary by canonical name, so that the
 adapter of JAX can hold and update them. They lie as Flax has them: dense kernels (inputs, outputs), convolution
@@ -6,20 +6,18 @@ kernels (height, width, inputs, outputs), images (batch, height, width, channels
 """
 
 from functools import partial
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Mapping
 
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ..base import Unsupported
-from ..families import Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
-from ..jax.networks import Arrays, Builders, mean_loss_by
+from ..libraries.walks import Functions
 
-ACTIVATIONS = {"sigmoid": nnx.sigmoid, "relu": nnx.relu, "tanh": nnx.tanh, "none": lambda values: values}
 HELD = (2, 3, 1, 0)  # canonical axes of a convolution's weight in the order they are held
 LOOKED_UP = ("embedding.weight", "position.weight")  # rows of a table, which lie as they are
+#: Of a cell of the family ``recurrent``: Flax's, and the one of its two layers that has the bias.
+CELLS = {"lstm": (nnx.OptimizedLSTMCell, "dense_h"), "rnn": (nnx.SimpleCell, "dense_i")}
 
 
 def held(name: str, value: np.ndarray) -> np.ndarray:
@@ -39,7 +37,7 @@ def canonical(name: str, value: Any) -> np.ndarray:
     return array.T if array.ndim == 2 and name not in LOOKED_UP else array
 
 
-def _with(make: Callable[[Any], Any], values: Dict[Tuple[str, ...], Any]) -> Any:
+def _with(make: Callable[[Any], Any], values: Mapping[Any, Any]) -> Any:
     """Return the layer with these parameters, by their paths in it.
 
     Running statistics are not kept, so that XLA leaves their update out.
@@ -52,130 +50,80 @@ def _with(make: Callable[[Any], Any], values: Dict[Tuple[str, ...], Any]) -> Any
     return nnx.merge(graph, nnx.from_flat_state(flat))
 
 
-def _linear(p: Arrays, name: str) -> Any:
-    kernel = p[name + ".weight"]
-    return _with(
-        lambda rngs: nnx.Linear(kernel.shape[0], kernel.shape[1], rngs=rngs),
-        {("kernel",): kernel, ("bias",): p[name + ".bias"]},
-    )
+class FlaxFunctions(Functions):
+    """Networks of Flax's layers."""
 
+    title = "Flax"
+    activations = {"sigmoid": nnx.sigmoid, "relu": nnx.relu, "tanh": nnx.tanh}
 
-def _convolution(p: Arrays, name: str, kernel: int, stride: int, padding: int) -> Any:
-    weight, bias = p[name + ".weight"], p.get(name + ".bias")
-    around = ((padding, padding), (padding, padding))
-    sizes = weight.shape[2], weight.shape[3], (kernel, kernel)
-    return _with(
-        lambda rngs: nnx.Conv(*sizes, strides=stride, padding=around, use_bias=bias is not None, rngs=rngs),
-        {("kernel",): weight, ("bias",): bias},
-    )
+    def _normalising(self, name: str, make: Callable[[Any], Any]) -> Any:
+        return _with(make, {("scale",): self.w[name + ".gamma"], ("bias",): self.w[name + ".beta"]})
 
+    def dense(self, name: str, values: Any) -> Any:
+        kernel = self.w[name + ".weight"]
+        given = {("kernel",): kernel, ("bias",): self.w[name + ".bias"]}
+        return _with(lambda rngs: nnx.Linear(kernel.shape[0], kernel.shape[1], rngs=rngs), given)(values)
 
-def _pooled(values: Any, kernel: int, stride: int, padding: int) -> Any:
-    around = ((padding, padding), (padding, padding))
-    return nnx.max_pool(values, (kernel, kernel), (stride, stride), around)
-
-
-def _chain(family: Chain, p: Arrays, values: Any) -> Any:
-    for layer in family.layers:
-        if isinstance(layer, Dense):
-            values = ACTIVATIONS[layer.activation](_linear(p, layer.name)(values))
-        elif isinstance(layer, Convolution):
-            made = _convolution(p, layer.name, layer.kernel, layer.stride, layer.padding)
-            values = ACTIVATIONS[layer.activation](made(values))
-        elif isinstance(layer, MaxPool):
-            values = _pooled(values, layer.kernel, layer.stride, layer.padding)
-        elif isinstance(layer, Flatten):
-            values = values.transpose(0, 3, 1, 2).reshape(values.shape[0], -1)
-        else:
-            raise Unsupported("Flax: no way to build a layer of type %s" % type(layer).__name__)
-    return values
-
-
-def _residual(family: Residual, p: Arrays, values: Any) -> Any:
-    def unit(spec: NormalisedConvolution, values: Any) -> Any:
-        norm = _with(
-            # The mean square less the squared mean, Flax's default, loses digits.
-            lambda rngs: nnx.BatchNorm(
-                spec.outputs, use_running_average=False, epsilon=family.epsilon, use_fast_variance=False, rngs=rngs
-            ),
-            {("scale",): p[spec.norm + ".gamma"], ("bias",): p[spec.norm + ".beta"]},
-        )
-        return norm(_convolution(p, spec.name, spec.kernel, spec.stride, spec.padding)(values))
-
-    values = _pooled(nnx.relu(unit(family.stem, values)), 3, 2, 1)
-    for block in family.bottlenecks:
-        first, second, third = block.body
-        inner = unit(third, nnx.relu(unit(second, nnx.relu(unit(first, values)))))
-        if block.shortcut is not None:
-            values = unit(block.shortcut, values)
-        values = nnx.relu(inner + values)
-    return _linear(p, "fc")(jnp.mean(values, axis=(1, 2)))
-
-
-def _states(p: Arrays, name: str, cell: Callable[..., Any], bias_at: str, values: Any) -> Any:
-    """Run a layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
-    into, onto = p[name + ".input_weight"], p[name + ".hidden_weight"]
-    layer = _with(
-        lambda rngs: nnx.RNN(cell(into.shape[0], onto.shape[0], rngs=rngs), time_major=True),
-        {
-            ("cell", "dense_i", "kernel"): into,
-            ("cell", "dense_h", "kernel"): onto,
-            ("cell", bias_at, "bias"): p[name + ".bias"],
-        },
-    )
-    zero = jnp.zeros((values.shape[1], onto.shape[0]))
-    return layer(values, initial_carry=(zero, zero) if cell is nnx.OptimizedLSTMCell else zero)
-
-
-#: Of a cell of the family ``recurrent``: Flax's, and the one of its two layers that has the bias.
-CELLS = {"lstm": (nnx.OptimizedLSTMCell, "dense_h"), "rnn": (nnx.SimpleCell, "dense_i")}
-
-
-def _embedded(p: Arrays, name: str, tokens: Any) -> Any:
-    table = p[name + ".weight"]
-    return _with(lambda rngs: nnx.Embed(*table.shape, rngs=rngs), {("embedding",): table})(tokens)
-
-
-def _recurrent(family: Recurrent, p: Arrays, inputs: Any) -> Any:
-    values = _embedded(p, "embedding", inputs) if family.embedding else inputs
-    for name in family.layer_names():
-        values = _states(p, name, *CELLS[family.cell], values)
-    return _linear(p, "fc")(values.reshape(-1, family.hidden))
-
-
-def _elman(family: Elman, p: Arrays, inputs: Any) -> Any:
-    cell = partial(nnx.SimpleCell, activation_fn=ACTIVATIONS[family.activation])
-    return _linear(p, "out")(_states(p, "rnn", cell, "dense_i", inputs).reshape(-1, family.hidden))
-
-
-def _attention(family: Attention, p: Arrays, tokens: Any) -> Any:
-    batch, steps = tokens.shape
-
-    def norm(name: str, values: Any) -> Any:
+    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+        weight, added = self.w[spec.name + ".weight"], self.w.get(spec.name + ".bias")
+        sizes = weight.shape[2], weight.shape[3], (spec.kernel, spec.kernel)
+        options: Dict[str, Any] = {"strides": spec.stride, "padding": ((spec.padding, spec.padding),) * 2}
         layer = _with(
-            lambda rngs: nnx.LayerNorm(family.width, epsilon=family.epsilon, use_fast_variance=False, rngs=rngs),
-            {("scale",): p[name + ".gamma"], ("bias",): p[name + ".beta"]},
+            lambda rngs: nnx.Conv(*sizes, use_bias=bias, rngs=rngs, **options), {("kernel",): weight, ("bias",): added}
         )
         return layer(values)
 
-    values = _embedded(p, "embedding", tokens) + _embedded(p, "position", jnp.arange(steps))
-    for layer in range(1, family.layers + 1):
-        name = "layer%d." % layer
-        parts = _linear(p, name + "qkv")(norm(name + "norm1", values)).reshape(batch, steps, 3, family.heads, -1)
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        return nnx.max_pool(values, (kernel, kernel), (stride, stride), ((padding, padding), (padding, padding)))
+
+    def flatten(self, values: Any) -> Any:
+        return values.transpose(0, 3, 1, 2).reshape(values.shape[0], -1)
+
+    def norm(self, name: str, values: Any) -> Any:
+        # The mean square less the squared mean, Flax's default, loses digits.
+        options = {"use_running_average": False, "epsilon": self.family.epsilon, "use_fast_variance": False}
+        return self._normalising(name, lambda rngs: nnx.BatchNorm(values.shape[-1], rngs=rngs, **options))(values)
+
+    def pixel_mean(self, values: Any) -> Any:
+        return jnp.mean(values, axis=(1, 2))
+
+    def embedded(self, name: str, symbols: Any) -> Any:
+        table = self.w[name + ".weight"]
+        return _with(lambda rngs: nnx.Embed(*table.shape, rngs=rngs), {("embedding",): table})(symbols)
+
+    def _states(self, name: str, cell: Callable[..., Any], bias_at: str, values: Any) -> Any:
+        """Run a layer from a zero state: (steps, batch, inputs) to (steps, batch, hidden)."""
+        into, onto = self.w[name + ".input_weight"], self.w[name + ".hidden_weight"]
+        layer = _with(
+            lambda rngs: nnx.RNN(cell(into.shape[0], onto.shape[0], rngs=rngs), time_major=True),
+            {
+                ("cell", "dense_i", "kernel"): into,
+                ("cell", "dense_h", "kernel"): onto,
+                ("cell", bias_at, "bias"): self.w[name + ".bias"],
+            },
+        )
+        zero = jnp.zeros((values.shape[1], onto.shape[0]))
+        return layer(values, initial_carry=(zero, zero) if cell is nnx.OptimizedLSTMCell else zero)
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        return self._states(name, *CELLS[self.family.cell], values)
+
+    def elman_layer(self, values: Any) -> Any:
+        cell = partial(nnx.SimpleCell, activation_fn=self.activations[self.family.activation])
+        return self._states("rnn", cell, "dense_i", values)
+
+    def positioned(self, tokens: Any) -> Any:
+        return self.embedded("embedding", tokens) + self.embedded("position", jnp.arange(tokens.shape[1]))
+
+    def layer_norm(self, name: str, values: Any) -> Any:
+        options = {"epsilon": self.family.epsilon, "use_fast_variance": False}
+        return self._normalising(name, lambda rngs: nnx.LayerNorm(self.family.width, rngs=rngs, **options))(values)
+
+    def attended(self, name: str, values: Any) -> Any:
+        batch, steps, width = values.shape
+        parts = self.dense(name + "qkv", values).reshape(batch, steps, 3, self.family.heads, -1)
         mixed = nnx.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
-        values = values + _linear(p, name + "project")(mixed.reshape(batch, steps, family.width))
-        raised = nnx.gelu(_linear(p, name + "upper")(norm(name + "norm2", values)), approximate=True)
-        values = values + _linear(p, name + "lower")(raised)
-    return _linear(p, "fc")(norm("norm", values).reshape(-1, family.width))
+        return mixed.reshape(batch, steps, width)
 
-
-BUILDERS: Builders = (
-    (Chain, _chain),
-    (Residual, _residual),
-    (Recurrent, _recurrent),
-    (Elman, _elman),
-    (Attention, _attention),
-)
-
-
-mean_loss = partial(mean_loss_by, BUILDERS, "Flax")
+    def gelu(self, values: Any) -> Any:
+        return nnx.gelu(values, approximate=True)

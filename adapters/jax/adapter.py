@@ -1,6 +1,7 @@
 """JAX: the training step is one jitted function of the parameters, which returns them updated."""
 
 import os
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import jax
@@ -12,11 +13,12 @@ from ..base import ONE_PROCESS, Adapter, factors, slope_told
 from ..families import CELLS, LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries.gpus import Probe
+from ..libraries.walks import Functions
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices
 from .devices import Differentiated
-from .networks import CONVOLUTIONS, Loss, canonical, held, mean_loss, place
+from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
 
 
 def rmsprop_step(differentiated: Differentiated, update: RmsProp) -> Callable[..., Any]:
@@ -88,20 +90,18 @@ class JaxAdapter(Adapter):
             _keep_programs(os.path.join(cache_directory, programs))
 
     def refuses_gpu(self) -> str:
-        """Decline what this build or this GPU cannot do."""
         return devices.refusal(self.cell)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, workers that have no device."""
         supported, reason = super().supports(network)
         if supported and self.cell.world_size > 1:
             reason = devices.workers_refusal() or devices.too_few(self.cell)
         return not reason, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Put copies of the weights and the mini-batch on the devices; JAX compiles at the first step."""
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
-        differentiated = jax.value_and_grad(self._mean_loss(network))
+        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
+        differentiated = jax.value_and_grad(mean_loss(network, self._functions(), narrow))
         self._differentiated = differentiated
         if self.cell.world_size == 1:
             self._everywhere: Any = self._devices[0]
@@ -118,9 +118,8 @@ class JaxAdapter(Adapter):
         self.reset(weights, batch)
         self.set_learning_rate(LEARNING_RATE)
 
-    def _mean_loss(self, network: Network) -> Loss:
-        narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
-        return mean_loss(network, CONVOLUTIONS[self._pointwise], narrow)
+    def _functions(self) -> Callable[..., Functions]:
+        return partial(JaxFunctions, convolve=CONVOLUTIONS[self._pointwise])
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
         """Turn a parameter in canonical layout into what is held of it, by name."""
@@ -177,22 +176,18 @@ class JaxAdapter(Adapter):
             return jax.device_put(jax.numpy.array(value, copy=True), home)
 
     def last_loss(self) -> float:
-        """Return the loss that the last run of the program gave back."""
         return float(self._loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the parameters in canonical layout."""
         for name, value in self._parameters.items():
             yield name, canonical(value)
 
     def refuses_training(self, network: Network) -> str:
-        """Train whatever can be built."""
         return ""
 
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        """Train with one jitted step."""
         there = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
 
         def on_device(batch: Batch) -> Any:
@@ -201,7 +196,6 @@ class JaxAdapter(Adapter):
         return training_losses(self._differentiated, there, on_device, blocks, update)
 
     def describe(self) -> Dict[str, Any]:
-        """Name JAX's and XLA's versions, the flags in force and how the step is run."""
         device = self._devices[0] if self._devices else devices.find_device(self.cell.device)
         described = {
             "framework": "jax",
@@ -226,7 +220,6 @@ class JaxAdapter(Adapter):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask JAX for its plugins, for a gradient and for its own start of several processes."""
         plugins = devices.gpu_plugins()
         slope = float(jax.grad(lambda value: value * value)(3.0))
         joins = callable(getattr(jax.distributed, "initialize", None))
@@ -248,23 +241,18 @@ class JaxAdapter(Adapter):
         return lambda: jax.block_until_ready([product(left, right) for left, right in pairs])
 
     def device_name(self) -> str:
-        """Return the GPU's name as XLA has it."""
         return str(self._devices[0].device_kind)
 
     def device_peak_memory(self) -> Optional[int]:
-        """Return what XLA's allocator gave out at most since the process began: JAX cannot reset it."""
         return devices.peak_memory_bytes(self._devices)
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        """Copy arrays; a step's operators are started by XLA, not one by one."""
         return devices.probe(name, size, self._devices[0])
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps under jax.profiler."""
         return devices.take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Recognise XLA's failed allocations by their status code."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -28,15 +28,8 @@ from ..protocol import Cell, Profile
 from . import backends
 from .networks import BiasesLayout, Options, arrays, build
 
-_FOLDERS = {"tensorflow": "tensorflow", "jax": "jax", "torch": "pytorch"}
-
-
-def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run so many steps under the backend's profiler."""
-    module = importlib.import_module("..%s.profile" % _FOLDERS[keras.config.backend()], __package__)
-    return module.take(adapter, steps)
-
-
+#: Where the profiler of each backend is.
+PROFILERS = {"tensorflow": "..tensorflow.devices", "jax": "..jax.devices", "torch": "..pytorch.adapter"}
 _LOOPS = {"jax": "scan"}  # what a recurrent layer of this backend is where it is not unrolled; else a loop
 LOSSES: Dict[str, Callable[[], Any]] = {
     "cross_entropy": partial(keras.losses.SparseCategoricalCrossentropy, from_logits=True),
@@ -68,14 +61,12 @@ class KerasAdapter(Adapter):
         self.jit_compile = settings.get("jit_compile", "auto")
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, leaky units."""
         supported, reason = super().supports(network)
         if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
             return False, "alpha %g: Keras's SimpleRNN has no leaky units" % network.family.alpha
         return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build and compile the model; a backend that compiles does so in the first step."""
         built = build(network, len(batch.inputs), self.options)
         for name, (variable, layout) in built.parameters.items():
             variable.assign(self._held(layout, _given(name, layout, weights)))
@@ -122,11 +113,9 @@ class KerasAdapter(Adapter):
         self.training.set_learning_rate(rate)
 
     def last_loss(self) -> float:
-        """Return the loss that the last call of the train function gave back."""
         return self.training.loss()
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the trainable variables in canonical layout."""
         for name, value in self.training.values(self.variables):
             layout = self.layouts[name]
             if isinstance(layout, BiasesLayout):
@@ -141,7 +130,6 @@ class KerasAdapter(Adapter):
         return self.backend.effective_threads()
 
     def describe(self) -> Dict[str, Any]:
-        """Name Keras's version and backend, and the execution settings in force."""
         described = {
             "framework": "keras",
             "version": keras.__version__,
@@ -160,7 +148,6 @@ class KerasAdapter(Adapter):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Return what the backend in this environment can do."""
         return self.backend.capabilities()
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
@@ -168,11 +155,9 @@ class KerasAdapter(Adapter):
         return self.backend.multiply(size)
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps under the backend's profiler."""
-        return take_profile(self, steps)
+        return importlib.import_module(PROFILERS[keras.config.backend()], __package__).take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Tell a failed allocation of the backend or NumPy."""
         return isinstance(error, MemoryError) or self.backend.is_out_of_memory(error)
 
 

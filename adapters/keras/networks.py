@@ -5,17 +5,17 @@ Weights start as zeros and are assigned afterwards: drawing a hundred million ra
 would be most of the time to prepare.
 """
 
+import operator
 from typing import Any, Dict, NamedTuple, Tuple
 
 import keras
 import numpy as np
 from keras import layers
 
-from ..base import Unsupported
-from ..families import CELLS, Attention, Chain, Convolution, Dense, Elman, Flatten, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
+from ..families import CELLS, Attention, Convolution, Dense, MaxPool
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
+from ..libraries.walks import Functions
 from ..networks import Network
 
 # Keras's recurrent layers, and how they hold their weights.
@@ -33,11 +33,9 @@ class GatesLayout(DenseLayout):
     """A GRU's weight: canonical (3 x hidden, inputs), held as (inputs, 3 x hidden) with other gates first."""
 
     def split(self, canonical: np.ndarray) -> np.ndarray:
-        """Return a copy with the gates in Keras's order."""
         return swapped(canonical.T).T
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
-        """Put them back in order, and transpose back."""
         return swapped(held).T
 
 
@@ -48,92 +46,10 @@ class BiasesLayout(Layout):
         self.second = second  # the canonical name of the bias in the second row
 
     def split(self, canonical: np.ndarray) -> np.ndarray:
-        """Return a copy with the gates in Keras's order."""
         return swapped(canonical)
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
-        """Put them back in order."""
         return swapped(held)
-
-
-def recurrent_layer(cell: str, hidden: int, unroll: bool, use_cudnn: Any, activation: str = "tanh") -> Any:
-    """Return a layer that gives the outputs of all steps from a zero state; its weights start as zeros."""
-    options: Dict[str, Any] = {"return_sequences": True, "unroll": unroll}
-    options.update(kernel_initializer="zeros", recurrent_initializer="zeros")
-    if cell == "rnn":
-        return layers.SimpleRNN(hidden, activation=activation, **options)
-    if cell == "gru":
-        return layers.GRU(hidden, reset_after=True, use_cudnn=use_cudnn, **options)
-    assert cell == "lstm"
-    return layers.LSTM(hidden, unit_forget_bias=False, use_cudnn=use_cudnn, **options)
-
-
-def recurrent_places(cell: str, layer: Any, name: str) -> Dict[str, Tuple[Any, Layout]]:
-    """Return the variables of a layer that has been applied, by canonical name."""
-    several = len(CELLS[cell].biases) > 1
-    weights = GatesLayout() if several else DenseLayout()
-    return {
-        name + ".input_weight": (layer.cell.kernel, weights),
-        name + ".hidden_weight": (layer.cell.recurrent_kernel, weights),
-        name + ".bias": (layer.cell.bias, BiasesLayout(name + ".hidden_bias") if several else Layout()),
-    }
-
-
-Parameters = Dict[str, Tuple[Any, Layout]]
-
-
-class Positions(layers.Layer):
-    """Adds a learnt vector to each step."""
-
-    def __init__(self, family: Attention) -> None:
-        super(Positions, self).__init__()
-        self.position = self.add_weight(shape=(family.steps, family.width), initializer="zeros", name="position")
-
-    def call(self, inputs: Any) -> Any:
-        """Return the sums."""
-        return inputs + self.position
-
-    def compute_output_shape(self, input_shape: Tuple[int, ...]) -> Tuple[int, ...]:
-        """Return the same shape."""
-        return input_shape
-
-
-def attention_logits(family: Attention, tokens: Any, parameters: Parameters) -> Any:
-    """Return the logits (batch, steps, vocabulary) of tokens (batch, steps); enter the variables."""
-
-    def dense(name: str, values: Any, outputs: int) -> Any:
-        layer = layers.Dense(outputs, kernel_initializer="zeros")
-        values = layer(values)
-        parameters[name + ".weight"] = (layer.kernel, DenseLayout())
-        parameters[name + ".bias"] = (layer.bias, Layout())
-        return values
-
-    def norm(name: str, values: Any) -> Any:
-        layer = layers.LayerNormalization(epsilon=family.epsilon)
-        values = layer(values)
-        parameters[name + ".gamma"] = (layer.gamma, Layout())
-        parameters[name + ".beta"] = (layer.beta, Layout())
-        return values
-
-    def attended(values: Any) -> Any:
-        shape = (family.steps, family.heads, family.width // family.heads)
-        query, key, value = [layers.Reshape(shape)(part) for part in keras.ops.split(values, 3, axis=-1)]
-        mixed = keras.ops.dot_product_attention(query, key, value, is_causal=True)
-        return layers.Reshape((family.steps, family.width))(mixed)
-
-    embedding = layers.Embedding(family.vocabulary, family.width, embeddings_initializer="zeros")
-    positions = Positions(family)
-    values = positions(embedding(tokens))
-    parameters["embedding.weight"] = (embedding.embeddings, Layout())
-    parameters["position.weight"] = (positions.position, Layout())
-    for number in range(1, family.layers + 1):
-        name = "layer%d." % number
-        raised = dense(name + "qkv", norm(name + "norm1", values), 3 * family.width)
-        values = values + dense(name + "project", attended(raised), family.width)
-        raised = dense(name + "upper", norm(name + "norm2", values), family.feedforward)
-        raised = keras.ops.gelu(raised, approximate=True)
-        values = values + dense(name + "lower", raised, family.width)
-    return dense("fc", norm("norm", values), family.vocabulary)
 
 
 class Options(NamedTuple):
@@ -166,158 +82,177 @@ class MinimumPadding2D(layers.Layer):
             self.around = ((0, 0), (0, 0), around, around)
 
     def call(self, inputs: Any) -> Any:
-        """Return the padded images."""
         return keras.ops.pad(inputs, self.around, constant_values=float(np.finfo(np.float32).min))
 
     def compute_output_shape(self, input_shape: Tuple[int, ...]) -> Tuple[int, ...]:
-        """Return the shape with the padding."""
         return tuple(side + sum(around) for side, around in zip(input_shape, self.around))
 
 
-class Builder:
-    """Applies layers one after another and remembers their variables."""
+class Positions(layers.Layer):
+    """Adds a learnt vector to each step."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, family: Attention) -> None:
+        super(Positions, self).__init__()
+        self.position = self.add_weight(shape=(family.steps, family.width), initializer="zeros", name="position")
+
+    def call(self, inputs: Any) -> Any:
+        return inputs + self.position
+
+    def compute_output_shape(self, input_shape: Tuple[int, ...]) -> Tuple[int, ...]:
+        return input_shape
+
+
+class KerasFunctions(Functions):
+    """Networks of Keras's layers, applied one after another; remembers their variables."""
+
+    title = "Keras"
+
+    def __init__(self, family: Any, options: Options) -> None:
+        super().__init__(family, {})
         self.options = options
         self.parameters: Dict[str, Tuple[Any, Layout]] = {}
 
-    def dense(self, values: Any, name: str, outputs: int, activation: str, layout: Any = None) -> Any:
-        """Apply a fully connected layer to the last axis."""
+    def _applied(self, layer: Any, values: Any, name: str, held: Dict[str, Tuple[str, Layout]]) -> Any:
+        """Apply a layer and remember its variables: by part of the name, their attributes and layouts."""
+        values = layer(values)
+        for part, (attribute, layout) in held.items():
+            self.parameters["%s.%s" % (name, part)] = (operator.attrgetter(attribute)(layer), layout)
+        return values
+
+    def activated(self, values: Any, activation: str) -> Any:
+        return layers.Activation(activation)(values)
+
+    def dense(self, name: str, values: Any, activation: str = "none", layout: Any = None) -> Any:
+        outputs = next(each.shape[0] for each in self.family.parameters() if each.name == name + ".weight")
         layer = layers.Dense(
             outputs, activation=None if activation == "none" else activation, kernel_initializer="zeros"
         )
-        values = layer(values)
-        self.parameters[name + ".weight"] = (layer.kernel, layout or DenseLayout())
-        self.parameters[name + ".bias"] = (layer.bias, Layout())
-        return values
+        held = {"weight": ("kernel", layout or DenseLayout()), "bias": ("bias", Layout())}
+        return self._applied(layer, values, name, held)
 
-    def convolution(
-        self, values: Any, name: str, outputs: int, kernel: int, stride: int, padding: int, activation: str = ""
-    ) -> Any:
-        """Apply a convolution with symmetric zero padding; one without an activation, not even "none", has no bias.
+    def convolution(self, spec: Any, values: Any, bias: bool, activation: str = "none") -> Any:
+        """Apply a convolution with symmetric zero padding.
 
         "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
         more) the images are padded first.
         """
-        same = padding > 0 and stride == 1 and kernel == 2 * padding + 1
+        padding, data_format = spec.padding, self.options.data_format
+        same = padding > 0 and spec.stride == 1 and spec.kernel == 2 * padding + 1
         if padding and not same:
-            values = layers.ZeroPadding2D(padding, data_format=self.options.data_format)(values)
+            values = layers.ZeroPadding2D(padding, data_format=data_format)(values)
         layer = layers.Conv2D(
-            outputs,
-            kernel,
-            stride,
+            spec.outputs,
+            spec.kernel,
+            spec.stride,
             padding="same" if same else "valid",
-            data_format=self.options.data_format,
-            activation=None if activation in ("", "none") else activation,
-            use_bias=bool(activation),
+            data_format=data_format,
+            activation=None if activation == "none" else activation,
+            use_bias=bias,
             kernel_initializer="zeros",
         )
-        values = layer(values)
-        self.parameters[name + ".weight"] = (layer.kernel, ConvolutionLayout())
-        if activation:
-            self.parameters[name + ".bias"] = (layer.bias, Layout())
-        return values
+        held: Dict[str, Tuple[str, Layout]] = {"weight": ("kernel", ConvolutionLayout())}
+        if bias:
+            held["bias"] = ("bias", Layout())
+        return self._applied(layer, values, spec.name, held)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        """Apply max pooling; sizes round down."""
         if padding:
             values = MinimumPadding2D(padding, self.options.data_format)(values)
         return layers.MaxPooling2D(kernel, stride, padding="valid", data_format=self.options.data_format)(values)
 
-    def norm(self, values: Any, name: str, epsilon: float) -> Any:
-        """Apply batch normalisation; in training it uses the mini-batch's own statistics, with biased variance."""
+    def norm(self, name: str, values: Any) -> Any:
         axis = -1 if self.options.data_format == "channels_last" else 1
-        layer = layers.BatchNormalization(axis=axis, epsilon=epsilon)
-        values = layer(values)
-        self.parameters[name + ".gamma"] = (layer.gamma, Layout())
-        self.parameters[name + ".beta"] = (layer.beta, Layout())
+        layer = layers.BatchNormalization(axis=axis, epsilon=self.family.epsilon)
+        return self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
+
+    def added(self, inner: Any, values: Any) -> Any:
+        return layers.Add()([inner, values])
+
+    def pixel_mean(self, values: Any) -> Any:
+        return layers.GlobalAveragePooling2D(data_format=self.options.data_format)(values)
+
+    def rows(self, values: Any) -> Any:
         return values
 
-    def recurrent(self, values: Any, name: str, cell: str, hidden: int, activation: str = "tanh") -> Any:
-        """Apply a recurrent layer from a zero state; returns the outputs of all steps."""
-        layer = recurrent_layer(cell, hidden, self.options.unroll, self.options.use_cudnn, activation)
-        values = layer(values)
-        self.parameters.update(recurrent_places(cell, layer, name))
+    def embedded(self, name: str, symbols: Any) -> Any:
+        width = self.family.embedding if self.family.name == "recurrent" else self.family.width
+        layer = layers.Embedding(self.family.vocabulary, width, embeddings_initializer="zeros")
+        return self._applied(layer, symbols, name, {"weight": ("embeddings", Layout())})
+
+    def feedforward(self, values: Any) -> Any:
+        """Walk through a chain, whose layers have their activations in them."""
+        layout = None  # of the next dense weight, where it is not the usual one
+        for layer in self.family.layers:
+            if isinstance(layer, Dense):
+                values = self.dense(layer.name, values, layer.activation, layout)
+                layout = None
+            elif isinstance(layer, Convolution):
+                values = self.convolution(layer, values, True, layer.activation)
+            elif isinstance(layer, MaxPool):
+                values = self.pool(values, layer.kernel, layer.stride, layer.padding)
+            else:
+                if self.options.data_format == "channels_last":
+                    layout = FlattenedLayout(tuple(values.shape[1:]))
+                # Said to be channels-last, it flattens the axes as they lie; told channels-first it would turn them.
+                values = layers.Flatten(data_format="channels_last")(values)
         return values
 
+    convolutional = feedforward
 
-def _feedforward(family: Chain, values: Any, builder: Builder) -> Any:
-    layout = None  # of the next dense weight, where it is not the usual one
-    for layer in family.layers:
-        if isinstance(layer, Dense):
-            values = builder.dense(values, layer.name, layer.outputs, layer.activation, layout)
-            layout = None
-        elif isinstance(layer, Convolution):
-            shape = layer.out_channels, layer.kernel, layer.stride, layer.padding
-            values = builder.convolution(values, layer.name, *shape, activation=layer.activation)
-        elif isinstance(layer, MaxPool):
-            values = builder.pool(values, layer.kernel, layer.stride, layer.padding)
-        elif isinstance(layer, Flatten):
-            if builder.options.data_format == "channels_last":
-                layout = FlattenedLayout(tuple(values.shape[1:]))
-            # Said to be channels-last, it flattens the axes as they lie; told channels-first it would turn them.
-            values = layers.Flatten(data_format="channels_last")(values)
+    def recurrent_layer(self, name: str, values: Any, cell: str = "", activation: str = "tanh") -> Any:
+        cell = cell or self.family.cell
+        options: Dict[str, Any] = {"return_sequences": True, "unroll": self.options.unroll}
+        options.update(kernel_initializer="zeros", recurrent_initializer="zeros")
+        if cell == "rnn":
+            layer = layers.SimpleRNN(self.family.hidden, activation=activation, **options)
+        elif cell == "gru":
+            options["use_cudnn"] = self.options.use_cudnn
+            layer = layers.GRU(self.family.hidden, reset_after=True, **options)
         else:
-            raise Unsupported("Keras: no way to build a layer of type %s" % type(layer).__name__)
-    return values
+            options["use_cudnn"] = self.options.use_cudnn
+            layer = layers.LSTM(self.family.hidden, unit_forget_bias=False, **options)
+        several = len(CELLS[cell].biases) > 1
+        weights = GatesLayout() if several else DenseLayout()
+        held = {
+            "input_weight": ("cell.kernel", weights),
+            "hidden_weight": ("cell.recurrent_kernel", weights),
+            "bias": ("cell.bias", BiasesLayout(name + ".hidden_bias") if several else Layout()),
+        }
+        return self._applied(layer, values, name, held)
 
+    def elman_layer(self, values: Any) -> Any:
+        return self.recurrent_layer("rnn", values, "rnn", self.family.activation)
 
-def _residual(family: Residual, values: Any, builder: Builder) -> Any:
-    def normalised(values: Any, spec: NormalisedConvolution) -> Any:
-        values = builder.convolution(values, spec.name, spec.outputs, spec.kernel, spec.stride, spec.padding)
-        return builder.norm(values, spec.norm, family.epsilon)
+    def positioned(self, tokens: Any) -> Any:
+        held = {"weight": ("position", Layout())}
+        return self._applied(Positions(self.family), self.embedded("embedding", tokens), "position", held)
 
-    values = normalised(values, family.stem)
-    values = builder.pool(layers.Activation("relu")(values), 3, 2, 1)
-    for block in family.bottlenecks:
-        shortcut = values if block.shortcut is None else normalised(values, block.shortcut)
-        first, second, third = block.body
-        values = layers.Activation("relu")(normalised(values, first))
-        values = layers.Activation("relu")(normalised(values, second))
-        values = normalised(values, third)
-        values = layers.Activation("relu")(layers.Add()([values, shortcut]))
-    values = layers.GlobalAveragePooling2D(data_format=builder.options.data_format)(values)
-    return builder.dense(values, "fc", family.classes, "none")
+    def layer_norm(self, name: str, values: Any) -> Any:
+        layer = layers.LayerNormalization(epsilon=self.family.epsilon)
+        return self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
 
+    def attended(self, name: str, values: Any) -> Any:
+        # Keras's MultiHeadAttention has three weights for ``qkv``, not one.
+        shape = (self.family.steps, self.family.heads, self.family.width // self.family.heads)
+        parts = keras.ops.split(self.dense(name + "qkv", values), 3, axis=-1)
+        query, key, value = [layers.Reshape(shape)(part) for part in parts]
+        mixed = keras.ops.dot_product_attention(query, key, value, is_causal=True)
+        return layers.Reshape((self.family.steps, self.family.width))(mixed)
 
-def _recurrent(family: Recurrent, values: Any, builder: Builder) -> Any:
-    if family.embedding:
-        embedding = layers.Embedding(family.vocabulary, family.embedding, embeddings_initializer="zeros")
-        values = embedding(values)
-        builder.parameters["embedding.weight"] = (embedding.embeddings, Layout())
-    for name in family.layer_names():
-        values = builder.recurrent(values, name, family.cell, family.hidden)
-    return builder.dense(values, "fc", family.vocabulary, "none")
-
-
-def _elman(family: Elman, values: Any, builder: Builder) -> Any:
-    values = builder.recurrent(values, "rnn", "rnn", family.hidden, family.activation)
-    return builder.dense(values, "out", family.outputs, "none")
+    def gelu(self, values: Any) -> Any:
+        return keras.ops.gelu(values, approximate=True)
 
 
 def build(network: Network, batch_size: int, options: Options) -> Built:
     """Return the model for mini-batches of this size; its variables do not have the starting weights yet."""
-    family = network.family
-    builder = Builder(options)
-    drawn = family.drawn_inputs()
+    functions = KerasFunctions(network.family, options)
+    drawn = network.family.drawn_inputs()
     shape = drawn.shape
     if len(shape) == 3 and options.data_format == "channels_last":
         shape = shape[1:] + shape[:1]
     looked_up = drawn.below is not None and not drawn.one_hot
     inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="int32" if looked_up else "float32")
-    if isinstance(family, Chain):
-        outputs = _feedforward(family, inputs, builder)
-    elif isinstance(family, Residual):
-        outputs = _residual(family, inputs, builder)
-    elif isinstance(family, Recurrent):
-        outputs = _recurrent(family, inputs, builder)
-    elif isinstance(family, Elman):
-        outputs = _elman(family, inputs, builder)
-    elif isinstance(family, Attention):
-        outputs = attention_logits(family, inputs, builder.parameters)
-    else:
-        raise Unsupported("Keras: no way to build a network of type %s" % type(family).__name__)
-    return Built(keras.Model(inputs, outputs), builder.parameters)
+    return Built(keras.Model(inputs, functions.scores(inputs)), functions.parameters)
 
 
 def arrays(network: Network, batch: Batch, options: Options) -> Tuple[np.ndarray, np.ndarray]:

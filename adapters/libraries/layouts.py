@@ -35,7 +35,6 @@ class DenseLayout(Layout):
     axes = (1, 0)
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
-        """Transpose back."""
         return held.T
 
 
@@ -45,7 +44,6 @@ class ConvolutionLayout(Layout):
     axes = (2, 3, 1, 0)
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
-        """Permute the axes back."""
         return held.transpose(3, 2, 0, 1)
 
 
@@ -62,14 +60,11 @@ class FlattenedLayout(Layout):
     axes = (2, 3, 1, 0)
 
     def split(self, canonical: np.ndarray) -> np.ndarray:
-        """Return a view of (outputs, channels, height, width)."""
         return canonical.reshape(-1, self.channels, self.height, self.width)
 
     def joined(self, turned: Tuple[int, ...]) -> Tuple[int, ...]:
-        """Return (height * width * channels, outputs)."""
         return (-1, turned[-1])
 
     def canonical(self, held: np.ndarray) -> np.ndarray:
-        """Permute the inputs back and transpose."""
         split = held.reshape(self.height, self.width, self.channels, -1)
         return split.transpose(3, 2, 0, 1).reshape(held.shape[1], -1)

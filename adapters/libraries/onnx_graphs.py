@@ -1,7 +1,6 @@
 """ONNX graphs in the making, and the forward passes of the networks of ``adapters/networks.py`` in them.
 
-Both adapters of ONNX Runtime build on it: what they add, each in its ``graph.py`` or ``networks.py``, is how a network
-normalises and pools, the loss, and what it is trained by.
+Both adapters of ONNX Runtime build on it; each adds how a network normalises and pools, the loss, and the training.
 
 Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed weight as it is; the
 other way round was no faster). LSTM gates are in the order input, forget, output, cell, so that one sigmoid covers
@@ -13,67 +12,10 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from ..families import Bottleneck, Chain, Convolution, Dense, Elman, Family, Flatten, MaxPool, Recurrent, Residual
-from ..families.residual import NormalisedConvolution
+from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch
 from ..networks import Network
-
-# Recurrent layers in ONNX graphs, every step by itself.
-#
-# The operators LSTM, GRU and RNN have no gradient in ONNX Runtime's own training, nor one in ordinary operators.
-
-State = Tuple[str, ...]  # names of values (batch, hidden), the layer's output first
-
-
-def _split(graph: Any, value: str, names: List[str], *sizes: int) -> List[str]:
-    return list(graph.several("Split", [value, graph.integers(*sizes)], names, axis=1))
-
-
-def _lstm(graph: Any, name: str, hidden: int, share: str, state: State) -> State:
-    """Gates input, forget, output, cell: one sigmoid covers three of them."""
-    sums = graph.node("Gemm", [state[0], name + ".hidden_weight", share], transB=1)
-    parts = ["%s:%s" % (share, part) for part in ("sigmoids", "cell", "input", "forget", "output")]
-    _split(graph, sums, parts[:2], 3 * hidden, hidden)
-    _split(graph, graph.node("Sigmoid", [parts[0]]), parts[2:], hidden, hidden, hidden)
-    written = graph.node("Mul", [parts[2], graph.node("Tanh", [parts[1]])])
-    memory = graph.node("Add", [graph.node("Mul", [parts[3], state[1]]), written])
-    return graph.node("Mul", [parts[4], graph.node("Tanh", [memory])]), memory
-
-
-def _gru(graph: Any, name: str, hidden: int, share: str, state: State) -> State:
-    """Gates reset, update, new; the reset gate weighs the product."""
-    product = graph.node("Gemm", [state[0], name + ".hidden_weight", name + ".hidden_bias"], transB=1)
-    parts = ["%s:%s" % (share, part) for part in ("ours", "our_new", "theirs", "their_new", "reset", "update")]
-    _split(graph, share, parts[:2], 2 * hidden, hidden)
-    _split(graph, product, parts[2:4], 2 * hidden, hidden)
-    opened = graph.node("Sigmoid", [graph.node("Add", [parts[0], parts[2]])])
-    reset, update = _split(graph, opened, parts[4:], hidden, hidden)
-    new = graph.node("Tanh", [graph.node("Add", [parts[1], graph.node("Mul", [reset, parts[3]])])])
-    # (1 - z) n + z h
-    return (graph.node("Add", [new, graph.node("Mul", [update, graph.node("Sub", [state[0], new])])]),)
-
-
-def _rnn(graph: Any, name: str, hidden: int, share: str, state: State) -> State:
-    return (graph.node("Tanh", [graph.node("Gemm", [state[0], name + ".hidden_weight", share], transB=1)]),)
-
-
-#: By the number ``cell``: what adds a step, and the states that it goes by.
-_STEPS: Dict[str, Tuple[Callable[..., State], int]] = {"lstm": (_lstm, 2), "gru": (_gru, 1), "rnn": (_rnn, 1)}
-
-
-def _recurrent_layer(graph: Any, family: Recurrent, name: str, value: str, batch_size: int) -> str:
-    """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
-    advance, states = _STEPS[family.cell]
-    projected = graph.node("Gemm", [value, name + ".input_weight", name + ".bias"], transB=1)
-    shares = ["%s:projected:%d" % (name, step) for step in range(family.steps)]
-    graph.several("Split", [projected, graph.integers(*[batch_size] * family.steps)], shares, axis=0)
-    state = (graph.constant("zero_state", np.zeros((batch_size, family.hidden), dtype=graph.element)),) * states
-    outputs = []
-    for share in shares:
-        state = advance(graph, name, family.hidden, share, state)
-        outputs.append(state[0])
-    return str(graph.node("Concat", outputs, axis=0))
-
+from .walks import Functions, State
 
 LOSS = "loss"
 #: Of a simple recurrent network: a graph of more takes a minute or more to build and to load.
@@ -136,17 +78,6 @@ class Graph:
         self.nodes.append(helper.make_node(operator, list(inputs), list(outputs), name=outputs[0], **attributes))
         return outputs
 
-    def dense(self, name: str, value: str) -> str:
-        """Add ``value @ weight.T + bias`` with the parameters NAME.weight and NAME.bias."""
-        return self.node("Gemm", [value, name + ".weight", name + ".bias"], name, transB=1)
-
-    def convolution(
-        self, name: str, value: str, kernel: int, stride: int, padding: int, parts: Sequence[str] = (".weight",)
-    ) -> str:
-        """Add a square convolution; its parameters are NAME with each of the parts behind it."""
-        inputs = [value] + [name + part for part in parts]
-        return self.node("Conv", inputs, name, **window(kernel, stride, padding))
-
     def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
         """Add max pooling over square windows."""
         return self.node("MaxPool", [value], name, **window(kernel, stride, padding))
@@ -173,67 +104,108 @@ def window(kernel: int, stride: int, padding: int) -> Dict[str, List[int]]:
     return {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [padding] * 4}
 
 
-def _chain(graph: Graph, family: Chain) -> str:
-    value = "inputs"
-    for index, layer in enumerate(family.layers):
-        if isinstance(layer, Dense):
-            value = graph.dense(layer.name, value)
-        elif isinstance(layer, Convolution):
-            numbers = layer.kernel, layer.stride, layer.padding
-            value = graph.convolution(layer.name, value, *numbers, parts=(".weight", ".bias"))
-        elif isinstance(layer, MaxPool):
-            value = graph.max_pool("pool%d" % index, value, layer.kernel, layer.stride, layer.padding)
-        else:
-            assert isinstance(layer, Flatten)
-            value = graph.node("Flatten", [value], "flat%d" % index)
-        activation = getattr(layer, "activation", "none")
-        if activation != "none":
-            value = graph.node(_ACTIVATIONS[activation], [value])
-    return value
+class OnnxFunctions(Functions):
+    """Networks as nodes of a graph; values are names, those of steps rows.
 
+    The operators LSTM, GRU and RNN have no gradient in ONNX Runtime's own training, nor one in ordinary operators: each
+    step stands by itself. LSTM gates are in the order input, forget, output, cell: one sigmoid covers three of them.
+    """
 
-def _normalised(graph: Graph, spec: NormalisedConvolution, value: str, epsilon: float) -> str:
-    value = graph.convolution(spec.name, value, spec.kernel, spec.stride, spec.padding)
-    return graph.normalise(spec.norm, value, spec.outputs, epsilon)
+    title = "ONNX"
 
+    def __init__(self, family: Family, graph: Graph, batch_size: int) -> None:
+        super().__init__(family, {})
+        self.graph, self.batch_size = graph, batch_size
 
-def _bottleneck(graph: Graph, block: Bottleneck, value: str, epsilon: float) -> str:
-    first, second, third = block.body
-    shortcut = value
-    value = graph.node("Relu", [_normalised(graph, first, value, epsilon)])
-    value = graph.node("Relu", [_normalised(graph, second, value, epsilon)])
-    value = _normalised(graph, third, value, epsilon)
-    if block.shortcut is not None:
-        shortcut = _normalised(graph, block.shortcut, shortcut, epsilon)
-    return graph.node("Relu", [graph.node("Add", [value, shortcut])])
+    def activated(self, values: Any, activation: str) -> Any:
+        return values if activation == "none" else self.graph.node(_ACTIVATIONS[activation], [values])
 
+    def dense(self, name: str, values: Any) -> Any:
+        return self.graph.node("Gemm", [values, name + ".weight", name + ".bias"], name, transB=1)
 
-def _residual(graph: Graph, family: Residual) -> str:
-    value = graph.node("Relu", [_normalised(graph, family.stem, "inputs", family.epsilon)])
-    value = graph.max_pool("stem_pool", value, 3, 2, 1)
-    for block in family.bottlenecks:
-        value = _bottleneck(graph, block, value, family.epsilon)
-    return graph.dense("fc", graph.node("Flatten", [graph.node("GlobalAveragePool", [value])]))
+    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+        inputs = [values, spec.name + ".weight"] + ([spec.name + ".bias"] if bias else [])
+        return self.graph.node("Conv", inputs, spec.name, **window(spec.kernel, spec.stride, spec.padding))
 
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        return self.graph.max_pool("pool#%d" % len(self.graph.nodes), values, kernel, stride, padding)
 
-def _elman(graph: Graph, family: Elman, batch_size: int) -> str:
-    """Add the layer over (steps * batch, inputs) rows, unrolled; return the outputs, (steps * batch, outputs)."""
-    shape = batch_size, family.hidden
-    shares = graph.node("Gemm", ["inputs", "rnn.input_weight", "rnn.bias"], transB=1)
-    rows = ["rnn:shares:%d" % step for step in range(family.steps)]
-    graph.several("Split", [shares, graph.integers(*[batch_size] * family.steps)], rows, axis=0)
-    state = graph.constant("zero_state", np.zeros(shape, dtype=graph.element))
-    states = []
-    for row in rows:
-        sums = graph.node("Gemm", [state, "rnn.hidden_weight", row], transB=1)
-        found = graph.node(_ACTIVATIONS[family.activation], [sums])
-        if family.alpha != 1.0:
-            new = graph.constant("new_share", np.full(shape, family.alpha, dtype=graph.element))
-            old = graph.constant("old_share", np.full(shape, 1.0 - family.alpha, dtype=graph.element))
-            found = graph.node("Add", [graph.node("Mul", [state, old]), graph.node("Mul", [found, new])])
-        state = found
-        states.append(state)
-    return graph.dense("out", graph.node("Concat", states, axis=0))
+    def flatten(self, values: Any) -> Any:
+        return self.graph.node("Flatten", [values])
+
+    def norm(self, name: str, values: Any) -> Any:
+        channels = next(each.shape[0] for each in self.family.parameters() if each.name == name + ".gamma")
+        return self.graph.normalise(name, values, channels, self.family.epsilon)
+
+    def added(self, inner: Any, values: Any) -> Any:
+        return self.graph.node("Add", [inner, values])
+
+    def pixel_mean(self, values: Any) -> Any:
+        return self.flatten(self.graph.node("GlobalAveragePool", [values]))
+
+    def rows(self, values: Any) -> Any:
+        return values
+
+    def embedded(self, name: str, symbols: Any) -> Any:
+        return self.graph.node("Gather", [name + ".weight", symbols])
+
+    def _split(self, value: str, names: List[str], *sizes: int) -> List[str]:
+        return list(self.graph.several("Split", [value, self.graph.integers(*sizes)], names, axis=1))
+
+    def _over_steps(self, name: str, values: str, turn: Callable[[State, str], State], states: int) -> str:
+        """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
+        graph, steps = self.graph, self.family.steps
+        projected = graph.node("Gemm", [values, name + ".input_weight", name + ".bias"], transB=1)
+        shares = ["%s:projected:%d" % (name, step) for step in range(steps)]
+        graph.several("Split", [projected, graph.integers(*[self.batch_size] * steps)], shares, axis=0)
+        zero = np.zeros((self.batch_size, self.family.hidden), dtype=graph.element)
+        state: State = (graph.constant("zero_state", zero),) * states
+        outputs = []
+        for share in shares:
+            state = turn(state, share)
+            outputs.append(state[0])
+        return graph.node("Concat", outputs, axis=0)
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        return self._over_steps(name, values, lambda state, share: self.turn(name, state, share), self.states)
+
+    def elman_layer(self, values: Any) -> Any:
+        return self._over_steps("rnn", values, lambda state, share: (self._leaky(state[0], share),), 1)
+
+    def sums(self, name: str, share: Any, output: Any) -> Any:
+        return self.graph.node("Gemm", [output, name + ".hidden_weight", share], transB=1)
+
+    def product(self, name: str, output: Any) -> Any:
+        return self.sums(name, name + ".hidden_bias", output)
+
+    def lstm(self, memory: Any, sums: Any) -> State:
+        graph, hidden = self.graph, self.family.hidden
+        parts = ["%s:%s" % (sums, part) for part in ("sigmoids", "cell", "input", "forget", "output")]
+        self._split(sums, parts[:2], 3 * hidden, hidden)
+        self._split(graph.node("Sigmoid", [parts[0]]), parts[2:], hidden, hidden, hidden)
+        written = graph.node("Mul", [parts[2], graph.node("Tanh", [parts[1]])])
+        memory = graph.node("Add", [graph.node("Mul", [parts[3], memory]), written])
+        return graph.node("Mul", [parts[4], graph.node("Tanh", [memory])]), memory
+
+    def gru(self, output: Any, share: Any, product: Any) -> Any:
+        graph, hidden = self.graph, self.family.hidden
+        parts = ["%s:%s" % (share, part) for part in ("ours", "our_new", "theirs", "their_new", "reset", "update")]
+        self._split(share, parts[:2], 2 * hidden, hidden)
+        self._split(product, parts[2:4], 2 * hidden, hidden)
+        opened = graph.node("Sigmoid", [graph.node("Add", [parts[0], parts[2]])])
+        reset, update = self._split(opened, parts[4:], hidden, hidden)
+        new = graph.node("Tanh", [graph.node("Add", [parts[1], graph.node("Mul", [reset, parts[3]])])])
+        # (1 - z) n + z h
+        return graph.node("Add", [new, graph.node("Mul", [update, graph.node("Sub", [output, new])])])
+
+    def _leaky(self, state: str, share: str) -> str:
+        found = self.activated(self.sums("rnn", share, state), self.family.activation)
+        if self.family.alpha == 1.0:
+            return found
+        shape, element = (self.batch_size, self.family.hidden), self.graph.element
+        new = self.graph.constant("new_share", np.full(shape, self.family.alpha, dtype=element))
+        old = self.graph.constant("old_share", np.full(shape, 1.0 - self.family.alpha, dtype=element))
+        return self.added(self.graph.node("Mul", [state, old]), self.graph.node("Mul", [found, new]))
 
 
 def refuses_steps(family: Family) -> str:
@@ -251,28 +223,14 @@ def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, in
 
     Of a family whose loss is of squares: the outputs'.
     """
-    family = network.family
-    if isinstance(family, Recurrent):
-        rows = family.steps * batch_size
-        if family.embedding:
-            value = graph.node("Gather", ["embedding.weight", graph.input("inputs", (rows,), np.int64)])
-        else:
-            value = graph.input("inputs", (rows, family.vocabulary))
-        graph.input("labels", (rows,), np.int64)
-        for name in family.layer_names():
-            value = _recurrent_layer(graph, family, name, value, batch_size)
-        return graph.dense("fc", value), rows
-    if isinstance(family, Elman):
-        rows = family.steps * batch_size
-        graph.input("inputs", (rows, family.inputs))
-        graph.input("labels", (rows, family.outputs))
-        return _elman(graph, family, batch_size), rows
-    graph.input("inputs", (batch_size,) + family.drawn_inputs().shape)
-    graph.input("labels", (batch_size,), np.int64)
-    if isinstance(family, Residual):
-        return _residual(graph, family), batch_size
-    assert isinstance(family, Chain)
-    return _chain(graph, family), batch_size
+    rows = batch_size
+    for name, drawn in (("inputs", network.family.drawn_inputs()), ("labels", network.family.drawn_labels())):
+        shape: Tuple[int, ...] = drawn.shape
+        if network.family.time_major:
+            rows, shape = batch_size * shape[0], shape[1:]
+        indices = drawn.below is not None and not drawn.one_hot
+        graph.input(name, (rows,) + shape, np.int64 if indices else None)
+    return OnnxFunctions(network.family, graph, batch_size).scores("inputs"), rows
 
 
 def add_product(graph: Graph, size: int) -> Graph:

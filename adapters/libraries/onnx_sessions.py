@@ -40,7 +40,6 @@ class SessionAdapter(Adapter):
         self.options = self.session_options()
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, recurrences of very many steps."""
         reason = super().supports(network)[1] or refuses_steps(network.family)
         return not reason, reason
 
@@ -68,15 +67,12 @@ class SessionAdapter(Adapter):
         return bool(spin == "always")
 
     def providers(self) -> List[Any]:
-        """Return what runs a session's operators."""
         return [CPU]
 
     def value_of(self, array: np.ndarray) -> Any:
-        """Return an array where the graph runs: on the CPU the array itself, nothing is copied."""
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
     def buffer(self, shape: List[int]) -> Any:
-        """Return a float32 buffer where the graph runs, with nothing in it yet."""
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
 
     def effective_threads(self) -> Optional[int]:
@@ -87,7 +83,6 @@ class SessionAdapter(Adapter):
         return int(self.options.intra_op_num_threads) or None
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions and session options; on the CPU the matrix products are ONNX Runtime's own (MLAS)."""
         options = self.options
         return {
             "version": onnxruntime.__version__,
@@ -122,5 +117,4 @@ class SessionAdapter(Adapter):
         return product
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Recognise ONNX Runtime's arena (its message alone tells) and the C++ library."""
         return isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)

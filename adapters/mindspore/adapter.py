@@ -27,7 +27,6 @@ class Loss(nn.Cell):
         self.network, self.criterion = network, criterion
 
     def construct(self, inputs: Any, labels: Any) -> Any:
-        """Return the loss."""
         return self.criterion(self.network(inputs), labels)
 
 
@@ -41,7 +40,6 @@ class Descent(nn.Cell):
         self.descend = ops.ApplyGradientDescent()
 
     def construct(self, gradients: Any) -> Any:
-        """Update every parameter."""
         done = True
         for index in range(len(self.parameters)):
             done = ops.depend(done, self.descend(self.parameters[index], self.learning_rate, gradients[index]))
@@ -57,7 +55,6 @@ class Step(nn.Cell):
         self.update, self.clip = update, clip
 
     def construct(self, inputs: Any, labels: Any) -> Any:
-        """Compute the loss and the gradients, and update."""
         loss, gradients = self.of_loss(inputs, labels)
         if self.clip:
             gradients = ops.clip_by_global_norm(gradients, self.clip)
@@ -68,7 +65,6 @@ class Product(nn.Cell):
     """A matrix product."""
 
     def construct(self, left: Any, right: Any) -> Any:
-        """Return it."""
         return ops.matmul(left, right)
 
 
@@ -95,7 +91,6 @@ class MindSporeAdapter(Adapter):
         mindspore.set_device("CPU")
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Refuse, beside what every adapter refuses, threads that are not the CPUs, and loops too long to unroll."""
         supported, reason = super().supports(network)
         if not supported:
             return supported, reason
@@ -112,7 +107,6 @@ class MindSporeAdapter(Adapter):
         return not reason, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the cells with these weights and put the mini-batch into tensors; the first step compiles."""
         self.family = network.family
         self.built = build(network, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
@@ -141,16 +135,13 @@ class MindSporeAdapter(Adapter):
         self.update.learning_rate.set_data(mindspore.Tensor(rate, mindspore.float32))
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss.asnumpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every trainable parameter."""
         for name, parameter in self.built.parameters.items():
             yield name, parameter.asnumpy()
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions and execution settings."""
         return {
             "framework": "mindspore",
             "version": mindspore.__version__,
@@ -162,7 +153,6 @@ class MindSporeAdapter(Adapter):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask MindSpore for GPUs and for a gradient."""
         gpu = bool(mindspore.hal.is_available("GPU"))
         slope = float(mindspore.grad(_square)(mindspore.Tensor(3.0, mindspore.float32)).asnumpy())
         return {"gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu), "automatic_gradients": slope_told(slope)}
@@ -174,7 +164,6 @@ class MindSporeAdapter(Adapter):
         return lambda: product(left, right).asnumpy()
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Tell by the words of MindSpore's allocator."""
         return super().is_out_of_memory(error) or bool(_OUT_OF_MEMORY.search(str(error)))
 
 

@@ -14,7 +14,7 @@ from mindspore import nn, ops
 
 from ..base import Unsupported
 from ..families import CELLS, Attention, Bottleneck, Chain, Elman, Recurrent, Residual
-from ..libraries.layers_in_a_row import LayersInARow
+from ..libraries.walks import Layers
 from ..networks import Network
 
 
@@ -35,7 +35,6 @@ class AttentionCell(nn.Cell):
         self.lower = naming.dense(name + "lower", spec.feedforward, spec.width)
 
     def construct(self, values: Any) -> Any:
-        """Return the values with both added, (batch, steps, width)."""
         parts = self.qkv(self.norm1(values)).reshape(self.shape).transpose((2, 0, 3, 1, 4))
         query, key, value = ops.unbind(parts)
         scores = ops.matmul(query, key.swapaxes(2, 3)) * self.scale + self.hides_later
@@ -58,7 +57,6 @@ class Transformer(nn.Cell):
         self.dense = naming.dense("fc", spec.width, spec.vocabulary)
 
     def construct(self, tokens: Any) -> Any:
-        """Return the logits of every step."""
         values = self.body(self.embedding(tokens) + self.position)
         return self.dense(self.norm(values).reshape((-1, self.width)))
 
@@ -66,7 +64,7 @@ class Transformer(nn.Cell):
 def layer_norm(spec: Attention, name: str, naming: Any) -> Any:
     """Return a layer normalisation, and name its parameters."""
     cell = nn.LayerNorm((spec.width,), epsilon=spec.epsilon)
-    naming.parameters[name + ".gamma"], naming.parameters[name + ".beta"] = cell.gamma, cell.beta
+    naming.note(name, gamma=cell.gamma, beta=cell.beta)
     return cell
 
 
@@ -96,7 +94,6 @@ class Gru(nn.Cell):
         self.input_weight, self.hidden_weight, self.bias, self.hidden_bias = weights
 
     def construct(self, values: Any) -> Any:
-        """Return the state after each step."""
         shares = ops.dense(values, self.input_weight, self.bias)
         state = ops.zeros((values.shape[1], self.hidden), mindspore.float32)
         states = []
@@ -121,7 +118,6 @@ class Simple(nn.Cell):
         self.input_weight, self.hidden_weight, self.bias = weights
 
     def construct(self, values: Any) -> Any:
-        """Return the state after each step."""
         shares = ops.dense(values, self.input_weight, self.bias)
         state = ops.zeros((values.shape[1], self.hidden), mindspore.float32)
         states = []
@@ -147,7 +143,6 @@ class Lstm(nn.Cell):
             second.requires_grad = False
 
     def construct(self, values: Any) -> Any:
-        """Return the outputs of every step."""
         return self.layers(values)[0]
 
 
@@ -183,7 +178,6 @@ class LanguageModel(nn.Cell):
         self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
 
     def construct(self, symbols: Any) -> Any:
-        """Return the logits of every step, time-major."""
         values = self.embedding(symbols) if self.looks_up else symbols
         return self.dense(self.layers(values).reshape((-1, self.hidden)))
 
@@ -200,7 +194,6 @@ class ElmanNetwork(nn.Cell):
         self.dense = naming.dense("out", spec.hidden, spec.outputs)
 
     def construct(self, inputs: Any) -> Any:
-        """Return the outputs of every step, time-major."""
         return self.dense(self.layer(inputs).reshape((-1, self.hidden)))
 
 
@@ -214,10 +207,9 @@ class Built(NamedTuple):
     parameters: Dict[str, Any]
 
 
-class Naming(LayersInARow):
+class Naming(Layers):
     """MindSpore's layers, and where each canonical parameter lies."""
 
-    title = "MindSpore"
     activations = ACTIVATIONS
     flatten = nn.Flatten
 
@@ -228,35 +220,27 @@ class Naming(LayersInARow):
         return made
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        """Return a fully connected layer."""
         made = nn.Dense(inputs, outputs)
-        self.parameters[name + ".weight"], self.parameters[name + ".bias"] = made.weight, made.bias
+        self.note(name, weight=made.weight, bias=made.bias)
         return made
 
     def embedding(self, name: str, symbols: int, width: int) -> Any:
-        """Return a table of vectors."""
         made = nn.Embedding(symbols, width)
         self.parameters[name + ".weight"] = made.embedding_table
         return made
 
-    def convolution(
-        self, name: str, inputs: int, outputs: int, kernel: int, stride: int, padding: int, bias: bool = True
-    ) -> Any:
-        """Return a convolution with symmetric zero padding."""
-        made = nn.Conv2d(inputs, outputs, kernel, stride, pad_mode="pad", padding=padding, has_bias=bias)
-        self.parameters[name + ".weight"] = made.weight
-        if bias:
-            self.parameters[name + ".bias"] = made.bias
+    def convolution(self, spec: Any, bias: bool) -> Any:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride
+        made = nn.Conv2d(*sizes, pad_mode="pad", padding=spec.padding, has_bias=bias)
+        self.note(spec.name, weight=made.weight, **({"bias": made.bias} if bias else {}))
         return made
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
-        """Return a batch normalisation."""
         made = nn.BatchNorm2d(channels, eps=epsilon)
-        self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.gamma, made.beta
+        self.note(name, gamma=made.gamma, beta=made.beta)
         return made
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
-        """Return a max-pool."""
         if padding:
             return nn.MaxPool2d(kernel, stride, pad_mode="pad", padding=padding)
         return nn.MaxPool2d(kernel, stride)  # "valid"
@@ -273,7 +257,6 @@ class BottleneckCell(nn.Cell):
             self.project = nn.SequentialCell(*naming.normalised(spec.shortcut, epsilon))
 
     def construct(self, inputs: Any) -> Any:
-        """Return relu(body + shortcut), (batch, channels, height, width)."""
         shortcut = self.project(inputs) if self.projects else inputs
         return ops.relu(self.body(inputs) + shortcut)
 
@@ -282,7 +265,6 @@ class Average(nn.Cell):
     """The mean of each channel, (batch, channels)."""
 
     def construct(self, images: Any) -> Any:
-        """Return it."""
         return ops.mean(images, (2, 3))
 
 

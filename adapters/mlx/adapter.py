@@ -47,7 +47,6 @@ class MlxAdapter(Adapter):
         mx.set_default_device(mx.cpu)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, a BLAS that is not there, and unfused operations."""
         supported, reason = super().supports(network)
         if supported and self.blas and blas.openblas_threads(self.preloaded) is None:
             return False, "the setting openblas: none was loaded before MLX (LD_PRELOAD); give --tuning installed"
@@ -56,7 +55,6 @@ class MlxAdapter(Adapter):
         return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Put copies of weights and mini-batch in place; MLX compiles at the first step."""
         self.family = network.family
         self.weights: Dict[str, Any] = {}
         self.train = mx.compile(training_step(self.family))
@@ -79,11 +77,9 @@ class MlxAdapter(Adapter):
         self.rate = mx.array(rate, mx.float32)
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss.item())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield copies of the parameters."""
         for name, value in self.weights.items():
             yield name, canonical(value)
 
@@ -92,7 +88,6 @@ class MlxAdapter(Adapter):
         return blas.openblas_threads(self.preloaded) or 1
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, BLAS and execution settings."""
         return {
             "framework": "mlx",
             "version": mx.__version__,
@@ -105,7 +100,6 @@ class MlxAdapter(Adapter):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask MLX for a GPU, for a gradient and for a way to several processes."""
         gpu, together = bool(mx.is_available(mx.gpu)), bool(mx.distributed.is_available())
         slope = float(mx.grad(lambda value: value * value)(mx.array(3.0)).item())
         return {

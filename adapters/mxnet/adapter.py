@@ -171,11 +171,9 @@ class MxnetAdapter(Adapter):
             raise ValueError("the setting update is %r; MXNet's are trainer, operator" % self.update)
 
     def refuses_gpu(self) -> str:
-        """Decline what this build or this GPU cannot do."""
         return gpu_refusal(self.cell)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, recurrent units that the operator RNN has not."""
         supported, reason = super().supports(network)
         family = network.family
         if supported and isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
@@ -183,7 +181,6 @@ class MxnetAdapter(Adapter):
         return supported, reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the block with these weights; the mini-batch becomes NDArrays."""
         self.family = network.family
         self.block, self.trainable = build(network.family, weights, self.context, self.fused_norm)
         arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes its indices as it finds them
@@ -234,11 +231,9 @@ class MxnetAdapter(Adapter):
             self.trainer.set_learning_rate(rate)
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss.asscalar())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every trainable parameter."""
         for name, parameter in self.trainable.items():
             yield name, parameter.data().asnumpy()
 
@@ -247,7 +242,6 @@ class MxnetAdapter(Adapter):
         return worker_threads()
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, libraries and execution settings."""
         return {
             "framework": "mxnet",
             "version": mx.__version__,
@@ -269,7 +263,6 @@ class MxnetAdapter(Adapter):
         return "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask MXNet for the features it was built with and for a gradient."""
         enabled = mx.runtime.Features()
         value = mx.nd.array([3.0])
         value.attach_grad()
@@ -297,11 +290,9 @@ class MxnetAdapter(Adapter):
         return product
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps under mx.profiler, their operators one by one."""
         return take_profile(self, self.block, self._hybridized(), steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Recognise MXNet's failed allocations, which are plain MXNetError with words."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, mx.base.MXNetError) and tells_of_memory(str(error))

@@ -186,13 +186,11 @@ class NullAdapter(Adapter):
         self.held = b""
 
     def refuses_gpu(self) -> str:
-        """Decline nothing, unless told to have no code for GPUs."""
         if self.settings.get("cpu_only_build"):
             return "device %s: this build of the null framework has no code for GPUs" % self.cell.device
         return ""
 
     def join(self, worker: int, meeting: str) -> None:
-        """Keep the worker's number and wait for the others."""
         self.worker = worker
         self.meeting = meeting
         self._meet()
@@ -207,7 +205,6 @@ class NullAdapter(Adapter):
             time.sleep(0.001)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build nothing; on a GPU the mini-batch takes its memory."""
         if self.worker != int(self.settings.get("fault_worker", 0)):
             self.fault = ""
         if self.fault == "unsupported":
@@ -260,23 +257,19 @@ class NullAdapter(Adapter):
         """Learn nothing at any rate."""
 
     def last_loss(self) -> float:
-        """Return 1, or what the fault says; all workers are there then, as for a mean over them."""
         if self.meeting:
             self._meet()
         return self.loss
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield nothing: there are none."""
         return iter(())
 
     def refuses_training(self, network: Network) -> str:
-        """Make a curve up for any network."""
         return ""
 
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        """Yield losses that fall as the settings say; no mini-batch is looked at."""
         first, least = float(self.settings.get("first_loss", 4.5)), float(self.settings.get("least_loss", 2.0))
         length = float(self.settings.get("loss_steps", 200))
         fails = self.settings.get("nan_from")
@@ -298,28 +291,22 @@ class NullAdapter(Adapter):
         return wait
 
     def device_name(self) -> str:
-        """Say that it is none."""
         return "null device"
 
     def event(self) -> Optional[float]:
-        """Mark the pretended GPU's queue."""
         return None if self.device is None else self.device.event()
 
     def event_nanoseconds(self, earlier: float, later: float) -> int:
-        """Return the time between two marks, wrong by as much as was asked for."""
         assert self.device is not None
         return self.device.between(earlier, later)
 
     def device_peak_memory(self) -> Optional[int]:
-        """Return what the mini-batch takes."""
         return None if self.device is None else self.device.needed
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        """Pretend as the settings say."""
         return None if self.device is None else self.device.probe(name, size)
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run the steps, and tell of them what is known beforehand."""
         seconds = profiles.run(self.step, self.synchronize, steps)
         if self.device is None:
             calls = [profiles.Calls("null_gemm", False, steps * self.seconds, 1.0 * steps)]
@@ -328,11 +315,9 @@ class NullAdapter(Adapter):
         return profiles.profile("null profiler", steps, seconds, calls)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Know the pretended GPU's error too."""
         return isinstance(error, (MemoryError, OutOfDeviceMemoryError))
 
     def describe(self) -> Dict[str, Any]:
-        """Name itself."""
         return {"framework": "null", "version": "1", "step_seconds": self.seconds}
 
 

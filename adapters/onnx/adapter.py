@@ -104,23 +104,18 @@ class OnnxAdapter(SessionAdapter):
         return bool(self.settings.get("rate_in_product", False))
 
     def refuses_gpu(self) -> str:
-        """Decline what this build cannot do."""
         return gpu_refusal(self.cell)
 
     def providers(self) -> List[Any]:
-        """Return what runs a session's operators."""
         return providers_of(self.cell)
 
     def value_of(self, array: np.ndarray) -> Any:
-        """Return an array where the graph runs: on the CPU the array itself, on a GPU a copy."""
         return onnxruntime.OrtValue.ortvalue_from_numpy(array, *memory_of(self.cell))
 
     def buffer(self, shape: List[int]) -> Any:
-        """Return a float32 buffer where the graph runs, with nothing in it yet."""
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32, *memory_of(self.cell))
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Generate the graph, load it, and bind both sets of parameters, the mini-batch and the learning rate."""
         self.network = network
         self.batch_size = len(batch.inputs)
         # On the CPU these lie on their NumPy arrays: nothing is copied, here or in the step.
@@ -181,16 +176,13 @@ class OnnxAdapter(SessionAdapter):
             self.given[networks.LEARNING_RATE].update_inplace(self.rate)
 
     def last_loss(self) -> float:
-        """Read the loss that the last step left."""
         return float(self.loss.numpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield a copy of each parameter."""
         for name, value in self.sets[self.current].items():
             yield name, permute_gates(self.network, name, value.numpy())
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, session options and execution providers."""
         described = dict(super().describe(), framework="onnxruntime", rate_in_product=self._rate_in_product())
         described["execution"] = (
             "one graph of forward, loss, backward and update; parameters in two sets of bound buffers"
@@ -199,7 +191,6 @@ class OnnxAdapter(SessionAdapter):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask the package which execution providers it has, and for its training and collective operations."""
         providers = onnxruntime.get_available_providers()
         training = importlib.util.find_spec("onnxruntime.training") is not None
         return {
@@ -211,7 +202,6 @@ class OnnxAdapter(SessionAdapter):
         }
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps in a second session, which profiles; None on a GPU, where it times starts alone."""
         if not self.cell.on_cpu:
             return None
         kept = self.session, self.bindings

@@ -20,11 +20,9 @@ class TrainingGraph(Graph):
     """A graph whose pooling and normalisation can be differentiated."""
 
     def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
-        """Add max pooling that also tells where each maximum was."""
         return self.several("MaxPool", [value], [name, name + ":places"], **window(kernel, stride, padding))[0]
 
     def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
-        """Add batch normalisation by ordinary operators."""
         return normalise(self, name, value, channels, epsilon)
 
 

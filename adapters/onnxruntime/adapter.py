@@ -34,13 +34,11 @@ class OnnxRuntimeAdapter(SessionAdapter):
     graph = Graph
 
     def refuses_gpu(self) -> str:
-        """Decline GPUs, and say which build this is."""
         words = "device %s: this ONNX Runtime %s has the execution providers %s, and is driven here on the CPU only"
         providers = ", ".join(onnxruntime.get_available_providers())
         return words % (self.cell.device, onnxruntime.__version__, providers)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the graphs, load them, and hand over weights and mini-batch."""
         self.network = network
         self.batch_size = len(batch.inputs)
         self._open_sessions(weights, self.options)
@@ -89,20 +87,16 @@ class OnnxRuntimeAdapter(SessionAdapter):
         self.optimizer.set_learning_rate(rate)
 
     def last_loss(self) -> float:
-        """Read the loss that the last step left."""
         return float(self.loss.numpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield a view of each parameter, of an LSTM's a copy with the gates in canonical order."""
         for name in parameter_names(self.network):
             yield name, permute_gates(self.network, name, self.state.parameters[name].data)
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions and session options."""
         return dict(super().describe(), framework="onnxruntime-training-cpu")
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask the package for its execution providers and for what derives a gradient graph."""
         providers = onnxruntime.get_available_providers()
         gradients = importlib.util.find_spec("onnxruntime.training.artifacts") is not None
         return {
@@ -117,7 +111,6 @@ class OnnxRuntimeAdapter(SessionAdapter):
         }
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps in sessions of their own, which profile."""
         kept = self.state, self.module, self.optimizer
         weights = dict(self.parameters())
 

@@ -27,7 +27,6 @@ class Graph(onnx_graphs.Graph):
     ir_version = 8
 
     def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
-        """Add batch normalisation in training mode; its running statistics start at 0 and 1 and go nowhere."""
         mean = self.constant("running_mean:%d" % channels, np.zeros(channels, dtype=np.float32))
         variance = self.constant("running_variance:%d" % channels, np.ones(channels, dtype=np.float32))
         inputs = [value, name + ".gamma", name + ".beta", mean, variance]

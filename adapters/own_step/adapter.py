@@ -76,15 +76,12 @@ class OwnStep(Adapter):
         self.content = b""
 
     def refuses_gpu(self) -> str:
-        """Refuse nothing: what the file can do, it shows."""
         return ""
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Take whatever axes the file is given."""
         return True, ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Run the file and its ``prepare``."""
         folder, name = os.path.split(self.file)
         with open(self.file, "rb") as file:
             self.content = file.read()
@@ -121,18 +118,15 @@ class OwnStep(Adapter):
         """Leave the rate to the file."""
 
     def last_loss(self) -> float:
-        """Return what the file says."""
         assert self.loss is not None
         value = self.loss()
         # A tensor of one number, of whatever framework.
         return float(value) if np.ndim(value) else value
 
     def parameters(self) -> Any:
-        """Yield nothing: nobody knows them."""
         return iter(())
 
     def profile(self, steps: int) -> Profile:
-        """Tell where the time goes by Python's profiler: it knows every framework, though none from inside."""
         return take_profile(self, steps)
 
     def words_of(self, error: BaseException) -> str:
@@ -149,11 +143,9 @@ class OwnStep(Adapter):
         return "%s: %s: %s" % (where, type(error).__name__, said)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Know the names that frameworks give to it."""
         return isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "ResourceExhaustedError")
 
     def describe(self) -> Dict[str, Any]:
-        """Tell the file's name and digest."""
         name = os.path.splitext(os.path.basename(self.file))[0]
         return {"framework": name, "version": "file " + hashlib.sha256(self.content).hexdigest()[:12]}
 

@@ -98,7 +98,6 @@ class PaddleAdapter(Adapter):
         paddle.device.set_device("cpu")
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Refuse to choose kernels of an MKL that this build has not."""
         if self._widest and mkl_threads() is None:
             return False, "the setting widest_kernels: this build of PaddlePaddle computes without MKL"
         family = network.family
@@ -109,7 +108,6 @@ class PaddleAdapter(Adapter):
         return super().supports(network)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the layers with these weights and put the mini-batch into tensors."""
         self.family = network.family
         self.built = build(network, weights)
         self.inputs, self.labels = [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
@@ -140,11 +138,9 @@ class PaddleAdapter(Adapter):
         self.optimizer.set_lr(rate)
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every trainable parameter in canonical layout."""
         for name, parameter in self.built.parameters.items():
             value = parameter.numpy()
             yield name, value.T if name in self.built.transposed else value
@@ -155,7 +151,6 @@ class PaddleAdapter(Adapter):
         return max(told) if told else None
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, libraries and execution settings."""
         return {
             "framework": "paddle",
             "version": paddle.__version__,
@@ -174,7 +169,6 @@ class PaddleAdapter(Adapter):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask PaddlePaddle how it was built, for a gradient, and for its own data-parallel training."""
         gpu = bool(paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm())
         value = paddle.to_tensor(3.0, stop_gradient=False)
         (value * value).backward()
@@ -192,7 +186,6 @@ class PaddleAdapter(Adapter):
         return lambda: paddle.matmul(left, right)
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps under paddle.profiler."""
         return take_profile(self, steps)
 
 

@@ -12,7 +12,7 @@ from paddle.nn import functional
 
 from ..base import Unsupported
 from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
-from ..libraries.layers_in_a_row import LayersInARow
+from ..libraries.walks import Layers
 from ..networks import Network
 
 
@@ -30,7 +30,6 @@ class AttentionLayer(nn.Layer):
         self.lower = naming.dense(name + "lower", spec.feedforward, spec.width)
 
     def forward(self, values: Any) -> Any:
-        """Return the values with both added, (batch, steps, width)."""
         batch, steps, width = values.shape
         parts = self.qkv(self.norm1(values)).reshape([batch, steps, 3, self.heads, width // self.heads])
         query, key, value = parts.unbind(2)
@@ -55,7 +54,6 @@ class Transformer(nn.Layer):
         self.dense = naming.dense("fc", spec.width, spec.vocabulary)
 
     def forward(self, tokens: Any) -> Any:
-        """Return the logits of every step."""
         values = self.body(self.embedding(tokens) + self.position.weight)
         return self.dense(self.norm(values).reshape([-1, self.width]))
 
@@ -63,7 +61,7 @@ class Transformer(nn.Layer):
 def layer_norm(spec: Attention, name: str, naming: Any) -> Any:
     """Return a layer normalisation, and name its parameters."""
     layer = nn.LayerNorm(spec.width, spec.epsilon)
-    naming.parameters[name + ".gamma"], naming.parameters[name + ".beta"] = layer.weight, layer.bias
+    naming.note(name, gamma=layer.weight, beta=layer.bias)
     return layer
 
 
@@ -75,10 +73,9 @@ class Built(NamedTuple):
     transposed: FrozenSet[str]  # names of those held as (inputs, outputs)
 
 
-class Naming(LayersInARow):
+class Naming(Layers):
     """PaddlePaddle's layers, and where each canonical parameter lies."""
 
-    title = "PaddlePaddle"
     activations = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
     flatten = nn.Flatten
 
@@ -87,30 +84,23 @@ class Naming(LayersInARow):
         self.transposed: Set[str] = set()
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        """Return a fully connected layer."""
         made = nn.Linear(inputs, outputs)
-        self.parameters[name + ".weight"], self.parameters[name + ".bias"] = made.weight, made.bias
+        self.note(name, weight=made.weight, bias=made.bias)
         self.transposed.add(name + ".weight")
         return made
 
-    def convolution(
-        self, name: str, inputs: int, outputs: int, kernel: int, stride: int, padding: int, bias: bool = True
-    ) -> Any:
-        """Return a convolution with symmetric zero padding."""
-        made = nn.Conv2D(inputs, outputs, kernel, stride, padding, bias_attr=None if bias else False)
-        self.parameters[name + ".weight"] = made.weight
-        if bias:
-            self.parameters[name + ".bias"] = made.bias
+    def convolution(self, spec: Any, bias: bool) -> Any:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
+        made = nn.Conv2D(*sizes, bias_attr=None if bias else False)
+        self.note(spec.name, weight=made.weight, **({"bias": made.bias} if bias else {}))
         return made
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
-        """Return a batch normalisation."""
         made = nn.BatchNorm2D(channels, epsilon=epsilon)
-        self.parameters[name + ".gamma"], self.parameters[name + ".beta"] = made.weight, made.bias
+        self.note(name, gamma=made.weight, beta=made.bias)
         return made
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
-        """Return a max-pool."""
         return nn.MaxPool2D(kernel, stride, padding)
 
 
@@ -126,7 +116,6 @@ class BottleneckLayer(nn.Layer):
         self.relu = nn.ReLU()
 
     def forward(self, inputs: Any) -> Any:
-        """Return relu(body + shortcut), (batch, channels, height, width)."""
         shortcut = inputs if self.project is None else self.project(inputs)
         return self.relu(self.body(inputs) + shortcut)
 
@@ -166,7 +155,6 @@ class LanguageModel(nn.Layer):
         self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
 
     def forward(self, symbols: Any) -> Any:
-        """Return the logits of every step, time-major."""
         outputs, _ = self.layers(symbols if self.embedding is None else self.embedding(symbols))
         return self.dense(outputs.reshape([-1, self.hidden]))
 
@@ -186,7 +174,6 @@ class ElmanLayer(nn.Layer):
         self.dense = naming.dense("out", spec.hidden, spec.outputs)
 
     def forward(self, inputs: Any) -> Any:
-        """Return the outputs of every step, time-major."""
         states, _ = self.rnn(inputs)
         return self.dense(states.reshape([-1, self.hidden]))
 

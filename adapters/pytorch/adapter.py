@@ -304,11 +304,9 @@ class TorchAdapter(Adapter):
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
 
     def refuses_gpu(self) -> str:
-        """Decline what this build or this GPU cannot do."""
         return gpu_refusal(self.cell)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline what this build, this GPU or this mode cannot do."""
         recurrent, precision = self._has_operator(network.family), self.cell.precision
         reason = super().supports(network)[1]
         if not reason and precision != "float32" and recurrent:
@@ -355,11 +353,9 @@ class TorchAdapter(Adapter):
         return ""
 
     def join(self, worker: int, meeting: str) -> None:
-        """Become a worker of a process group."""
         steps.join_workers(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the module and the training step; tokens and their labels are kept time-major."""
         dense = networks.onednn_dense if self.dense == "onednn" else plain_dense
         built = build(network, weights, dense, self._loop)
         self._parameters = built.parameters
@@ -428,18 +424,15 @@ class TorchAdapter(Adapter):
         self._training.set_learning_rate(rate)
 
     def last_loss(self) -> float:
-        """Return the last step's mean loss, over all workers."""
         if self.cell.world_size > 1:
             return steps.mean_over_workers(self._loss, self.cell.world_size)
         return float(self._loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield views, or copies from the GPU; PyTorch's shapes are the canonical ones, whatever the memory order."""
         for name, parameter in self._parameters.items():
             yield name, parameter.detach().cpu().numpy()
 
     def refuses_training(self, network: Network) -> str:
-        """Train eagerly, whatever the optimizer of the timed steps."""
         if self.compiles or self.graphs:
             return "no training on a text in mode %s: its step is of one mini-batch and one update" % self.cell.mode
         return ""
@@ -447,7 +440,6 @@ class TorchAdapter(Adapter):
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        """Copy each mini-batch into the tensors that the step reads."""
         load(self._parameters, weights)
         return steps.training_losses(self._training, self._place, blocks, update)
 
@@ -456,7 +448,6 @@ class TorchAdapter(Adapter):
         return int(torch.get_num_threads())
 
     def describe(self) -> Dict[str, Any]:
-        """Name the build: libraries, instruction set, numerical modes."""
         mkldnn = torch.backends.mkldnn
         described: Dict[str, Any] = {
             "framework": "torch",
@@ -487,7 +478,6 @@ class TorchAdapter(Adapter):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask PyTorch for its build's GPU code, for a gradient and for its process groups."""
         value = torch.tensor(3.0, requires_grad=True)
         (value * value).backward()
         slope = float(value.grad)
@@ -517,35 +507,27 @@ class TorchAdapter(Adapter):
         return lambda: torch.mm(left, right, out=result)
 
     def device_name(self) -> str:
-        """Return the GPU's name as CUDA has it."""
         return torch.cuda.get_device_name(0)
 
     def event(self) -> Any:
-        """Put a CUDA event into the stream of the steps."""
         return gpu_mark()
 
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
-        """Return the time between two CUDA events."""
         return nanoseconds_between(earlier, later)
 
     def reset_device_peak_memory(self) -> None:
-        """Let PyTorch's caching allocator forget its peak."""
         torch.cuda.reset_peak_memory_stats()
 
     def device_peak_memory(self) -> Optional[int]:
-        """Return what tensors took at most; of a CUDA graph, what they took while it was captured."""
         return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        """Copy tensors, or change one of a single number."""
         return None if self.graphs and name == OPERATOR else gpu_probe(name, size)
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps under torch.profiler."""
         return take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Recognise CUDA's failures, and the CPU allocator's, which PyTorch raises as plain RuntimeErrors."""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or is_out_of_gpu_memory(error):
             return True
         signs = ("DefaultCPUAllocator: not enough memory", "DefaultCPUAllocator: can't allocate memory")

@@ -103,7 +103,6 @@ class Narrowed(nn.Module):
         self.kept = kept
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the logits of the module."""
         with torch.autocast(self.device_type, dtype=self.dtype, cache_enabled=self.kept):
             logits = self.module(inputs)
         return logits.float()
@@ -137,7 +136,6 @@ class ScaledStep(EagerStep):
         self.scaler.load_state_dict(self.first_scale)
 
     def describe(self) -> Dict[str, Any]:
-        """Name what was chosen, and what the scale has become: below 65536, steps were left out."""
         described = super().describe()
         described.update(loss_scaling="torch.amp.GradScaler", loss_scale=float(self.scaler.get_scale()))
         return described
@@ -241,7 +239,6 @@ class CompiledLoss(EagerStep):
         self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
 
     def describe(self) -> Dict[str, Any]:
-        """Name what was chosen."""
         return dict(super().describe(), compiler="inductor", graph=self.graph)
 
 
@@ -315,7 +312,6 @@ class GraphStep(EagerStep):
         self.rate.fill_(rate)
 
     def describe(self) -> Dict[str, Any]:
-        """Name what was chosen."""
         return {"optimizer": "SGD (fused, its rate on the device)", "graph": "the whole step in one CUDA graph"}
 
 

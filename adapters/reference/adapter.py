@@ -43,7 +43,6 @@ class ReferenceAdapter(Adapter):
         self.loss = float("nan")
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Copy the weights in the element type of this mode, and the mini-batch."""
         self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
         self.place(batch)
         self.model: Model = self.models[type(network.family)](network.family, self.weights)
@@ -85,15 +84,12 @@ class ReferenceAdapter(Adapter):
         self.rate = rate
 
     def last_loss(self) -> float:
-        """Return the last step's mean loss."""
         return self.loss
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the parameters, which are canonical already."""
         return iter(self.weights.items())
 
     def describe(self) -> Dict[str, Any]:
-        """Return NumPy's version and the element type."""
         return {"framework": "numpy", "version": np.__version__, "dtype": self.dtype.name}
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:

@@ -4,7 +4,7 @@ Settings of a mode (framework.toml says which were measured to be best on the CP
 
 ``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); of several
     workers, each one's loss and gradients alone
-``recurrence``  the form of recurrent layers, a key of ``recurrent.RECURRENCES``: "loop" (default) or "unrolled"
+``recurrence``  the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
 ``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
     cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
 """
@@ -22,7 +22,7 @@ from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices
-from .networks import RECURRENCES, build, place, training_step
+from .networks import RECURRENCES, Model, place, training_step
 
 
 class TensorFlowAdapter(Adapter):
@@ -53,11 +53,9 @@ class TensorFlowAdapter(Adapter):
             devices.set_up_cpu(cell.world_size)
 
     def refuses_gpu(self) -> str:
-        """Decline what this build or this GPU cannot do."""
         return devices.refusal(self.cell)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the network and trace the step; TensorFlow compiles it when it runs for the first time."""
         if not self.cell.on_cpu:
             devices.set_up(self.cell.precision)
         self._network = network
@@ -72,7 +70,7 @@ class TensorFlowAdapter(Adapter):
 
     def _alone(self, weights: Dict[str, np.ndarray]) -> Callable[[Any, Any], Any]:
         """Build the network; return the function of a step."""
-        model = build(self._network, weights, self._recurrence)
+        model = Model(self._network, weights, self._recurrence)
         self._variables = model.variables
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         return training_step(model, self._rate)
@@ -81,7 +79,7 @@ class TensorFlowAdapter(Adapter):
         """Do the same for several workers."""
         self._workers = devices.Workers(self.cell)
         with self._workers.scope():
-            model = build(self._network, weights, self._recurrence)
+            model = Model(self._network, weights, self._recurrence)
             self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
         self._variables = model.variables
         return self._workers.training_step(model, self._rate, self._compile)
@@ -107,13 +105,11 @@ class TensorFlowAdapter(Adapter):
         self._rate.assign(rate)
 
     def last_loss(self) -> float:
-        """Return the loss that the last run of the graph gave back, over all workers."""
         if self.cell.world_size > 1:
             return self._workers.mean(self._loss)
         return float(self._loss.numpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the variables' values in canonical layout; of several workers, those of the first."""
         return self._variables.canonical()
 
     def effective_threads(self) -> Optional[int]:
@@ -122,7 +118,6 @@ class TensorFlowAdapter(Adapter):
         return int(tf.config.threading.get_intra_op_parallelism_threads()) * pools
 
     def describe(self) -> Dict[str, Any]:
-        """Name TensorFlow's version and build, and the execution settings in force."""
         build_info = tf.sysconfig.get_build_info()
         described: Dict[str, Any] = {
             "framework": "tensorflow",
@@ -147,7 +142,6 @@ class TensorFlowAdapter(Adapter):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask TensorFlow for its build's GPU code, for a gradient and for its strategy over several workers."""
         value = tf.Variable(3.0)
         with tf.GradientTape() as tape:
             square = value * value
@@ -177,27 +171,21 @@ class TensorFlowAdapter(Adapter):
         return product
 
     def device_name(self) -> str:
-        """Return the GPU's model."""
         return devices.name()
 
     def reset_device_peak_memory(self) -> None:
-        """Let TensorFlow's allocator on the GPU forget its peak."""
         devices.reset_peak_memory()
 
     def device_peak_memory(self) -> Optional[int]:
-        """Return what TensorFlow's allocator gave out on the GPU at most."""
         return devices.peak_memory_bytes()
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        """Copy a tensor on the GPU; nothing else of `device_ceilings`."""
         return devices.probe(name, size)
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps under tf.profiler."""
         return devices.take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Tell a failed allocation of TensorFlow or NumPy."""
         return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
 
 

@@ -232,14 +232,14 @@ class Workers:
 
         def updated(strategy: Any, found: Any) -> None:
             summed = found
-            if not model.clip:
+            if not model.family.clip:
                 summed = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, list(zip(found, variables)))
             for variable, gradient in zip(variables, summed):
                 strategy.extended.update(variable, update, args=(gradient, rate), group=False)
 
         def worker(inputs: Any, labels: Any) -> Any:
             loss, found = gradients(inputs, labels)
-            if model.clip:  # what is clipped is the sum, so every worker needs all of it first
+            if model.family.clip:  # what is clipped is the sum, so every worker needs all of it first
                 found = clipped(model, tf.distribute.get_replica_context().all_reduce("SUM", found))
             tf.distribute.get_replica_context().merge_call(updated, args=(found,))
             return loss

@@ -107,12 +107,10 @@ class TheanoAdapter(Adapter):
             importlib.import_module("theano")
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, where nothing can be compiled."""
         supported, reason = super().supports(network)
         return (self.ready, self.reason) if supported else (supported, reason)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Build the loss, derive the gradients and compile the step."""
         import theano
 
         from .networks import build
@@ -148,11 +146,9 @@ class TheanoAdapter(Adapter):
         self.rate.set_value(np.asarray(rate, dtype=np.float32))
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield the shared variables' values."""
         for name, parameter in self.trainable.items():
             yield name, parameter.get_value()
 
@@ -161,7 +157,6 @@ class TheanoAdapter(Adapter):
         return blas.openblas_threads(openblas_loaded())
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, compiler, BLAS and the flags that decide speed."""
         import theano
         from theano.gof.cmodule import gcc_version_str
 
@@ -189,7 +184,6 @@ class TheanoAdapter(Adapter):
         return counts
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask Theano."""
         if not self.ready:
             return {}
         import theano

@@ -12,7 +12,7 @@ from ..launch.batches import Batch, laid_out
 from ..libraries import software
 from ..networks import Network
 from ..protocol import Cell
-from .networks import build, fused, kept, mean_loss
+from .networks import TinygradFunctions, fused, kept, mean_loss
 
 GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
 
@@ -41,21 +41,20 @@ class TinygradAdapter(Adapter):
         helpers.CACHEDB = os.path.join(os.path.abspath(cache_directory), name)
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Decline, beside what every adapter declines, where nothing can be compiled."""
         supported, reason = super().supports(network)
         return (not self.reason, self.reason) if supported else (supported, reason)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        """Put copies of weights and mini-batch in buffers; tinygrad compiles at the first two steps."""
         self.family = network.family
         self.weights = {name: _placed(value) for name, value in weights.items()}
         self.inputs, self.labels = [_placed(each).is_param_(False) for each in laid_out(self.family, batch)]
         self.optimizer = nn.optim.SGD(list(self.weights.values()), lr=LEARNING_RATE)
-        forward = build(self.family, self.weights, kept if self.gates == "kept" else fused)
+        gates = kept if self.gates == "kept" else fused
 
         def train() -> Tensor:
             self.optimizer.zero_grad()
-            loss = mean_loss(self.family, forward(self.inputs), self.labels).backward()
+            scores = TinygradFunctions(self.family, self.weights, gates).scores(self.inputs)
+            loss = mean_loss(self.family, scores, self.labels).backward()
             if self.family.clip:
                 self._clip()
             # Realized together: a loss that is realized after the update would be computed from the new weights.
@@ -91,11 +90,9 @@ class TinygradAdapter(Adapter):
         _fill(self.optimizer.lr, np.array([rate], np.float32))
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step."""
         return float(self.loss.item())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield copies of the parameters."""
         for name, value in self.weights.items():
             yield name, value.numpy()
 
@@ -104,7 +101,6 @@ class TinygradAdapter(Adapter):
         return int(helpers.CPU_COUNT.value)
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, compiler and the settings that decide speed."""
         return {
             "framework": "tinygrad",
             "version": software.environment()["distributions"].get("tinygrad", ""),
@@ -120,7 +116,6 @@ class TinygradAdapter(Adapter):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask tinygrad for its devices, and for a gradient where it can compile one."""
         gpus = sorted(set(Device._devices) & GPUS)
         found = {"gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))}
         if not self.reason:
@@ -143,7 +138,6 @@ class TinygradAdapter(Adapter):
         return synchronous
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Recognise maps of memory that the system refused, which tinygrad's allocator asks for."""
         return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == 12)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.figures import Figure, Question, Tables
+from dlbench.reports.curve.training import Losses
 from dlbench.reports.published import TABLES
-from dlbench.reports.recurrent_cells.settings import Losses
 from dlbench.reports.statistics import WORSE, Ratio, Verdict, holm, judge, welch
 
 PAPERS = {

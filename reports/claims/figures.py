@@ -22,10 +22,10 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, fastest_mode
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.curve.rnn import lines
+from dlbench.reports.curve.training import Losses, published_losses
 from dlbench.reports.flags import Flag
 from dlbench.reports.naming import group_name, rest_of
 from dlbench.reports.published import lines_of
-from dlbench.reports.recurrent_cells.settings import Losses, published_losses
 from dlbench.reports.statistics import Ratio, Summary, ratio
 from dlbench.reports.storage.networks import FIRST, Networks
 

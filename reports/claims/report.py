@@ -7,12 +7,11 @@ from typing import Any
 from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.claims import OWN, PAPERS, Answer, Claim, Claims, Evidence, Tried, claims, try_claims
 from dlbench.reports.claims.figures import FACT, Claimed, Question, Tables
+from dlbench.reports.curve.training import learnt_of, losses_of
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.recurrent_cells.learnt import learnt_of
-from dlbench.reports.recurrent_cells.settings import losses_of
 from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Report, ReportOptions, Source
 from dlbench.reports.storage.networks import networks_of
 

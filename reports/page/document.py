@@ -1,4 +1,4 @@
-"""What a page is made of, before it is HTML: results, their matrix, and what only the command knows."""
+"""The content of a page before it is HTML: results, their matrix, and what only the command knows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, build_matrix
+from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.flags import disturbed
 from dlbench.reports.history.nights import CellHistory
 from dlbench.reports.published import Counterpart
@@ -18,18 +18,18 @@ from dlbench.reports.storage.results import Narrowing, Results
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a cell: what came back, and what became of it."""
+    """One launch of a cell, and whether it counts."""
 
     record: Record
     counts: bool
-    """Whether the cell's number rests on it: of a launch that was repeated one attempt counts."""
+    """Whether the cell's number rests on it: of a repeated launch one attempt counts."""
     disturbed: bool
     """Whether other programs used its CPUs."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Everything that stands on one page."""
+    """Everything that a page shows."""
 
     title: str
     results: Results
@@ -43,31 +43,32 @@ class Document:
     sentinels: Callable[[str], list[tuple[int, str, dict[str, Any]]]] = lambda run: []
     """Returns the sentinel's readings of one run."""
     narrowing: Narrowing = field(default_factory=Narrowing)
-    """What was asked for of the stores."""
     note: str = ""
-    """What whoever publishes it has to say, as Markdown."""
-    again: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
+    """The publisher's note, as Markdown."""
+    rerun_command: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
     """Returns the command that measures a cell of a suite again, in so many launches."""
     all_runs: bool = False
     """Whether a cell's number rests on its launches of all runs, not only of its newest."""
-    releases: Mapping[tuple[str, str], date] = field(default_factory=dict)
-    counterparts: Mapping[str, Counterpart] = field(default_factory=dict)
+    releases: Callable[[], Mapping[tuple[str, str], date]] = dict
+    counterparts: Callable[[], Mapping[str, Counterpart]] = dict
     histories: Mapping[tuple[str, Cell], Sequence[CellHistory]] = field(default_factory=dict)
-    """By machine and cell what all nights of the stores found of it, where there are several."""
+    """By machine and cell its nights in the stores, where there are several."""
 
     @cached_property
     def matrix(self) -> Matrix:
         """The cells, each with its number or the reason why there is none."""
-        return build_matrix(self.results, self.all_runs)
+        return build_matrix(self.results)
 
     @cached_property
     def launches(self) -> dict[tuple[str, Cell], list[Launch]]:
-        """By machine and cell the launches behind its number, the repeated ones too, in the order of time."""
+        """By machine and cell the launches behind its number, the repeated ones too, the oldest first."""
         shown = {(cell.column.machine, cell.cell): cell for cell in self.matrix.cells.values()}
         found: dict[tuple[str, Cell], list[Record]] = {}
         for record in sorted(self.results.records, key=lambda each: each.started):
-            key = record.machine, record.cell._replace(adapter="")
-            if key in shown and self._is_of(record, shown[key]):
+            cell = shown.get(key := (record.machine, record.cell._replace(adapter="")))
+            if cell is None or record.side == BASELINE or (cell.environment not in ("", record.environment)):
+                continue
+            if self.all_runs or record.run == cell.run:
                 found.setdefault(key, []).append(record)
         return {key: self._judged(key[0], records) for key, records in found.items()}
 
@@ -77,18 +78,14 @@ class Document:
         return [Launch(each, id(each) in counting, disturbed(each, host)) for each in records]
 
     def source(self) -> Source:
-        """Return what the reports of this page are made of."""
+        """Return the input of this page's reports."""
         return Source(
             lambda: self.results,
             lambda: list(self.runs),
             ReportOptions(all_runs=self.all_runs),
-            lambda: self.releases,
-            lambda: self.counterparts,
+            self.releases,
+            self.counterparts,
             self.of_run,
             self.sentinels,
             self.narrowing,
         )
-
-    def _is_of(self, record: Record, cell: CellResult) -> bool:
-        same_build = not cell.environment or record.environment == cell.environment
-        return (self.all_runs or record.run == cell.run) and same_build and record.side != BASELINE

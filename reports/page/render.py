@@ -2,21 +2,30 @@
 
 import base64
 import gzip
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from dlbench.reports.formats.csv import csv_text
 from dlbench.reports.formats.html import page_to_html
-from dlbench.reports.formats.inert import visible
+from dlbench.reports.formats.inert import visible, visible_lines
 from dlbench.reports.formats.json import json_text
+from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.matrix.words import matrix_page
-from dlbench.reports.page.data import page_data, thinning
+from dlbench.reports.formats.markdown import page_to_markdown
+from dlbench.reports.matrix.data import matrix_rows
+from dlbench.reports.matrix.words import matrix_notes, matrix_page
+from dlbench.reports.page.cells import MOST_DOTS, cell_html, facts_html
+from dlbench.reports.page.data import inert, launches_of, page_data, software_of, thinning
 from dlbench.reports.page.document import Document
-from dlbench.reports.page.findings import findings
-from dlbench.reports.page.note import note_to_html
-from dlbench.reports.page.policy import ASSETS, own_script, own_style, policy
+from dlbench.reports.page.matrix import PageMatrix, page_matrix
+from dlbench.reports.page.overview import findings, overview_column, overview_place, overview_table, panels, rankings
 from dlbench.reports.page.provenance import provenance, provenance_tables
 from dlbench.reports.page.sections import sections
 
@@ -26,43 +35,108 @@ PLAIN_UP_TO = 200_000
 
 def page_to_file_text(document: Document) -> str:
     """Return the page as the text of one HTML file that needs no other."""
-    style, script = own_style(), own_script()
+    style, script = asset("style.css"), asset("page.js")
+    found = sections(document)
+    matrix = page_matrix(document.matrix)
+    column = overview_column(document.matrix)
+    ranked = [] if column is None else rankings(document.matrix, column)
+    times = sorted(each.record.started for of in document.launches.values() for each in of)
+    days = list(dict.fromkeys(f"{time:%Y-%m-%d}" for time in times))
+    return rendered(
+        "page.html.j2",
+        document=document,
+        policy=policy(style, script),
+        style=Markup(style),  # our own file
+        script=Markup(script),  # our own file
+        panels=panels(ranked),
+        more_networks=max(0, len(ranked) - len(panels(ranked))),
+        place="" if column is None else overview_place(document.matrix, column),
+        ranking=page_to_html(Page((), (overview_table(ranked),))) if ranked else "",
+        findings=findings(document, [each.headline for each in found]),
+        note=note_to_html(document.note),
+        matrix=matrix,
+        matrix_notes=page_to_html(Page((), (), tuple(matrix_notes(document.matrix)))) if matrix.keys else "",
+        sections=found,
+        provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
+        thinned=thinning(document),
+        span=" to ".join(dict.fromkeys([days[0], days[-1]])) if days else "nothing was measured",
+        suites=sorted({each.record.suite for of in document.launches.values() for each in of}),
+        made=f"{document.made:%Y-%m-%d %H:%M} UTC",
+        blocks=[
+            _block("data", page_data(document)),
+            _block("provenance-data", provenance(document)),
+            _block("view", _view(document, matrix)),
+        ],
+    )
+
+
+def _view(document: Document, matrix: PageMatrix) -> dict[str, Any]:
+    """Return what the script shows: texts of fields, opened cells, and files to be saved."""
+    samples = sum(len(each.record.outcome.samples_ns) for of in document.launches.values() for each in of)
+    software: dict[str, int] = {}
+    opened = []
+    for cell in document.matrix.cells.values():
+        launches = launches_of(document, cell)
+        place = None
+        if launches:
+            facts = str(facts_html(software_of(launches[-1]).items()))
+            place = software.setdefault(facts, len(software))
+        opened.append(str(cell_html(document, cell, place, max(1, -(-samples // MOST_DOTS)))))
+    page, rows = matrix_page(document.matrix), matrix_rows(document.matrix)
+    return {
+        "keys": inert(matrix.keys),
+        "filters": [list(each) for each in zip(*(filter.of for filter in matrix.filters), strict=True)],
+        "views": [{"caption": inert(each.caption), "fields": inert(each.fields)} for each in matrix.views],
+        "cells": opened,
+        "software": list(software),
+        "files": {
+            "cells.csv": csv_text(rows._replace(lines=inert(rows.lines))),
+            "matrix.md": page_to_markdown(page),
+            "matrix.tex": page_to_latex(page),
+        },
+    }
+
+
+def rendered(template: str, show: Callable[[str], str] = visible, **given: Any) -> str:
+    """Return a template of ours with these values, in which every text is inert."""
     environment = Environment(
-        loader=PackageLoader("dlbench.reports", ASSETS),
+        loader=PackageLoader("dlbench.reports", "page/assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        finalize=_seen,
         lstrip_blocks=True,
+        finalize=partial(_inert, show),
     )
-    told = sections(document)
-    times = sorted(each.record.started for of in document.launches.values() for each in of)
-    days = list(dict.fromkeys(f"{time:%Y-%m-%d}" for time in times))
-    return (
-        environment.get_template("page.html.j2").render(
-            document=document,
-            policy=policy(style, script),
-            style=Markup(style),  # our own file
-            script=Markup(script),  # our own file
-            findings=findings(document, told),
-            note=note_to_html(document.note),
-            matrix=page_to_html(matrix_page(document.matrix)),
-            sections=told,
-            provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
-            thinned=thinning(document),
-            span=" to ".join(dict.fromkeys([days[0], days[-1]])) if days else "nothing was measured",
-            suites=sorted({each.record.suite for of in document.launches.values() for each in of}),
-            made=f"{document.made:%Y-%m-%d %H:%M} UTC",
-            data=_block("data", page_data(document)),
-            provenance_data=_block("provenance-data", provenance(document)),
-        )
-        + "\n"
-    )
+    return environment.get_template(template).render(**given) + "\n"
 
 
-def _seen(value: Any) -> Any:
-    """Return a text of anybody as `formats.inert` shows it; what is HTML already is made of such texts."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+def _inert(show: Callable[[str], str], value: Any) -> Any:
+    # What is HTML already is made of inert texts.
+    return show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def asset(name: str) -> str:
+    """Return the style or the script of our pages."""
+    return resources.files("dlbench.reports").joinpath("page/assets", name).read_text(encoding="utf-8")
+
+
+def policy(style: str, script: str = "") -> str:
+    """Return the Content-Security-Policy: nothing but this style and, if any, this script; no request to anywhere."""
+    allowed = f"style-src {_hash(style)}; " + (f"script-src {_hash(script)}; " if script else "")
+    return f"default-src 'none'; {allowed}img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def note_to_html(text: str) -> Markup:
+    """Return a publisher's note as HTML; HTML in it is shown as text, and an image as its link's words."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
+    tokens = parser.parse(visible_lines(text))
+    for token in tokens:
+        token.attrs.pop("style", None)  # of aligned columns: the page's policy forbids it
+    return Markup(parser.renderer.render(tokens, parser.options, {}))  # the parser escapes, and knows safe links only
 
 
 def _block(name: str, content: Any) -> Markup:

@@ -13,8 +13,8 @@ from ..errors import NOTHING_MEASURED, UsageError
 from ..planning import values
 from ..run import stored_runs
 from ..run.schedules import for_compare
+from .ab import ComparisonOptions, measure, share_of, show
 from .options import OptionGroup, grouped
-from .two_sides import ComparisonOptions, measure, share_of, show
 
 FEWEST, MOST, INTERVAL = 6, 20, 0.02
 

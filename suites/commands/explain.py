@@ -168,7 +168,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         raise FrameworkEnvironmentError(source.reason)
     launcher = _Profiling(ProcessLauncher(), steps)
     run = preparation.new_run(plan, machine, "explain")
-    carrier = LaunchRunner(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
+    launch_runner = LaunchRunner(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
     with measuring(say, wait=True, computes=plan.computes):
         say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:
@@ -176,7 +176,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
             def tick(directory: Path) -> None:
                 status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-            return next(carrier.attempts(planned, plan.protocol, tick=tick))
+            return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))
 
 
 def _reference_at_hand(plan: Plan, cell: Cell) -> Reference | None:

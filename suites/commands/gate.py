@@ -12,8 +12,8 @@ from ..display.screen import say
 from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED
 from ..planning.values import one_of
 from ..run.schedules import for_gate
+from .ab import ComparisonOptions, measure, show
 from .options import OptionGroup, grouped
-from .two_sides import ComparisonOptions, measure, show
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,31 @@
 """`dlbench run`: measures a suite on this machine."""
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
 from dlbench.reports.storage import delivery
-from dlbench.reports.storage.hosts import Host, Node
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
-from ..display.progress import ProgressDisplay, clock, precision_lines
-from ..display.screen import counted, err, program, resume_command, say, show
-from ..environments import environment, folders
-from ..errors import NOTHING_MEASURED, interruptible
-from ..fleet.node import FleetNode, fleet_node
+from ..display.progress import clock, precision_lines
+from ..display.screen import counted, program, resume_command, say, show
+from ..environments import folders
+from ..errors import NOTHING_MEASURED
+from ..fleet.node import fleet_node
 from ..planning.axes import SuiteOverrides
 from ..planning.plan import Plan, check_count, memory_line
-from ..run import capabilities, preparation, quiet_machine, resume
-from ..run.judge import FirstLosses
-from ..run.launch import LaunchRunner
-from ..run.launcher import ProcessLauncher
-from ..run.machine_lock import measuring
-from ..run.quiet_machine import busy_gpus
-from ..run.runner import Runner, RunResult
-from ..run.schedules import Ledger
-from ..run.texts import Text
+from ..run import preparation, resume
+from ..run.runner import RunResult
+from ..run.session import ResumeState, RunProfile, run_plan
 from . import options
 from .options import OptionGroup, grouped
 from .plan import kind_of_protocol, planned, size_of, training_lines
@@ -63,42 +58,6 @@ class InFleet(OptionGroup):
             help="Run as this node's job of a fleet: records name the node, and the same command resumes its run.",
         ),
     ] = None
-
-
-@dataclass(frozen=True)
-class Course:
-    """What a run is for, and what decides which launches come next."""
-
-    purpose: str = "suite"
-    side: str = ""
-    """Of its records."""
-    ledger: Callable[[Plan, Iterable[Record], Host | None], Ledger] = Ledger
-    words: Callable[[Plan], tuple[str, str]] = lambda plan: (size_of(plan), kind_of_protocol(plan))
-    """Its size, and a sentence on its launches."""
-
-
-_USUAL = Course()
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """The run to resume, and the node of a fleet that this machine is."""
-
-    unfinished: Run | None = None
-    node: FleetNode | None = None
-
-    @property
-    def node_now(self) -> Callable[[], Node | None]:
-        """Return the node as it is now; None outside fleets."""
-        return self.node.now if self.node is not None else lambda: None
-
-    def resume_command(self, suite: str) -> str:
-        """Return the command that resumes this run."""
-        return self.node.resume_command(suite) if self.node is not None else resume_command()
-
-    def run(self, plan: Plan, store: Store, machine: Machine, purpose: str) -> Run:
-        """Return the run, in the store."""
-        return self.unfinished or preparation.begin(plan, store, machine, purpose, self.node_now())
 
 
 @grouped
@@ -145,16 +104,35 @@ def run_command(
         return
     if resumes := session.resume or earlier is not None:
         of_fleet = earlier.id if earlier is not None else None
-        plan, unfinished, records = going_on(plan, session, machine, chosen, of_fleet=of_fleet)
+        plan, unfinished, records = resumed(plan, session, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
-    beginning = Beginning(unfinished, node)
+    state = ResumeState(unfinished)
+    if node is not None:
+        state = ResumeState(unfinished, node=node.now, command=node.resume_command(plan.suite))
+    profile = RunProfile(
+        ceilings=not how.no_ceilings,
+        quiet_gate=not how.no_quiet_gate,
+        text=text,
+        lines=lambda: (size_of(plan), kind_of_protocol(plan), *training_lines(plan, text), memory_line(plan, machine)),
+    )
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with delivery.opened(session.store_file, say, create=not resumes, unfinished=unfinished) as store:
-        run, ending, _ = carry_out(plan, machine, store, session, how, beginning, text=text)
-        _show(store, run, ending, as_json, beginning.resume_command(plan.suite))
+        run, result, schedule = run_plan(
+            plan,
+            machine,
+            store,
+            profile,
+            state,
+            budget_seconds=session.seconds,
+            build_missing=not session.no_build,
+            matrix=partial(matrix_so_far, store),
+        )
+        for line in precision_lines(plan, schedule):
+            say(line)
+        _show(store, run, result, as_json, state.command or resume_command())
 
 
-def going_on(
+def resumed(
     plan: Plan,
     session: options.SessionOptions,
     machine: Machine,
@@ -162,9 +140,9 @@ def going_on(
     purpose: str = "suite",
     of_fleet: str | None = None,
 ) -> tuple[Plan, Run, list[Record]]:
-    """Return the plan of the unfinished run that --resume goes on with, the run and its records.
+    """Return the plan of the unfinished run that --resume continues, the run and its records.
 
-    Raises UsageError (see `resuming`), before a store of an earlier dlbench is brought up to date, and StoreError.
+    Raises UsageError (see `resume`) and StoreError.
     """
     with Store.open(delivery.local_or(session.store_file), create=False) as store:
         plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
@@ -173,71 +151,18 @@ def going_on(
     return plan, unfinished, records
 
 
-def carry_out(
-    plan: Plan,
-    machine: Machine,
-    store: Store,
-    session: options.SessionOptions,
-    how: HowToRun,
-    beginning: Beginning | None = None,
-    *,
-    text: Text | None = None,
-    course: Course = _USUAL,
-) -> tuple[Run, RunResult, Ledger]:
-    """Prepare and carry out the run, and return it with how it ended, and what its records show."""
-    beginning = beginning or Beginning()
-    launcher = ProcessLauncher()
-    store.add_machine(machine.fingerprint, machine.to_dict())
-    sources = environment.prepare_sources(plan.builds, say, build_missing=not session.no_build)
-    with measuring(say, wait=True, computes=plan.computes):
-        if not how.no_ceilings:
-            preparation.ensure_ceilings(plan, store, machine, say)
-        reference = preparation.prepare_references(plan, machine, say)
-        defaults = capabilities.threads_by_default(plan, sources, capabilities.place_of(machine), launcher, say)
-        run = beginning.run(plan, store, machine, course.purpose)
-        size, kind = course.words(plan)
-        say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
-        told = (kind, *training_lines(plan, text), memory_line(plan, machine), *busy_gpus(plan.cells, machine.gpus))
-        for line in filter(None, told):
-            say(line)
-        gate = None if how.no_quiet_gate or not plan.computes else quiet_machine.open_gate(store, run, say)
-        carrier = LaunchRunner(
-            plan,
-            run,
-            launcher,
-            sources,
-            reference,
-            machine=machine,
-            gate=gate,
-            default_threads=defaults,
-            ceilings=store.ceilings(machine.fingerprint),
-            text=text,
-            first_losses=FirstLosses.of(store.records(run=run.id)),
-            node=beginning.node_now,
-            side=course.side,
-        )
-        with preparation.exclusive(run), ProgressDisplay(err, lambda: matrix_so_far(store, run.id)) as display:
-            runner = Runner(store, carrier, display, session.seconds, ledger_of=course.ledger)
-            display.follow(runner.ledger)
-            with interruptible(beginning.resume_command(plan.suite)):
-                ending = runner.run()
-        for line in precision_lines(plan, runner.ledger):
-            say(line)
-    return run, ending, runner.ledger
-
-
-def _show(store: Store, run: Run, ending: RunResult, as_json: bool, go_on: str) -> None:
+def _show(store: Store, run: Run, result: RunResult, as_json: bool, command: str) -> None:
     print(matrix_so_far(store, run.id, as_json))
-    if ending.launches_left:
-        left = counted(ending.launches_left, "launch", "launches")
-        spent = f"The budget is spent with {left} left, about {clock(ending.seconds_left)} of measuring."
-        say(f"{spent} Resume: {go_on}")
+    if result.launches_left:
+        left = counted(result.launches_left, "launch", "launches")
+        spent = f"The budget is spent with {left} left, about {clock(result.seconds_left)} of measuring."
+        say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
         for line in next_lines(store.name, records):
             show(line, whole=True)
-    if not any(record.outcome.gives_a_number() for record in records):
-        say("dlbench: no cell gave a number; the reasons are below the matrix.")
+    if not any(record.outcome.status is Status.OK for record in records):
+        say("dlbench: no cell gave a valid number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
 
 

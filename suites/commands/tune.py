@@ -16,14 +16,17 @@ from ..errors import NOTHING_MEASURED, UsageError
 from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
-from ..planning.plan import Plan, check_count
+from ..planning.plan import Plan, check_count, memory_line
 from ..planning.suite import load
-from ..run import fastest, halving, preparation
+from ..run import fastest, preparation, schedules
 from ..run.runner import RunResult
+from ..run.schedules import PAIRS, SPARE, HalvingSchedule
+from ..run.session import ResumeState, RunProfile, run_plan
+from ..run.sides import Side
 from . import options
 from .options import OptionGroup, grouped
 from .plan import plan_of
-from .run import Beginning, Course, HowToRun, carry_out, going_on
+from .run import resumed
 
 _ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device"]
 _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each", "1..cpus"
@@ -74,29 +77,43 @@ def tune_command(
     preparation.check_brought(builds.builds)
     unfinished = None
     if session.resume:
-        plan, unfinished, _ = going_on(plan, session, machine, chosen, SEARCHING)
-    starts = halving.starts(plan, preparation.capacity(machine).cores)
-    course = Course(SEARCHING, SEARCH, partial(halving.Race, starts), _words)
-    how = HowToRun(no_ceilings=True, no_quiet_gate=search.no_quiet_gate)
+        plan, unfinished, _ = resumed(plan, session, machine, chosen, SEARCHING)
+    starts = schedules.search_starts(plan, preparation.capacity(machine).cores)
+    profile = RunProfile(
+        SEARCHING,
+        partial(HalvingSchedule, starts),
+        (Side(SEARCH),),
+        ceilings=False,
+        quiet_gate=not search.no_quiet_gate,
+        lines=lambda: (*_words(plan), memory_line(plan, machine)),
+    )
     with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
-        _, ending, ledger = carry_out(plan, machine, store, session, how, Beginning(unfinished), course=course)
-    assert isinstance(ledger, halving.Race)
-    answer = fastest.search_result(plan, ledger)
-    if answer is None:
-        _say_why_not(ledger, ending)
+        _, result, schedule = run_plan(
+            plan,
+            machine,
+            store,
+            profile,
+            ResumeState(unfinished),
+            budget_seconds=session.seconds,
+            build_missing=not session.no_build,
+        )
+    assert isinstance(schedule, HalvingSchedule)
+    found = fastest.search_result(plan, schedule)
+    if found is None:
+        _say_why_not(schedule, result)
         raise typer.Exit(NOTHING_MEASURED)
-    best = answer.ways[0].cell
+    best = found.ways[0].cell
     remeasuring = fastest.Remeasuring(
         search.suite,
         _options(builds, search, session.store_file, best.framework),
         trains=load(search.suite).protocol.curve_steps > 0,
     )
     if search.as_json:
-        print_json(fastest.data(plan, answer, remeasuring))
+        print_json(fastest.data(plan, found, remeasuring))
     else:
-        for line in fastest.lines(plan, answer, remeasuring):
+        for line in fastest.lines(plan, found, remeasuring):
             show(line, whole=True)
-    if ending.launches_left:
+    if result.launches_left:
         say(
             f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}"
         )
@@ -113,20 +130,20 @@ def _options(builds: options.RowOptions, search: SearchOptions, store_file: str,
 def _words(plan: Plan) -> tuple[str, str]:
     """Return how large a search is, and how it goes."""
     ways = len(plan.cells)
-    launches = sum(min(size + 1, ways) for size in halving.sizes(ways)[: -halving.SPARE])
-    steps = f"one launch of each way, another of the faster half, and so on; then {halving.PAIRS} pairs of the fastest"
+    launches = sum(min(size + 1, ways) for size in schedules.halving_sizes(ways)[:-SPARE])
+    steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
     return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
 
 
-def _say_why_not(ledger: halving.Race, ending: RunResult) -> None:
-    for line in fastest.reasons(ledger.without_number()):
+def _say_why_not(schedule: HalvingSchedule, result: RunResult) -> None:
+    for line in fastest.reasons(schedule.without_number()):
         say(line)
-    if ending.launches_left:
-        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Go on: {resume_command()}")
-    elif disturbed := len(ledger.pairs(fit=False)):
+    if result.launches_left:
+        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
+    elif disturbed := len(schedule.pairs(fit=False)):
         say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
     else:
-        say(f"dlbench: of the {counted(ledger.tried(), 'way')} that were tried none came through all its launches.")
+        say(f"dlbench: of the {counted(schedule.tried(), 'way')} that were tried none came through all its launches.")
 
 
 def _ways(
@@ -155,4 +172,4 @@ def _ways(
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
-    return chosen, halving.raced(found)
+    return chosen, schedules.halving_plan(found)

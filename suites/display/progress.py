@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from statistics import median
 
 from rich.console import Console
@@ -13,7 +13,8 @@ from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
 from ..planning.plan import Plan, PlannedLaunch
-from ..run.schedules import Ledger, PlannedPair
+from ..run.precision import half_width
+from ..run.schedules import Schedule
 from .screen import StatusLine, counted
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
@@ -58,24 +59,26 @@ def result_line(record: Record) -> str:
     return f"{outcome.status.value.replace('_', ' ')}: {outcome.reason}"
 
 
-def remark(ledger: Ledger, record: Record) -> str:
+def remark(schedule: Schedule, record: Record) -> str:
     """Return what a launch did for its cell's interval, and whether others disturbed it; empty: nothing to say."""
     parts = []
-    if record.outcome.samples_ns and ledger.precision is not None:
-        width = ledger.half_width(record.cell)
-        parts.append(f"launch {len(ledger.seen(record.cell))}" + ("" if width is None else f" ±{percent(width)}"))
+    if record.outcome.samples_ns and schedule.precision is not None:
+        launches = schedule.launch_stats(record.cell)
+        width = half_width(launches)
+        parts.append(f"launch {len(launches)}" + ("" if width is None else f" ±{percent(width)}"))
     if record.attempt:
         parts.append(f"attempt {record.attempt + 1}")
-    if ledger.disturbed(record):
+    if schedule.disturbed(record):
         parts.append("disturbed")
     return ", ".join(parts)
 
 
-def precision_lines(plan: Plan, ledger: Ledger) -> list[str]:
-    """Return what a run with a precision to reach came to; nothing for a fixed number of launches."""
+def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
+    """Return how many cells reached their precision; nothing for a fixed number of launches."""
     if plan.interval is None:
         return []
-    widths = {cell: ledger.half_width(cell) or math.inf for cell in plan.cells if ledger.seen(cell)}
+    launches = {cell: found for cell in plan.cells if (found := schedule.launch_stats(cell))}
+    widths = {cell: half_width(found) or math.inf for cell, found in launches.items()}
     wide = sorted((cell for cell, width in widths.items() if width > plan.interval), key=lambda c: -widths[c])
     cells = f"{counted(len(widths), 'cell')} with a number"
     lines = [
@@ -83,11 +86,24 @@ def precision_lines(plan: Plan, ledger: Ledger) -> list[str]:
     ]
     for cell in wide[:_WIDE_SHOWN]:
         shown = "no interval" if math.isinf(widths[cell]) else f"±{percent(widths[cell])}"
-        launches = counted(len(ledger.seen(cell)), "launch", "launches")
-        lines.append(f"  wider: {name_of(cell)}, {shown} after {launches}")
+        after = counted(len(launches[cell]), "launch", "launches")
+        lines.append(f"  wider: {name_of(cell)}, {shown} after {after}")
     if len(wide) > _WIDE_SHOWN:
         lines.append(f"  and {len(wide) - _WIDE_SHOWN} more")
     return lines
+
+
+def pair_line(first: Record, second: Record) -> str:
+    """Return the result of a pair in a few words."""
+    stage = "confirming " if first.stage == CONFIRM else ""
+    name = f"{name_of(first.cell)}, {stage}pair {first.launch + 1}"
+    records = {record.side: record for record in (first, second)}
+    timed = {side: record for side, record in records.items() if record.outcome.gives_a_number()}
+    if len(timed) == len(records):
+        before, after = (median(timed[side].outcome.step_seconds()) for side in (BASELINE, CANDIDATE))
+        return f"{name}: {before:.4g} s and {after:.4g} s ({after / before - 1:+.1%})"
+    failed = next(record for side, record in records.items() if side not in timed)
+    return f"{name}: {failed.side} {result_line(failed)}"
 
 
 class ProgressDisplay(StatusLine):
@@ -99,15 +115,20 @@ class ProgressDisplay(StatusLine):
         self._matrix_at = time.monotonic()
         self._matrix_every = _MATRIX_SECONDS
         self._what = ""
-        self._ledger: Ledger | None = None
+        self._schedule: Schedule | None = None
+        self._first: Record | None = None
+        """Of a pair whose second launch is still to come."""
 
-    def follow(self, ledger: Ledger) -> None:
-        """Say with each launch what the ledger makes of it."""
-        self._ledger = ledger
+    def follow(self, schedule: Schedule) -> None:
+        """Say with each launch how its cell's interval and the run's estimates change."""
+        self._schedule = schedule
 
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """Name the launch that begins."""
-        about = "~" if self._ledger and self._ledger.precision else ""
+        if planned.side in (BASELINE, CANDIDATE):
+            self._what = f"{name_of(planned.cell)}, {planned.side}; about {(total - index) // 2 + 1} pairs left"
+            return
+        about = "~" if self._schedule and self._schedule.precision else ""
         self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 
@@ -117,9 +138,16 @@ class ProgressDisplay(StatusLine):
         self.draw(f"{phase}, {clock(seconds_left)} left, all in {clock(seconds_left_overall)}  {self._what}")
 
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
-        """Print the launch's line and, now and then, the matrix so far."""
+        """Print the line of the launch or pair and, now and then, the matrix so far."""
         left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
-        said = remark(self._ledger, record) if self._ledger else ""
+        if record.side in (BASELINE, CANDIDATE):
+            if self._first is None or self._first.side == record.side:
+                self._first = record
+                return
+            self.print(f"{pair_line(self._first, record)}{left}")
+            self._first = None
+            return
+        said = remark(self._schedule, record) if self._schedule else ""
         said = f"; {said}" if said else ""
         self.print(f"{self._what}: {result_line(record)}{said}{left}")
         now = time.monotonic()
@@ -128,34 +156,3 @@ class ProgressDisplay(StatusLine):
             for line in self._matrix_so_far().splitlines():
                 self.print(line)
             self._matrix_at = time.monotonic()
-
-
-def pair_line(pair: PlannedPair, records: Mapping[str, Record]) -> str:
-    """Return what a pair gave, in a few words."""
-    stage = "confirming " if pair.stage == CONFIRM else ""
-    name = f"{name_of(pair.cell)}, {stage}pair {pair.launch + 1}"
-    timed = {side: record for side, record in records.items() if record.outcome.gives_a_number()}
-    if set(timed) == {BASELINE, CANDIDATE}:
-        before, after = (median(timed[side].outcome.step_seconds()) for side in (BASELINE, CANDIDATE))
-        return f"{name}: {before:.4g} s and {after:.4g} s ({after / before - 1:+.1%})"
-    failed = next(record for side, record in records.items() if side not in timed)
-    return f"{name}: {failed.side} {result_line(failed)}"
-
-
-class PairDisplay(StatusLine):
-    """Observer of a comparison for a terminal, or, where the output is none, for a log."""
-
-    _what = ""
-
-    def starts(self, pair: PlannedPair, side: str, pairs_left: int) -> None:
-        """Name the launch that begins."""
-        self._what = f"{name_of(pair.cell)}, {side}; about {pairs_left} pairs left"
-
-    def ticks(self, phase: str, seconds_left: float) -> None:
-        """Redraw the line, at most once a second."""
-        self.draw(f"{phase}, all in {clock(seconds_left)}  {self._what}")
-
-    def ends(self, pair: PlannedPair, records: Mapping[str, Record], seconds_left: float) -> None:
-        """Print the pair's line."""
-        left = f"  ({clock(seconds_left)} left)" if seconds_left > 0 else ""
-        self.print(f"{pair_line(pair, records)}{left}")

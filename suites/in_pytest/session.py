@@ -38,6 +38,7 @@ from ..run.launcher import ProcessLauncher
 from ..run.machine_lock import measuring
 from ..run.quiet_machine import open_gate
 from ..run.runner import Runner
+from ..run.schedules import BlockSchedule
 from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
@@ -261,7 +262,7 @@ class SuiteSession:
             stack.enter_context(preparation.exclusive(run))
             launches = plan.computes and any(source.interpreter for source in sources.values())
             gate = open_gate(store, run, said.line) if launches and self._waits else None
-            carrier = LaunchRunner(
+            launch_runner = LaunchRunner(
                 plan,
                 run,
                 ProcessLauncher(),
@@ -271,12 +272,13 @@ class SuiteSession:
                 gate=gate,
                 ceilings=store.ceilings(self._machine.fingerprint),
             )
-            ending = Runner(store, carrier, said, self._budget).run()
+            schedule = BlockSchedule(plan, (), launch_runner.host)
+            result = Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
             self._run = next(each for each in store.runs() if each.id == run.id)
-            said.line(f"measured {counted(ending.records, 'launch', 'launches')}{kept}")
+            said.line(f"measured {counted(result.records, 'launch', 'launches')}{kept}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -29,10 +29,12 @@ RATE = 5e10
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch to come: a cell and the block it belongs to."""
+    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side and stage."""
 
     cell: Cell
     block: int
+    side: str = ""
+    stage: str = ""
 
 
 @dataclass(frozen=True)

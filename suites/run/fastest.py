@@ -21,9 +21,9 @@ from dlbench.reports.ratio.tuning import of_estimate
 from ..display.screen import as_called, counted
 from ..environments import environment
 from ..planning.plan import Plan
+from ..planning.rerun import rerun_command
 from ..planning.values import Build
-from ..publishing.again import again
-from .halving import PAIRS, Race
+from .schedules import PAIRS, HalvingSchedule
 
 _CONFIDENCE = 0.95
 _REASONS = 3
@@ -76,12 +76,12 @@ class Remeasuring:
     """Whether the suite's launches train on a text, which a search leaves out: no command measures the same again."""
 
 
-def search_result(plan: Plan, race: Race) -> SearchResult | None:
+def search_result(plan: Plan, schedule: HalvingSchedule) -> SearchResult | None:
     """Return what a race found; None where it did not come to a pair."""
-    blocks = race.pairs()
+    blocks = schedule.pairs()
     if not blocks:
         return None
-    seconds = {cell: race.timed(cell) for cell in race.finalists()}
+    seconds = {cell: schedule.timed(cell) for cell in schedule.finalists()}
     timed = {cell: [by_block[block] for block in blocks] for cell, by_block in seconds.items()}
     # Bonferroni over every comparison of two finalists: whichever is then called the fastest, its intervals hold.
     confidence = 1 - (1 - _CONFIDENCE) / max(1, len(timed) * (len(timed) - 1) // 2)
@@ -94,11 +94,11 @@ def search_result(plan: Plan, race: Race) -> SearchResult | None:
         return sum(slower(cell, other).ratio > 1 for other in timed), fmean(np.log(timed[cell]))
 
     best, *others = sorted(timed, key=place)
-    ways = [Way(best, median(timed[best]), None, tuple(race.flags(best)))]
-    ways += [Way(cell, median(timed[cell]), slower(cell, best), tuple(race.flags(cell))) for cell in others]
-    failed, lost = race.without_number(), len(race.pairs(fit=False)) - len(blocks)
-    cells = race.begin[0], race.to_beat
-    return SearchResult(tuple(ways), *cells, len(plan.cells), race.tried(), failed, confidence, lost)
+    ways = [Way(best, median(timed[best]), None, tuple(schedule.flags(best)))]
+    ways += [Way(cell, median(timed[cell]), slower(cell, best), tuple(schedule.flags(cell))) for cell in others]
+    failed, lost = schedule.without_number(), len(schedule.pairs(fit=False)) - len(blocks)
+    cells = schedule.starts[0], schedule.to_beat
+    return SearchResult(tuple(ways), *cells, len(plan.cells), schedule.tried(), failed, confidence, lost)
 
 
 def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
@@ -148,7 +148,9 @@ def command(plan: Plan, cell: Cell, remeasuring: Remeasuring) -> str | None:
     """Return what measures a way again; None where nothing does."""
     if remeasuring.trains:
         return None
-    words = again(cell, remeasuring.suite, plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS)
+    words = rerun_command(
+        cell, remeasuring.suite, plan.row_of(cell).build.framework.file, tuning=cell.tuning, launches=PAIRS
+    )
     return " ".join([words, *map(shlex.quote, remeasuring.options)])
 
 

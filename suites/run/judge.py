@@ -38,7 +38,7 @@ class FirstLosses:
                 found.note(record.cell, record.outcome, family_of(record.network))
         return found
 
-    def told_of(self, file: str, cell: Cell) -> tuple[float, ...] | None:
+    def of_file(self, file: str, cell: Cell) -> tuple[float, ...] | None:
         """Return those that a launch of this file's cell must agree with; None where it is the first."""
         return self._told.get(_shared(file, cell))
 
@@ -60,20 +60,20 @@ _NOT_FINITE_FIRST = "the losses of the first steps are not finite"
 _NOT_FINITE = "the losses or updates of the parity check are not finite"
 
 
-def parity_of(outcome: Outcome, order: LaunchRequest, network: Network) -> Parity:
+def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
     """Return the verdict on a launch; raises UnreadableError where its answer does not fit what was asked for."""
-    cell, answer, outside = order.launch.cell, outcome.answer, outcome.outside
+    cell, answer, outside = request.launch.cell, outcome.answer, outcome.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
-        return _of_own(answer, order.first_losses, network)
+        return _of_own(answer, request.first_losses, network)
     if answer is None or outside is None:
-        if order.computes:
+        if request.computes:
             raise UnreadableError("it carried out no parity check")
         return parity.unchecked(network, outcome.reason or "it computes nothing", allowed)
-    if order.reference is None:
+    if request.reference is None:
         verdict = parity.unchecked(network, f"no reference for mini-batch {cell.batch_size}", allowed)
     else:
-        reference = parity.load(str(order.reference), outside.check_steps)
+        reference = parity.load(str(request.reference), outside.check_steps)
         found = _observation(answer, reference, outside)
         verdict = parity.judge(found, reference, network.parity, allowed)
         if answer.losses is None or None in answer.updates.values():
@@ -121,7 +121,7 @@ def _observation(answer: ParitySample, reference: Observation, outside: HostObse
 
 
 def judged(
-    order: LaunchRequest, launched: Launched, limits: Limits | None, telemetry: Mapping[str, Any] | None = None
+    request: LaunchRequest, launched: Launched, limits: Limits | None, telemetry: Mapping[str, Any] | None = None
 ) -> Launched:
     """Return a launch with its parity and the status that it deserves; without limits no rate is too high.
 
@@ -129,23 +129,23 @@ def judged(
     One of which nothing was seen from outside is returned as it is: adapters of an older version judged themselves.
     """
     outcome = launched.outcome
-    if outcome.status is not Status.OK or order.launch.only_capabilities or outcome.outside is None:
+    if outcome.status is not Status.OK or request.launch.only_capabilities or outcome.outside is None:
         return launched
     try:
-        return replace(launched, outcome=_judged(order, outcome, limits, telemetry))
+        return replace(launched, outcome=_judged(request, outcome, limits, telemetry))
     except UnreadableError as error:
         return replace(launched, outcome=Outcome(Status.CRASHED, f"its answer cannot be believed: {error}"))
 
 
 def _judged(
-    order: LaunchRequest, outcome: Outcome, limits: Limits | None, telemetry: Mapping[str, Any] | None
+    request: LaunchRequest, outcome: Outcome, limits: Limits | None, telemetry: Mapping[str, Any] | None
 ) -> Outcome:
-    assert order.launch.network is not None
+    assert request.launch.network is not None
     assert outcome.outside is not None
-    network = from_data(order.launch.network)
-    verdict = parity_of(outcome, order, network)
-    claim = Claim(order.launch.cell, network, outcome, outcome.outside, limits, telemetry)
-    impossible = implausible(claim, order.computes)
+    network = from_data(request.launch.network)
+    verdict = parity_of(outcome, request, network)
+    claim = Claim(request.launch.cell, network, outcome, outcome.outside, limits, telemetry)
+    impossible = implausible(claim, request.computes)
     status, reason = Status.OK, ""
     if verdict.verdict == "disagrees":
         status, reason = Status.PARITY_FAILED, verdict.reason

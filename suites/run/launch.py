@@ -1,15 +1,14 @@
-"""The carrier: carries out one launch of a cell, with its attempts, and makes a Record of each; it stores nothing.
+"""Runs one launch of a cell, with its attempts, and makes a Record of each; stores nothing.
 
-    carrier = LaunchRunner(plan, run, launcher, sources, reference, machine=machine, gate=gate)
-    for record in carrier.attempts(planned, plan.protocol, most=3):
+    runner = LaunchRunner(plan, run, launcher, sources, reference, machine=machine, gate=gate)
+    for record in runner.run_launch(planned, plan.protocol, most=3):
         store.append(record)
 
-``attempts`` yields each record when its launch has ended, so that a caller can store it before the next attempt
-begins. A launch that others disturbed is attempted again, at most ``most`` times in all; before each repetition the
-gate waits until the machine is quiet, and where it is not, there is none. ``reports/evidence/attempts.py`` tells which
-attempt of a launch counts.
+Each record is yielded when its launch has ended, so that a caller can store it before the next attempt begins. A
+disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
+machine is quiet, and where it is not, there is none. ``reports/evidence/attempts.py`` decides which attempt counts.
 
-Two sides of a comparison are two carriers over one run: each with its own ``side``, ``sources`` (other interpreters),
+The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters).
 """
 
@@ -47,25 +46,25 @@ from .quiet_machine import BlockGate
 from .references import Reference
 from .texts import Text
 
-MOST_ATTEMPTS = 3
-"""A launch that others disturbed is repeated until it was attempted this often."""
+_SUSPENDED_REPEATS = 3
+"""Launches at most where this process was stopped (SIGSTOP) during each."""
 
 References = Callable[[Cell], Reference | None]
 
 
 @dataclass(frozen=True)
-class _Launched:
-    """What a launch gave, and what the record says besides."""
+class _Measured:
+    """A launch's outcome and its host-side metadata."""
 
     launched: Launched
-    told: dict[str, Any] = field(default_factory=dict)
-    """By the host, of the launch: part of the record's software."""
+    software: dict[str, Any] = field(default_factory=dict)
+    """What the host adds to the record's software."""
     telemetry: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class LaunchRunner:
-    """Carries out launches of one run's cells, data in and data out."""
+    """Runs launches of one run's cells, data in and data out."""
 
     plan: Plan
     run: Run
@@ -74,25 +73,22 @@ class LaunchRunner:
     reference: References
     _: KW_ONLY
     machine: Machine | None = None
-    """The one probed when the run began: it tells which CPUs a bound cell gets, which quota the records note, which GPU
-    a name in a cell means, and whether others disturbed a launch; without it no launch counts as disturbed."""
+    """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed
+    follow from it; without it no launch counts as disturbed."""
     gate: BlockGate | None = None
-    """None: nothing is waited for."""
     default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """By framework, mode and tuning."""
-    side: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     guest: Path | None = None
     text: Text | None = None
-    """What launches train on, where the protocol has steps for it; without a text none does."""
+    """What launches train on, where the protocol has steps for it."""
     first_losses: FirstLosses = field(default_factory=FirstLosses)
-    """Of steps of the user's own; both sides of a comparison have one of these."""
+    """Of the user's own steps; shared by both sides of a comparison."""
     ceilings: dict[str, Any] | None = None
     """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
     node: Callable[[], Node | None] = lambda: None
-    """Of a fleet, as it is now: asked before each launch."""
+    """The node of a fleet as it is now: asked before each launch."""
     nvml: Any = field(default_factory=chosen_nvml.in_use)
-    """Asked about GPUs: before each launch on one, and now and then while it lasts."""
 
     @cached_property
     def host(self) -> Host | None:
@@ -103,9 +99,6 @@ class LaunchRunner:
     def _limits(self) -> Limits | None:
         return None if self.machine is None else limits_of(self.machine, self.ceilings)
 
-    def _too_large(self, cell: Cell) -> str:
-        return "" if self.machine is None else too_large(self.plan, cell, self.machine)
-
     @cached_property
     def _locator(self) -> Locator:
         return Locator(
@@ -115,15 +108,8 @@ class LaunchRunner:
             os.environ.get("CUDA_VISIBLE_DEVICES"),
         )
 
-    def attempts(
-        self,
-        planned: PlannedLaunch,
-        protocol: Protocol,
-        *,
-        stage: str = "",
-        most: int = 1,
-        skip: str = "",
-        tick: Tick = no_tick,
+    def run_launch(
+        self, planned: PlannedLaunch, protocol: Protocol, *, most: int = 1, skip: str = "", tick: Tick = no_tick
     ) -> Iterator[Record]:
         """Yield a record for each attempt, until one was not disturbed or ``most`` were made.
 
@@ -134,90 +120,107 @@ class LaunchRunner:
         for attempt in range(most):
             if attempt and self.gate is not None and not self.gate.before_repeat():
                 return
-            record = self._attempt(planned, protocol, attempt, stage, skip, tick)
+            record = self._attempt(planned, protocol, attempt, skip, tick)
             yield record
             if not disturbed(record, self.host):
                 return
 
-    def _attempt(
-        self, planned: PlannedLaunch, protocol: Protocol, attempt: int, stage: str, skip: str, tick: Tick
-    ) -> Record:
+    def _attempt(self, planned: PlannedLaunch, protocol: Protocol, attempt: int, skip: str, tick: Tick) -> Record:
         cell = planned.cell
         node = self.node()
-        started = datetime.now(UTC)
         source = self.sources[cell.framework]
-        why_not = self._too_large(cell) or (skip if source.interpreter else source.reason)
-        if source.interpreter is None or why_not:
-            carried = _skipped(why_not)
+        unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
+        started = datetime.now(UTC)
+        reason = unfit or (skip if source.interpreter else source.reason)
+        if source.interpreter is None or reason:
+            measured = _skipped(reason)
         else:
-            carried = self._launch(cell, protocol, source.interpreter, source.folder, tick)
-        outcome = carried.launched.outcome
+            measured = self._measure(cell, protocol, source.interpreter, source.folder, tick)
+        outcome = measured.launched.outcome
         self.first_losses.note(cell, outcome, self.plan.network_of(cell).family)
-        told: dict[str, Any] = {}
+        added: dict[str, Any] = {}
         default = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
         if default is not None and cell.on_cpu:
-            told["default_threads"] = default
+            added["default_threads"] = default
         if outcome.software:  # a launch that could not answer measured nothing
-            told |= carried.told
-            told[TUNABLE] = list(self._tunable(cell))
+            added |= measured.software
+            added[TUNABLE] = list(self._tunable(cell))
             # dlbench's own adapters come with its version.
             if source.build.framework.brought:
-                told[DIGEST] = adapter_digest(source.build.framework)
+                added[DIGEST] = adapter_digest(source.build.framework)
         return Record(
             run=self.run.id,
             suite=self.run.suite,
             launch=planned.block,
             cell=cell,
-            outcome=private_anywhere(outcome._replace(software={**outcome.software, **told})),
+            outcome=private_anywhere(outcome._replace(software={**outcome.software, **added})),
             machine=self.run.machine,
             environment=source.digest,
             interpreter=source.name,
             protocol=protocol,
             started=started,
-            wall_seconds=carried.launched.wall_seconds,
+            wall_seconds=measured.launched.wall_seconds,
             version=self.run.version,
             attempt=attempt,
-            side=self.side,
-            stage=stage,
+            side=planned.side,
+            stage=planned.stage,
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
-            telemetry=carried.telemetry,
+            telemetry=measured.telemetry,
             network=specification(self.plan.network_of(cell).family),
             node=node,
         )
 
-    def _launch(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Launched:
-        """Carry out a launch on the cell's device."""
+    def _measure(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Measured:
+        """Launch a cell on its device and judge the outcome; repeat it where this process was stopped meanwhile."""
         located = Located() if cell.on_cpu else self._locator.find(cell.device, cell.world_size)
         if located.reason:
             return _skipped(located.reason)
-        order = self._order(cell, protocol, interpreter, folder, located.uuids)
-        repeated, label_sets = order.launch.repeated_batch, order.launch.label_sets
-        told: dict[str, Any] = {} if repeated is None else {"repeated_batch": repeated}
-        if label_sets > 1:
-            told["label_sets"] = label_sets
-        if order.launch.text is not None and self.text is not None:
-            told["text"] = self.text.described()
+        request = self._request(cell, protocol, interpreter, folder, located.uuids)
+        software = self._described(request)
         first = located.devices[0] if located.devices else None
-        if first is None or first.uuid is None:
-            return _Launched(judged(order, self.launcher.launch(order, tick), self._limits), told)
-        # Of several GPUs, which do the same, the first is watched.
-        sampler = Sampler(first.uuid, self.nvml, own=of_a_launch)
+        if first is not None and first.uuid is not None:
+            identities = [device.identity(located.driver) for device in located.devices]
+            software["gpu"] = identities[0]
+            if len(identities) > 1:
+                software["gpus"] = identities
+        for _ in range(_SUSPENDED_REPEATS):
+            # Of several GPUs, which do the same, the first is watched.
+            launched, telemetry = self._launch(request, first, tick)
+            launched = judged(request, launched, self._limits, telemetry)
+            if not launched.suspended or launched.outcome.status not in (Status.IMPLAUSIBLE, Status.TIMED_OUT):
+                break
+        return _Measured(launched, software, telemetry)
+
+    def _launch(
+        self, request: LaunchRequest, gpu: devices.Device | None, tick: Tick
+    ) -> tuple[Launched, dict[str, Any] | None]:
+        if gpu is None or gpu.uuid is None:
+            return self.launcher.launch(request, tick), None
+        sampler = Sampler(gpu.uuid, self.nvml, own=of_a_launch)
         sampler.start()
         try:
-            launched = self.launcher.launch(order, tick)
+            launched = self.launcher.launch(request, tick)
         finally:
             telemetry = sampler.stop()
-        launched = judged(order, launched, self._limits, telemetry)
-        identities = [device.identity(located.driver) for device in located.devices]
-        several = {"gpus": identities} if len(identities) > 1 else {}
-        return _Launched(launched, {**told, "gpu": identities[0], **several}, telemetry)
+        return launched, telemetry
+
+    def _described(self, request: LaunchRequest) -> dict[str, Any]:
+        """Return what the record's software says of a request."""
+        found: dict[str, Any] = {}
+        if request.launch.repeated_batch is not None:
+            found["repeated_batch"] = request.launch.repeated_batch
+        if request.launch.label_sets > 1:
+            found["label_sets"] = request.launch.label_sets
+        if request.launch.text is not None and self.text is not None:
+            found["text"] = self.text.described()
+        return found
 
     def _tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings of which the cell's tuning chooses."""
         framework = self.sources[cell.framework].build.framework
         return framework.tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
 
-    def _order(
+    def _request(
         self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None
     ) -> LaunchRequest:
         framework = self.sources[cell.framework].build.framework  # of a comparison, this side's
@@ -254,7 +257,7 @@ class LaunchRunner:
             self.guest,
             None if reference is None else reference.path,
             framework.computes,
-            self.first_losses.told_of(framework.name, cell),
+            self.first_losses.of_file(framework.name, cell),
         )
 
     def _cpus(self, cell: Cell) -> list[int] | None:
@@ -269,5 +272,5 @@ class LaunchRunner:
         return list(mask)
 
 
-def _skipped(reason: str) -> _Launched:
-    return _Launched(Launched(Outcome(Status.SKIPPED, reason), 0.0))
+def _skipped(reason: str) -> _Measured:
+    return _Measured(Launched(Outcome(Status.SKIPPED, reason), 0.0))

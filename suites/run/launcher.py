@@ -38,6 +38,7 @@ from .supervisor import TAIL_BYTES
 # make a number depend on the shell it was started from.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "TZ")
 _TICK_SECONDS = 0.5
+_SUSPENDED_SECONDS = 1.5  # between two looks: this process was stopped
 _POLL_SECONDS = 0.05  # where the system cannot tell of a process's end
 _GRACE_SECONDS = 3.0
 _MOST_BYTES = 2 * 1024**3  # in a launch's folder, which holds its temporary files too
@@ -79,11 +80,6 @@ class LaunchRequest:
                 f"The reference {self.reference} cannot be read ({error}). Remove it: it is computed again."
             ) from error
 
-    @property
-    def judges_itself(self) -> bool:
-        """Whether the adapters are of an older version, which compared themselves with the reference."""
-        return self.guest is not None and not (self.guest / "launch" / "host.py").exists()
-
 
 @dataclass(frozen=True)
 class Launched:
@@ -91,12 +87,14 @@ class Launched:
 
     outcome: Outcome
     wall_seconds: float
+    suspended: bool = False
+    """Whether this process was stopped meanwhile, so that what it observed is of no use."""
 
 
 class Launcher(TypingProtocol):
     """Whatever can carry out launches."""
 
-    def launch(self, order: LaunchRequest, tick: Tick = ...) -> Launched:
+    def launch(self, request: LaunchRequest, tick: Tick = ...) -> Launched:
         """Carry out one launch; ``tick`` is called now and then with the control directory."""
         ...
 
@@ -114,36 +112,37 @@ def guest_environment(variables: dict[str, str]) -> dict[str, str]:
 class ProcessLauncher:
     """Starts each launch as a process group of its own on this machine."""
 
-    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
+    def launch(self, request: LaunchRequest, tick: Tick = no_tick) -> Launched:
         """Carry out one launch; the processes it started are gone when this returns or raises."""
-        check_steps = order.check_steps
-        directory = _control_directory(_as_understood(order))
+        check_steps = request.check_steps
+        directory = _control_directory(request.launch)
         ours, theirs = socket.socketpair()
         try:
             start = time.monotonic()
-            child = _start(order, directory, theirs.fileno())
+            child = _start(request, directory, theirs.fileno())
             theirs.close()
             monitor = LaunchMonitor(ours, child.pid, check_steps)
-            ending = self._run(order, child, monitor, _Watch(directory, tick))
+            watch = _Watch(directory, tick)
+            ending = self._run(request, child, monitor, watch)
             wall_seconds = time.monotonic() - start
-            outcome = outcome_of(order.launch, directory, ending, None if order.judges_itself else monitor)
-            return Launched(outcome, wall_seconds)
+            outcome = outcome_of(request.launch, directory, ending, monitor)
+            return Launched(outcome, wall_seconds, watch.suspended)
         finally:
             ours.close()
             theirs.close()
             shutil.rmtree(directory, ignore_errors=True)
 
     def _run(
-        self, order: LaunchRequest, child: "subprocess.Popen[bytes]", monitor: LaunchMonitor, watch: "_Watch"
+        self, request: LaunchRequest, child: "subprocess.Popen[bytes]", monitor: LaunchMonitor, watch: "_Watch"
     ) -> ProcessEnd:
         before = oom_kills()
         try:
-            in_time = _wait(child, order.timeout, watch, monitor)
+            in_time = _wait(child, request.timeout, watch, monitor)
             if not in_time:
                 signal_group(child.pid, signal.SIGTERM)
                 _wait(child, _GRACE_SECONDS, _Watch(watch.directory, no_tick), monitor)
             said = _reap(child)
-            late = "" if in_time or watch.too_much else f"ended after {order.timeout:g} s"
+            late = "" if in_time or watch.too_much else f"ended after {request.timeout:g} s"
             return ProcessEnd(child.returncode, said, late, watch.too_much, oom_kills() - before)
         finally:
             _reap(child)
@@ -157,6 +156,8 @@ class _Watch:
     directory: Path
     tick: Tick
     too_much: str = ""
+    suspended: bool = False
+    """Whether this process was stopped for a while (SIGSTOP)."""
 
     def __call__(self) -> bool:
         """Return False where the launch is to end at once."""
@@ -166,10 +167,10 @@ class _Watch:
         return not self.too_much
 
 
-def _start(order: LaunchRequest, directory: Path, line: int) -> "subprocess.Popen[bytes]":
+def _start(request: LaunchRequest, directory: Path, line: int) -> "subprocess.Popen[bytes]":
     """Start the supervisor, which starts the guest."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
-    command = [str(order.interpreter), "-I", str(order.guest or GUEST_DIRECTORY), str(directory)]
+    command = [str(request.interpreter), "-I", str(request.guest or GUEST_DIRECTORY), str(directory)]
     told = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
@@ -183,27 +184,15 @@ def _start(order: LaunchRequest, directory: Path, line: int) -> "subprocess.Pope
     )
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError), child.stdin:
-        child.stdin.write(json.dumps({**guest_environment(order.variables), **told}).encode())
+        child.stdin.write(json.dumps({**guest_environment(request.variables), **told}).encode())
     return child
-
-
-def _as_understood(order: LaunchRequest) -> Launch:
-    """Return the launch as its guest reads it: older adapters know networks by name, and judge themselves."""
-    launch = order.launch
-    if order.judges_itself and order.guest is not None and order.reference is not None:
-        # With the seeds of its own version.
-        own = order.guest / "references" / order.reference.name
-        launch = launch._replace(reference=str(own) if own.exists() else None)
-    if order.guest is None or (order.guest / "families").is_dir():
-        return launch
-    return launch._replace(cell=launch.cell._replace(specification=""), network=None)
 
 
 def _control_directory(launch: Launch) -> Path:
     """Return a new folder with ``cell.json`` in it; raises FrameworkEnvironmentError where there is no room for it."""
     directory = None
     try:
-        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-")).absolute()  # the guest runs in another folder
+        directory = Path(tempfile.mkdtemp(prefix="dlbench-launch-")).absolute()  # the guest stands in it
         (directory / "tmp").mkdir()
         write_launch(str(directory), launch)
         return directory
@@ -232,14 +221,16 @@ def _reap(child: "subprocess.Popen[bytes]") -> str:
 
 def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, monitor: LaunchMonitor) -> bool:
     """Wait for the child without spinning; False when it is still there after this many seconds, or is to end."""
-    deadline = time.monotonic() + seconds
-    next_tick = time.monotonic() + _TICK_SECONDS
+    awake = time.monotonic()
+    deadline, next_tick = awake + seconds, awake + _TICK_SECONDS
     with _news(child, monitor) as wait:
         while child.poll() is None:
             now = time.monotonic()
             if now >= deadline:
                 return False
             wait(max(0.0, min(deadline, next_tick) - now))
+            asleep, awake = awake, time.monotonic()
+            watch.suspended |= awake - asleep > _SUSPENDED_SECONDS
             if time.monotonic() >= next_tick:
                 next_tick = time.monotonic() + _TICK_SECONDS
                 if not watch():

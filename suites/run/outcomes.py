@@ -128,11 +128,8 @@ _OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASH
 """The other statuses are the host's to give."""
 
 
-def read_answer(directory: Path, launch: Launch, judges_itself: bool = False) -> Outcome:
-    """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with what is wrong.
-
-    Adapters of an older version judge themselves: of them a verdict is taken as it is.
-    """
+def read_answer(directory: Path, launch: Launch) -> Outcome:
+    """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with the reason."""
     told = read_json(directory / OUTCOME_FILE)
     if not isinstance(told, dict):
         raise UnreadableError(f"{OUTCOME_FILE} holds no object")
@@ -146,7 +143,7 @@ def read_answer(directory: Path, launch: Launch, judges_itself: bool = False) ->
         raise UnreadableError(f"{OUTCOME_FILE}: {sentence(error, _model(Outcome))}") from error
     except (ProtocolError, ValueError) as error:
         raise UnreadableError(str(error)[:300]) from error
-    wrong = _against_itself(outcome, launch, judges_itself)
+    wrong = _against_itself(outcome, launch)
     if wrong:
         raise UnreadableError(wrong)
     return outcome
@@ -185,12 +182,11 @@ def _checked(hint: Any, signed: bool) -> Any:
     return hint
 
 
-def _against_itself(outcome: Outcome, launch: Launch, judges_itself: bool) -> str:
+def _against_itself(outcome: Outcome, launch: Launch) -> str:
     """Return what of an answer does not fit together or does not fit what was asked for; empty where all does."""
-    allowed = (*_OF_A_GUEST, Status.PARITY_FAILED) if judges_itself else _OF_A_GUEST
-    if outcome.status not in allowed:
+    if outcome.status not in _OF_A_GUEST:
         return f"status {outcome.status.value} is not a guest's to give"
-    if outcome.outside is not None or (outcome.parity is not None and not judges_itself):
+    if outcome.outside is not None or outcome.parity is not None:
         return "it tells what only the host can know: " + ("parity" if outcome.outside is None else "outside")
     if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
         return f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
@@ -255,23 +251,23 @@ class ProcessEnd:
     """Of the kernel, on the whole machine, meanwhile."""
 
 
-def outcome_of(launch: Launch, directory: Path, ending: ProcessEnd, monitor: LaunchMonitor | None) -> Outcome:
-    """Return the outcome of a launch; without a monitor its guest is one of an older version, which judged itself."""
+def outcome_of(launch: Launch, directory: Path, ending: ProcessEnd, monitor: LaunchMonitor) -> Outcome:
+    """Return the outcome of a launch."""
     if ending.too_much:
         return Outcome(Status.CRASHED, ending.too_much)
     phase = read_phase(directory)[0] if ending.late else ""
     if ending.late and not _measured_before(phase):
         return Outcome(Status.TIMED_OUT, f"{ending.late} during {phase}" if phase else ending.late)
     try:
-        outcome = read_answer(directory, launch, judges_itself=monitor is None)
+        outcome = read_answer(directory, launch)
         outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST))
         if phase == PROFILE:
             outcome = outcome._replace(software={**outcome.software, "profile_failed": ending.late})
-        if monitor is None or outcome.status is not Status.OK or launch.only_capabilities:
+        if outcome.status is not Status.OK or launch.only_capabilities:
             return outcome
         return _monitored(outcome, monitor)
     except FileNotFoundError:
-        if monitor is not None and monitor.wrong:
+        if monitor.wrong:
             return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {monitor.wrong}", _LONGEST))
         return _without_answer(ending)
     except UnreadableError as error:

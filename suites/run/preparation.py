@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import filelock
 
@@ -15,6 +16,7 @@ from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
 from dlbench.hardware_probe.doctor import faults, gather_settings
+from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
@@ -48,9 +50,9 @@ def new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
-def begin(plan: Plan, store: Store, machine: Machine, purpose: str = "suite", node: Node | None = None) -> Run:
-    """Store and return a new run of this plan; see ``new_run``."""
-    run = new_run(plan, machine, purpose, node=node)
+def begin(plan: Plan, store: Store, machine: Machine, *described: Any) -> Run:
+    """Store and return a new run of this plan; ``described`` as for `new_run`."""
+    run = new_run(plan, machine, *described)
     store.begin_run(run)
     return run
 
@@ -61,8 +63,9 @@ def new_run(
     purpose: str = "suite",
     sides: Mapping[str, str] = MappingProxyType({}),
     node: Node | None = None,
+    rule: Rule | None = None,
 ) -> Run:
-    """Return a new run of this plan, in no store yet; ``sides`` are those of a comparison, in words."""
+    """Return a new run of this plan, in no store yet; ``sides`` describe those of a comparison, by ``rule``."""
     now = datetime.now(UTC)
     return Run(
         id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
@@ -79,6 +82,7 @@ def new_run(
         seed=plan.seed,
         purpose=purpose,
         sides=dict(sides),
+        rule={} if rule is None else chosen(rule),
         node=node,
         doctor=faults(gather_settings(variables=os.environ, passed_on=guest_environment({}))),
     )

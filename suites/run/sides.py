@@ -10,18 +10,15 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from dlbench.hardware_probe import Machine
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_sides_of_run
 from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Host, read_host
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import say
 from ..environments import environment, folders
 from ..environments.digests import adapter_digest
 from ..environments.environment import Report, Source
@@ -32,12 +29,7 @@ from ..planning import values
 from ..planning.framework import GUEST_DIRECTORY, Framework
 from ..planning.plan import Plan
 from ..planning.values import Build
-from . import preparation
-from .judge import FirstLosses
-from .launch import LaunchRunner
-from .launcher import ProcessLauncher
 from .privacy import private_value
-from .quiet_machine import BlockGate
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -47,7 +39,7 @@ class Side:
     """One side: what it is launched with, and what to call it."""
 
     name: str
-    """`reports.compare.BASELINE` or `CANDIDATE`."""
+    """As in its records: "baseline", "candidate", or "" where there is one side."""
     builds: tuple[Build, ...] = ()
     """Interpreters by row; a row without one uses the framework's own environment."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +49,10 @@ class Side:
     """Where that code lies."""
     step: Framework | None = None
     """The file that this side runs instead of the row's own."""
+
+
+ONE_SIDE = (Side(""),)
+"""Of a run that compares nothing."""
 
 
 def variables(words: Sequence[str]) -> dict[str, str]:
@@ -139,16 +135,16 @@ def words(side: Side, sources: Iterable[Source]) -> str:
     """Return the side as a reader of a report should see it: versions and environments, no paths (they name users)."""
     parts = []
     for source in sources:
-        brought = source.build.framework.brought
-        if source.interpreter is None:
-            parts.append(f"{source.build.name} missing")
-            continue
         framework = source.build.framework
+        name = framework.name if framework.file else source.build.name  # of two files each has its own
+        if source.interpreter is None:
+            parts.append(f"{name} missing")
+            continue
         packages = inspect(source.interpreter).distributions if framework.computes else {}
         version = "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
-        code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if brought else ""
+        code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if framework.brought else ""
         about = f"(environment {source.digest}{code})"
-        parts.append(" ".join(w for w in (source.build.name, version, about) if w))
+        parts.append(" ".join(w for w in (name, version, about) if w))
     parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
     parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
     return ", ".join(parts)
@@ -202,7 +198,7 @@ def pair(
     return sides[0], sides[1]
 
 
-Prepared = Mapping[str, Mapping[str, Source]]
+Sources = Mapping[str, dict[str, Source]]
 """By side, each row's source."""
 
 
@@ -230,90 +226,42 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
     for build in plan.builds:
         override = given.get(build.framework.name)
         interpreter = override.interpreter if override else None
-        if side.name == CANDIDATE and override is None:
+        if side.name != BASELINE and override is None:
             interpreter = build.interpreter
         step = side.step if build.framework.file is not None else None
         found.append(Build(build.name, step or build.framework, interpreter))
     return found
 
 
-def prepare(plan: Plan, pair: tuple[Side, Side], report: Report, build_missing: bool) -> Prepared:
-    """Return every row's interpreter on both sides.
+def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bool) -> Sources:
+    """Return every row's interpreter on each side.
 
     Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not one row has an
     interpreter on both sides, and UsageError for sides that the plan's rows do not allow (see `_builds_of_side`).
     """
-    prepared = {
-        side.name: environment.prepare_sources(_builds_of_side(plan, side), report, build_missing) for side in pair
+    found = {
+        side.name: environment.prepare_sources(_builds_of_side(plan, side), report, build_missing) for side in sides
     }
-    if not any(
-        prepared[BASELINE][name].interpreter and prepared[CANDIDATE][name].interpreter for name in prepared[BASELINE]
-    ):
-        reasons = dict.fromkeys(s.reason.rstrip(".") for found in prepared.values() for s in found.values() if s.reason)
+    first, *others = found.values()
+    if others and not any(all(each[name].interpreter for each in found.values()) for name in first):
+        reasons = dict.fromkeys(s.reason.rstrip(".") for each in found.values() for s in each.values() if s.reason)
         raise FrameworkEnvironmentError(f"No row has an interpreter on both sides. {'; '.join(reasons)}.")
-    return prepared
+    return found
 
 
-def begin(
-    plan: Plan, pair: tuple[Side, Side], prepared: Prepared, store: Store, machine: Machine, purpose: str, rule: Rule
-) -> Run:
-    """Store and return a new run of both sides; what each side is, in words, and the rule stand in it."""
-    named = {side.name: words(side, prepared[side.name].values()) for side in pair}
-    run = replace(preparation.new_run(plan, machine, purpose, named), rule=chosen(rule))
-    store.begin_run(run)
-    return run
+def described(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
+    """Return what each side is launched with, by its name."""
+    return {side.name: words(side, sources[side.name].values()) for side in sides}
 
 
-def carriers(
-    plan: Plan,
-    run: Run,
-    pair: tuple[Side, Side],
-    prepared: Prepared,
-    machine: Machine,
-    gate: BlockGate | None,
-    ceilings: dict[str, Any] | None,
-    records: Iterable[Record] = (),
-) -> dict[str, LaunchRunner]:
-    """Return what launches each side, by its name; references that are not there yet are computed.
-
-    ``records`` are those of the run so far.
-    """
-    reference = preparation.prepare_references(plan, machine, say)
-    records = list(records)
-    shared = FirstLosses.of(records)
-    # Two files compute what each of them does, even where they have one name.
-    own = any(side.step is not None for side in pair)
-    first_losses = {
-        side.name: FirstLosses.of(each for each in records if each.side == side.name) if own else shared
-        for side in pair
-    }
-    return {
-        side.name: LaunchRunner(
-            plan,
-            run,
-            ProcessLauncher(),
-            prepared[side.name],
-            reference,
-            machine=machine,
-            gate=gate,
-            side=side.name,
-            variables=side.variables,
-            guest=side.guest,
-            ceilings=ceilings,
-            first_losses=first_losses[side.name],
-        )
-        for side in pair
-    }
-
-
-def check_same(run: Run, pair: tuple[Side, Side], prepared: Prepared, rule: Rule) -> None:
+def check_same(run: Run, pair: tuple[Side, Side], sources: Sources, rule: Rule) -> None:
     """Refuse to go on with other sides, or by another rule, than the run began with; raises UsageError."""
     if run.rule != chosen(rule):
         raise UsageError(
             "The unfinished run was begun with another --threshold or --tolerance. Give the same options, or start a "
             "new run without --resume."
         )
-    named = {side.name: words(side, prepared[side.name].values()) for side in pair}
+    named = described(pair, sources)
     for name, then in run.sides.items():
         if named.get(name) != then:
             raise UsageError(

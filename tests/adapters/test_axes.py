@@ -4,16 +4,13 @@ import json
 
 import factory_of_records as make
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dlbench.adapters import axes
 from dlbench.adapters.base import ALL_KNOW, Adapter
 from dlbench.adapters.protocol import Cell, cell_from_dict, to_dict
-from dlbench.reports.cells import build_matrix, cell_at, column_of, group_of, row_of, values
+from dlbench.reports.cells import build_matrix, values
 from dlbench.reports.matrix.data import matrix_cells
 from dlbench.reports.naming import group_name, name_of, slug
-from dlbench.reports.storage import cell_columns
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
@@ -44,8 +41,6 @@ def test_cells_that_differ_in_one_axis_are_told_apart_everywhere(axis: axes.Axis
     if not axis.goes_with:
         assert name_of(other) != name_of(USUAL)
     assert values(other) != values(USUAL)
-    assert cell_columns.to_columns(other) != cell_columns.to_columns(USUAL)
-    assert cell_columns.from_columns(cell_columns.to_columns(other)) == other
     assert cell_from_dict(json.loads(json.dumps(to_dict(other)))) == other
     if axis.role == axes.GROUP and not axis.goes_with:
         assert group_name(other) != group_name(USUAL)  # benchmarks of one group may be compared
@@ -64,12 +59,6 @@ def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -
     assert len(held[axis.role]) == 2
     told = {json.dumps(cell[axis.name]) for cell in matrix_cells(matrix)}
     assert len(told) == 2
-
-
-@given(st.sampled_from(axes.AXES), st.sampled_from(axes.AXES))
-def test_group_row_and_column_hold_the_whole_cell(first: axes.Axis, second: axes.Axis) -> None:
-    cell = USUAL._replace(**{axis.name: getattr(changed(axis), axis.name) for axis in (first, second)})
-    assert cell_at(group_of(cell), row_of(cell), column_of("machine", cell)) == cell._replace(adapter="")
 
 
 def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from known_networks import NETWORKS
 
-from dlbench.adapters.families.family import output_side
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 
@@ -89,29 +86,6 @@ def test_resnet50_multiply_adds():
 def test_lstm_multiply_adds(name, steps):
     by_hand = steps * (2 * 4 * 256 * 512 + 256 * 10000)
     assert sum(NETWORKS[name].family.multiply_adds()) == by_hand
-
-
-@pytest.mark.parametrize("name", ["fcn5", "fcn8"])
-def test_training_flops_of_fully_connected_networks(name):
-    network = NETWORKS[name]
-    weights = COUNTS[name][0] - sum(layer.outputs for layer in network.family.layers)
-    batch_size = 64
-    all_three = 6 * weights * batch_size
-    first_layers_input_gradient = 2 * 26752 * 2048 * batch_size
-    assert network.family.training_flops(batch_size) == all_three - first_layers_input_gradient
-
-
-def test_recurrent_networks_need_every_gradient():
-    network = NETWORKS["lstm32"]
-    assert network.family.training_flops(1) == 6 * sum(network.family.multiply_adds())
-
-
-@given(st.integers(1, 300), st.integers(1, 11), st.integers(1, 4), st.integers(0, 5))
-def test_an_outputs_side_is_the_number_of_windows_that_fit(side, kernel, stride, padding):
-    if kernel > side + 2 * padding:
-        return
-    starts = range(0, side + 2 * padding - kernel + 1, stride)
-    assert output_side(side, kernel, stride, padding) == len(starts)
 
 
 def test_no_adapter_asks_for_a_networks_name():

@@ -1,7 +1,6 @@
 """The contract on disk: what one side writes the other reads as it was, and nothing else is taken for it."""
 
 import json
-import math
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
@@ -68,15 +67,6 @@ def test_an_outcome_is_read_as_it_was_written(folder, outcome):
     assert isinstance(read.status, Status)
 
 
-@given(cells, outcomes)
-def test_what_a_store_keeps_is_read_as_it_was(cell, outcome):
-    def kept(value):
-        return json.loads(json.dumps(protocol.to_dict(value)))
-
-    assert protocol.cell_from_dict(kept(cell)) == cell
-    assert protocol.outcome_from_dict(kept(outcome)) == outcome
-
-
 GOOD = protocol.to_dict(Outcome(Status.OK, parity=Parity("agrees", "", [1.0], 0.0, 0.0, "w", 1.0, 1.0, 0.1)))
 
 
@@ -121,29 +111,6 @@ def test_what_is_no_outcome_is_refused(folder, content):
 def test_what_is_no_table_of_the_contract_is_refused(read, data):
     with pytest.raises(ProtocolError):
         read(data)
-
-
-def test_adapters_of_older_versions_are_not_told_of_training_that_nobody_asked_for(tmp_path):
-    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
-    for steps, text in ((0, None), (120, "text.bin")):
-        launch = protocol.Launch(cell, protocol.Protocol(curve_steps=steps), {}, None, "", text=text)
-        protocol.write_launch(str(tmp_path), launch)
-        written = json.loads((tmp_path / "cell.json").read_text())
-        assert (written["protocol"].get("curve_steps", 0), written.get("text")) == (steps, text)
-        assert ("curve_steps" in written["protocol"]) is ("text" in written) is (steps > 0)
-        assert protocol.read_launch(str(tmp_path)) == launch
-
-
-def test_a_missing_outcome_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        protocol.read_outcome(str(tmp_path))
-
-
-@pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_numbers_json_does_not_know_are_never_written(tmp_path, number):
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        protocol.write_outcome(str(tmp_path), Outcome(Status.OK, final_loss=number))
-    assert not (tmp_path / "outcome.json").exists()
 
 
 def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):

@@ -2,15 +2,16 @@
 
     .venv/bin/python tests/benchmarks/plain_ratio.py --frameworks torch --networks fcn5,lstm32 --rounds 5
 
-For each cell, launches of the adapter and of the script of its name in tests/plain alternate in random order within a
-pair, with the same interpreter and environment variables: the adapter tuned, the script as a good author writes it. On
-the CPU both are bound to as many CPUs as threads. Printed: the geometric mean of the pairs' ratios of medians (adapter
-/ plain) with Student's 95 % interval over the pairs, or why there is none. Goal: at most 1.02. Nothing else should run.
-Where the machine has neighbours, a launch of short steps may fall into a slow time as a whole: `--quantile 0.1`
+For each cell, launches of the adapter and of the script of its name in tests/benchmarks/plain alternate in random
+order within a pair, with the same interpreter and environment variables: the adapter tuned, the script as a good
+author writes it. On the CPU both are bound to as many CPUs as threads. Printed: the geometric mean of the pairs'
+ratios of medians (adapter / plain) with Student's 95 % interval over the pairs, or why there is none. Goal: at most
+1.02. Nothing else should run. Where the machine has neighbours, a launch of short steps may fall into a slow time as
+a whole:
+`--quantile 0.1`
 compares the samples that a tenth of a launch's are faster than, instead of the medians.
 
-`--suite rnn2017 --networks rnn-r100-t20-i2-o2-relu` is of a network of that suite; the scripts of networks over
-sequences lie in tests/plain/sequences, which knows one of each family.
+The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too.
 
 On a GPU, where PyTorch alone has a plain script: `--frameworks torch:eager,torch:compile --device cuda:0`, with
 DLBENCH_PYTHON_TORCH naming a build that drives it.
@@ -42,8 +43,7 @@ from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
 from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher, guest_environment
 
-PLAIN = Path(__file__).resolve().parent.parent / "plain"
-OF_THE_PAPER = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
+PLAIN = Path(__file__).resolve().parent / "plain"
 GOAL = 1.02
 
 
@@ -102,10 +102,9 @@ def adapter_samples(what: Trained) -> list[int]:
 def plain_samples(what: Trained) -> list[int]:
     """Return the nanoseconds of each step of a launch of the plain script."""
     cell = what.cell
-    folders_of_scripts = (PLAIN, PLAIN / "historic") if cell.network in OF_THE_PAPER else (PLAIN / "sequences",)
-    script = next((path for each in folders_of_scripts if (path := each / f"{cell.adapter}.py").exists()), None)
-    if script is None:
-        raise NoSamplesError(f"plain script: there is none of {cell.adapter} for {cell.network}")
+    script = PLAIN / f"{cell.adapter}.py"
+    if not script.exists():
+        raise NoSamplesError(f"plain script: there is none of {cell.adapter}")
     # Kernels of other compilers, and the user's own, are in neither folder.
     kept = {"TMPDIR": str(what.compiled), "XDG_CACHE_HOME": str(what.compiled)}
     with tempfile.TemporaryDirectory() as folder:

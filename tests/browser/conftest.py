@@ -104,7 +104,7 @@ def show(browser: Browser) -> Iterator[Show]:
             page.add_init_script(before)
         page.goto(path.as_uri() + fragment)
         if options.get("java_script_enabled", True) and not before:
-            page.wait_for_selector("#matrix-live:not([hidden])")
+            page.wait_for_selector("#matrix-controls:not([hidden])")
         return page
 
     def foreign(address: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pretended_gpus import TWO, nvml
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.record import SEARCH, Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning import suite
@@ -20,6 +20,7 @@ from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import Launched
 from dlbench.suites.run.runner import Runner
+from dlbench.suites.run.schedules import BlockSchedule
 
 TEXT = """
 name = "pretended"
@@ -100,11 +101,15 @@ def begin(store, plan=PLAN):
     return run
 
 
-def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, **options):
-    """Return the runner of a carrier with these options."""
+def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, schedule=BlockSchedule, **options):
+    """Return the runner of a run with these options of its launches; ``launcher`` may be a dict by side."""
     options = {"sources": sources(plan), "reference": lambda cell: None, "nvml": nvml(TWO), **options}
-    carrier = LaunchRunner(plan, run, launcher, **options)
-    return Runner(store, carrier, watcher or Watcher(), budget, lambda: launcher.time)
+    by_side = launcher if isinstance(launcher, dict) else dict.fromkeys(("", SEARCH), launcher)
+    launchers = {side: LaunchRunner(plan, run, each, **options) for side, each in by_side.items()}
+    host = next(iter(launchers.values())).host
+    schedule = schedule(plan, store.records(run=run.id), host)
+    clock = lambda: sum(each.time for each in set(by_side.values()))  # noqa: E731
+    return Runner(store, launchers, schedule, watcher or Watcher(), budget, clock)
 
 
 def launched(store):

@@ -50,10 +50,6 @@ def test_what_runs_in_any_interpreter_refuses_a_made_up_family_and_builds_all_kn
         assert contract.supports(adapter, of_family(network.name, network.family)) == (True, "")
 
 
-def test_an_adapter_that_says_nothing_builds_the_families_there_were_before_it_could():
-    assert Adapter.families == ("feedforward", "convolutional", "residual", "recurrent")
-
-
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -1,16 +1,14 @@
 """Families of networks: their numbers as data and back, what is refused and how, counts against arithmetic by hand."""
 
 import json
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from known_networks import NETWORKS
-from small_networks import SMALL
 
 from dlbench.adapters import networks
-from dlbench.adapters.families import FAMILIES, Chain, NumbersError, Residual
+from dlbench.adapters.families import NumbersError
 from dlbench.adapters.networks import digest_of, family_of, from_data, of_family, specification, to_data
 from dlbench.reports.storage.networks import FIRST
 
@@ -222,27 +220,3 @@ def test_a_wrong_number_is_named_with_what_to_write(family, numbers, key, words)
     with pytest.raises(NumbersError, match=words) as caught:
         family_of({"family": family, "numbers": numbers})
     assert caught.value.key == key
-
-
-def test_every_family_has_a_small_network_a_name_and_a_kind():
-    known = {name: family for name, family in FAMILIES.items() if family.specified}
-    assert {family for _, _, family, _ in SMALL} == set(known)
-    for name, family in known.items():
-        assert family.name == name
-        assert family.kind in ("dense", "convolutional", "recurrent", "attention")
-
-
-def test_an_odd_side_is_halved_as_the_convolutions_do_it():
-    family = Residual(3, 17, 4, (1, 1), (3, 4), 6)
-    stem, pooled, halved = 9, 5, 3  # (17 + 6 - 7) // 2 + 1, (9 + 2 - 3) // 2 + 1, (5 - 1) // 2 + 1
-    by_hand = stem**2 * 4 * 3 * 49
-    by_hand += pooled**2 * (4 * 3 + 3 * 3 * 9 + 3 * 12 + 4 * 12)
-    by_hand += halved**2 * (12 * 4 + 4 * 4 * 9 + 4 * 16 + 12 * 16)
-    assert sum(family.multiply_adds()) == by_hand + 16 * 6
-
-
-def test_only_chains_have_layers():
-    for name, _, family, numbers in SMALL:
-        made = family_of({"family": family, "numbers": numbers})
-        assert isinstance(made, Chain) == (family in ("feedforward", "convolutional")), name
-        assert re.fullmatch(r"[\w ,.-]+", made.words())

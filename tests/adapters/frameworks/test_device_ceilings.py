@@ -5,8 +5,6 @@ from collections.abc import Callable
 import pytest
 from inside import Guest
 
-from dlbench.adapters.libraries import gpus
-
 pytestmark = pytest.mark.framework
 
 
@@ -54,62 +52,6 @@ for name in gpus.TRANSFERS:
     }
 
 
-def test_a_start_copies_and_memory_was_written_to_before(torch: Guest) -> None:
-    told = torch(
-        PINNING
-        + """
-answer, made, pair = {}, [], ceilings.copied_pair
-def remembered(*given):
-    made[:] = pair(*given)
-    return tuple(made)
-ceilings.copied_pair = remembered
-for name in gpus.TRANSFERS:
-    waited = []
-    probe = ceilings.gpu_probe(name, 1000, "cpu", lambda: waited.append(1))
-    before = [tensor.unique().tolist() for tensor in made]
-    probe.start()
-    probe.wait()
-    answer[name] = [before, bool((made[0] == made[1]).all()), len(waited)]
-"""
-    )
-    assert set(told) == set(gpus.TRANSFERS)
-    for name, (before, copied, waited) in told.items():
-        assert (copied, waited) == (True, 1), name
-        assert before[0] != before[1], name
-        assert name == "copy" or 0 not in (*before[0], *before[1]), name
-
-
-def test_the_smallest_operator_changes_one_number(torch: Guest) -> None:
-    calls, told = torch("""
-        from torch.utils._python_dispatch import TorchDispatchMode
-        seen = []
-        class Seen(TorchDispatchMode):
-            def __torch_dispatch__(self, function, types, given=(), named=None):
-                seen.append(str(function) + " " + str(given[0].numel()))
-                return function(*given, **(named or {}))
-        probe = ceilings.gpu_probe("operator", 0, "cpu", lambda: None)
-        with Seen():
-            probe.start()
-        answer = [seen, gpus.seconds_to_start(probe)]
-    """)
-    assert calls == ["aten.add_.Tensor 1"]
-    assert 0 < told < 0.001
-
-
-def test_a_captured_graph_starts_no_operator_by_itself(torch: Guest) -> None:
-    told = torch("""
-        asked = []
-        ceilings.gpu_probe = lambda name, size: asked.append((name, size))
-        adapters = [make("small-dense"), make("small-dense")]
-        adapters[1].graphs = True
-        for adapter in adapters:
-            adapter.device_probe("operator", 0)
-            adapter.device_probe("copy", 9)
-        answer = asked
-    """)
-    assert told == [["operator", 0], ["copy", 9], ["copy", 9]]
-
-
 @pytest.fixture
 def jax(guests: Callable[..., Guest]) -> Guest:
     """Give a function that runs statements in JAX's interpreter and returns what they bind to ``answer``."""
@@ -150,23 +92,6 @@ def test_each_copy_of_jax_moves_all_bytes_from_where_to_where_its_name_says(jax:
         "from_device_pageable": None,
         "operator": None,
     }
-
-
-def test_a_copy_of_jax_on_the_device_is_of_an_array_of_its_own(jax: Guest) -> None:
-    told = jax("""
-        import jax
-        from guest.libraries import gpus
-        from guest.jax import devices
-        program = jax.jit(jax.numpy.copy).lower(jax.ShapeDtypeStruct((1000,), "uint8")).compile().as_text()
-        adapter = prepared("small-dense")
-        probe = adapter.device_probe("copy", 1000)
-        copied = devices._copies(1000, devices.find_device("cpu"))[gpus.COPY]()
-        first, second = copied(), copied()
-        apart = first.unsafe_buffer_pointer() != second.unsafe_buffer_pointer()
-        answer = ["copy(" in program, gpus.seconds_in_a_row(probe) > 0, apart, first.nbytes]
-        answer.append(bool((first == 1).all()))
-    """)
-    assert told == [True, True, True, 1000, True]
 
 
 @pytest.fixture

@@ -11,33 +11,6 @@ pytestmark = pytest.mark.framework
 FRAMEWORK = "jax"
 
 
-@asked.of_every_framework(
-    asked.reference(only=["small-residual"], pointwise="convolution"),
-    # Other networks have no convolution of one pixel, the only kind that can be written as a product.
-    asked.reference(only=["small-residual"], pointwise="product"),
-    asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
-    asked.rate("adapter._step._cache_size()"),
-    asked.reset("adapter._step._cache_size()", only=["small-convolutional", "small-recurrent"]),
-    asked.queue(),
-    asked.no_word_on_threads(),
-    asked.memory(
-        {
-            "jax.jit(lambda: jax.numpy.ones(1 << 45))().block_until_ready()": True,
-            "np.empty(1 << 50)": True,
-            "jax.numpy.ones((3, 3)) @ jax.numpy.ones((4, 4))": False,
-        }
-    ),
-    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
-    asked.description(
-        version="0.1…", jaxlib="0.1…", matmul_precision="highest", float64_enabled="False", platform="cpu"
-    ),
-    asked.description(execution="one jitted step", donated_buffers="False"),
-    asked.description(settings={"donate": True}, execution="one jitted step", donated_buffers="True"),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
-
-
 def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
     layers = """
 from guest.jax.networks import CONVOLUTIONS, max_pool
@@ -96,11 +69,6 @@ def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(
     assert guest(program % 2)[0] != folder
 
 
-def test_without_the_setting_nothing_is_kept(guest: Guest, tmp_path: Path) -> None:
-    guest('adapter = prepared("small-dense", keep_programs=False); adapter.step(); adapter.synchronize(); answer = 0')
-    assert not (tmp_path / "cache").exists()
-
-
 def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
     said = guest("""
         from guest.jax import devices
@@ -125,31 +93,7 @@ def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
     assert "with xla_cuda13 cannot use the GPU: " in said[5][1]
 
 
-def test_a_gpu_too_old_for_a_precision_is_said(guest: Guest) -> None:
-    said = guest("""
-        import types
-        from guest.jax import devices
-        devices.gpu_plugins = lambda: ["xla_cuda12"]
-        answer = []
-        for capability, precision in (("7.5", "tf32"), ("7.5", "float32"), ("9.0", "bfloat16"), ("9.0", "tf32")):
-            devices.find_device = lambda name: types.SimpleNamespace(compute_capability=capability)
-            answer.append(make("small-dense", device="cuda:1", precision=precision).supports(SMALL["small-dense"]))
-    """)
-    assert [supported for supported, _ in said] == [False, True, True, True]
-    assert said[0][1] == "precision tf32: it needs compute capability 8.0, and this GPU has 7.5"
-
-
 @pytest.mark.slow
 def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
     """XLA's CPU back end computes it too, though no cell there asks for it."""
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, guest("answer = list(SMALL)"))
-
-
-def test_the_peak_of_several_devices_is_the_largest(guest: Guest) -> None:
-    assert guest("""
-        from types import SimpleNamespace
-        from guest.jax.devices import peak_memory_bytes
-        told = lambda stats: SimpleNamespace(memory_stats=lambda: stats)
-        kept = [told({"peak_bytes_in_use": size}) for size in (3, 7, 5)]
-        answer = peak_memory_bytes(kept), peak_memory_bytes([told(None)]), peak_memory_bytes(kept[:1] + [told({})])
-    """) == [7, None, 3]

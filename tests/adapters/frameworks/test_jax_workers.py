@@ -59,24 +59,6 @@ def test_workers_train_together_as_one_does(guest: Guest, workers: int, names: l
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
-@pytest.mark.parametrize("workers", [pytest.param(each, marks=pytest.mark.slow) for each in (1, 2)])
-def test_workers_take_their_parts_from_the_host_as_well(guest: Guest, workers: int) -> None:
-    assert of_workers(
-        guest,
-        f"""
-        expected, *others = [
-            trained("small-convolutional", {workers}, 4, placement=where)[1]
-            for where in ("resident", "pinned", "pageable")
-        ]
-        answer = [
-            found.losses == expected.losses
-            and all(np.array_equal(found.updates[name], expected.updates[name]) for name in expected.updates)
-            for found in others
-        ]
-        """,
-    ) == [True, True]
-
-
 @pytest.mark.parametrize(
     ("workers", "placement"),
     [
@@ -120,45 +102,6 @@ def test_each_worker_keeps_its_own_parameters_and_its_part_of_the_mini_batch_alo
     told = found["description"]["data_parallel"]
     assert told["engine"] == "jit over a mesh of 2 devices"
     assert len(told["devices"]) == 2
-
-
-@pytest.mark.parametrize(("workers", "threads"), [(2, 1), (2, 2), (3, 1)])
-def test_all_workers_together_have_the_threads_that_each_was_promised(guest: Guest, workers: int, threads: int) -> None:
-    described, kept = of_workers(
-        guest,
-        f"""
-        adapter = team("small-dense", {workers}, 6, threads={threads})
-        network = SMALL["small-dense"]
-        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 6))
-        adapter.step(); adapter.synchronize(); adapter.multiply(8)()
-        answer = adapter.describe(), jax.device_count()
-        """,
-        NPROC=str(threads),
-    )
-    assert described["pool_threads"] == workers * threads
-    assert kept == workers
-
-
-def test_flags_given_to_xla_are_kept_beside_those_of_workers(guest: Guest) -> None:
-    read = 'team("small-dense", 2, 4); import os; answer = os.environ["XLA_FLAGS"]'
-    added, own = "--xla_cpu_collective_call_terminate_timeout_seconds", "--xla_cpu_prefer_vector_width=512"
-    assert of_workers(guest, read, XLA_FLAGS=own).startswith(f"{own} {added}=")
-    assert of_workers(guest, read, XLA_FLAGS=f"{added}=90") == f"{added}=90"
-
-
-def test_one_worker_alone_is_started_as_ever(guest: Guest) -> None:
-    described, count, environment = of_workers(
-        guest,
-        """
-        import os
-        before = dict(os.environ)
-        adapter = trained("small-dense", 1, 4, threads=2)[0]
-        answer = adapter.describe(), jax.device_count(), before == dict(os.environ)
-        """,
-    )
-    assert "data_parallel" not in described
-    assert described["pool_threads"] == count == 1
-    assert environment, "the variables are the host's to set"
 
 
 def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: Guest) -> None:

@@ -256,12 +256,3 @@ def test_rows_looked_up_often_lose_no_addition_on_several_threads(guest: Guest) 
             answer = max(answer, float(np.abs(found - np.bincount(rows)[:, None]).max()))
     """)
     assert worst == 0.0
-
-
-def test_what_has_no_rule_is_refused_by_name(guest: Guest) -> None:
-    assert "Erf" in guest("""
-        try:
-            differentiated(lambda g: g.node("Erf", ["a"]), {"a": (2, 2)})
-        except NotImplementedError as error:
-            answer = str(error)
-    """)

@@ -6,42 +6,11 @@ import asked_of_frameworks as asked
 import pytest
 from inside import Guest
 
-from dlbench.suites.planning.framework import catalogue
-
 pytestmark = pytest.mark.framework
 
 FRAMEWORK = "torch"
 
 SAME = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
-
-
-@asked.of_every_framework(
-    *(
-        asked.settings(settings, {"optimizer": "single", "channels_last": False})
-        for settings in (
-            {"optimizer": "fused"},
-            {"optimizer": "foreach", "channels_last": False},
-            {"optimizer": "single", "flush_denormal": True},
-            {"dense": "onednn"},
-        )
-    ),
-    asked.one_bias(
-        "[value.detach().numpy() for name, value in adapter._training.module.recurrent.named_parameters()"
-        " if 'bias_hh' in name]"
-    ),
-    asked.threads_of_cells(),
-    asked.rate(),
-    # Its optimiser, and the addresses of what it reads and writes.
-    asked.reset(SAME),
-    asked.reset(SAME, optimizer="single", channels_last=False),
-    asked.reset(SAME, dense="onednn"),
-    asked.reset(SAME, only=["small-dense", "small-convolutional", "small-residual"], precision="bfloat16"),
-    asked.memory({"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False}),
-    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
-    asked.description("blas onednn_enabled cpu_capability execution dense_layers", version="2.…", intra_op_threads="1"),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
 
 
 @pytest.mark.slow
@@ -108,12 +77,6 @@ def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_
     assert "install g++ or set CXX" in reason
 
 
-def test_the_first_mode_is_what_a_program_gets_that_says_nothing() -> None:
-    torch = catalogue()["torch"]
-    assert [name for name, mode in torch.modes.items() if mode.default] == ["eager"]
-    assert torch.modes["eager"].settings.get("dense", "mkl") == "mkl"
-
-
 def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
     said: dict[str, list[Any]] = guest("""
         answer = {name: make(name, precision="bfloat16").supports(network) for name, network in SMALL.items()}
@@ -122,26 +85,6 @@ def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: 
     assert set(refused) <= {"small-recurrent", "wide-recurrent", "one-hot-lstm", "one-hot-gru", "one-hot-rnn"}
     assert all("cannot run its" in reason or "runs its" in reason for reason in refused.values()), refused
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
-
-
-def test_float32_on_the_cpu_runs_as_if_there_were_nothing_else(guest: Guest) -> None:
-    wrapped, methods = guest("""
-        adapter = prepared("small-dense")
-        modules = {type(part).__name__ for part in adapter._training.module.modules()}
-        answer = sorted(modules & {"Narrowed"}), sorted({"step", "synchronize"} & set(vars(adapter)))
-    """)
-    assert (wrapped, methods) == ([], [])
-
-
-def test_a_build_without_gpu_code_says_so_and_what_to_do(guest: Guest) -> None:
-    cuda, supported, reason = guest("""
-        answer = [torch.version.cuda, *make("small-dense", device="cuda:0").supports(SMALL["small-dense"])]
-    """)
-    if cuda is not None:
-        pytest.skip(f"this build is for CUDA {cuda}")
-    assert not supported
-    assert "this build has no CUDA code" in reason
-    assert "--python torch=" in reason
 
 
 #: A build for CUDA and a GPU, pretended: what PyTorch would answer.
@@ -182,25 +125,6 @@ def test_a_gpu_is_refused_in_pytorchs_own_terms(
     assert bool(words) == bool(said[1])
 
 
-def test_a_driver_too_old_or_a_cudnn_that_left_the_gpu_behind_is_said_in_their_words(guest: Guest) -> None:
-    driver, cudnn = guest(f"""CAPABILITY = (7, 0)
-{PRETENDED}
-def fail(words):
-    def raises(*_):
-        raise RuntimeError(words)
-    return raises
-torch.cuda.get_arch_list = lambda: ["sm_70"]
-torch.backends.cudnn.m.version = fail("cuDNN version 91100 is not compatible with devices with SM < 7.5. Update")
-cudnn = refused()
-torch.cuda.init = fail("The NVIDIA driver on your system is too old (found version 11040).\\nPlease update")
-answer = refused(), cudnn
-""")
-    assert driver[0] is cudnn[0] is False
-    assert driver[1].endswith("cannot use the GPU: The NVIDIA driver on your system is too old (found version 11040).")
-    assert "built for CUDA 12.8" in driver[1]
-    assert "cannot use its cuDNN here: cuDNN version 91100" in cudnn[1]
-
-
 def test_what_is_of_gpus_only_is_refused_on_the_cpu(guest: Guest) -> None:
     said = guest("""
         small = SMALL["small-dense"]
@@ -213,21 +137,6 @@ def test_what_is_of_gpus_only_is_refused_on_the_cpu(guest: Guest) -> None:
     """)
     words = ["CUDA graphs run on GPUs", "precision bfloat16", "float32 and bfloat16 only", "placement pinned"]
     asked.check_reasons(said, words)
-
-
-def test_a_fused_update_takes_its_rate_from_a_tensor(guest: Guest) -> None:
-    """A CUDA graph reads the rate where it lies; were it copied when the optimiser is made, it could not be changed."""
-    values = guest("""
-        weight, rate = torch.nn.Parameter(torch.ones(3)), torch.zeros(())
-        optimizer = torch.optim.SGD([weight], lr=rate, fused=True)
-        answer = []
-        for value in (0.5, 0.0, 0.25):
-            rate.fill_(value)
-            weight.grad = torch.ones(3)
-            optimizer.step()
-            answer.append(float(weight[0]))
-    """)
-    assert values == [0.5, 0.5, 0.25]
 
 
 def test_tf32_is_off_in_every_library_unless_it_was_asked_for(guest: Guest) -> None:
@@ -253,19 +162,3 @@ def test_failures_of_cuda_to_allocate_are_recognised(guest: Guest) -> None:
         )]
     """)
     assert found == [True, True, True, False, False]
-
-
-def test_a_compiler_that_cannot_trace_gradients_is_refused_where_a_step_is_one_graph(guest: Guest) -> None:
-    told = guest("""
-        from guest.pytorch import steps
-        class Older:
-            pass
-        answer = [steps.gradients_refusal()]
-        steps.torch._dynamo.config = Older()
-        adapter = make("small-dense", mode="compile", compile=True)
-        answer += [list(adapter.supports(SMALL[name])) for name in ("small-dense", "small-recurrent")]
-    """)
-    assert told[0] == ""
-    assert told[1][0] is False
-    assert "cannot trace gradients" in told[1][1]
-    assert told[2] == [True, ""]

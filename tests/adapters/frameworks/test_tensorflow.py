@@ -17,27 +17,6 @@ built.Model.loss = lambda *given: traces.append(1) or loss(*given)
 """
 
 
-@asked.of_every_framework(
-    asked.threads_of_cells("{name: '3' for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS')}"),
-    asked.rate("len(traces)", COUNTED),
-    asked.rate("len(traces)", COUNTED, compile=True),
-    asked.reset("len(traces)", COUNTED, only=["small-residual", "small-recurrent"]),
-    asked.reset("len(traces)", COUNTED, only=["small-convolutional"], compile=True),
-    asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
-    asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
-    asked.description(
-        version="2.…",
-        execution="one tf.function, compiled by XLA",
-        intra_op_threads="1",
-        inter_op_threads="1",
-        onednn_enabled="True",
-        settings={"compile": True},
-    ),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
@@ -57,13 +36,6 @@ def pooled(image, kernel, stride, padding):
     return [max_pool(tf.constant(image), kernel, stride, padding).numpy()]
 """
     asked.check_padding_is_symmetric(guest, layers)
-
-
-@pytest.mark.slow
-def test_a_failed_allocation_is_recognised(guest: Guest) -> None:
-    """TensorFlow asks again and again for ten seconds before it fails."""
-    provoked = {"tf.broadcast_to(wide, [1 << 20, 1 << 24])": True}
-    asked.memory(provoked, 'adapter, wide = make("small-dense"), tf.ones([1 << 24])')(guest)
 
 
 def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:

@@ -93,25 +93,6 @@ def test_workers_run_side_by_side_each_on_threads_of_its_own(guest: Guest, worke
     assert max(seconds[asked:], default=0.0) < 0.75 * seconds[0], seconds
 
 
-@pytest.mark.parametrize(("device", "reduction"), [("cpu", "ReductionToOneDevice"), ("cuda:0", "NCCL")])
-def test_the_engine_of_several_workers_is_named(guest: Guest, device: str, reduction: str) -> None:
-    alone, together = guest(f"""
-        from guest.tensorflow import devices
-        devices.describe_gpu = dict
-        cell = Cell("tensorflow", "tensorflow", "function", "small-dense", {device!r}, 1, 4, world_size=2)
-        adapter = ADAPTER(cell, {{"compile": True}}, "unused")
-        together = adapter.describe()
-        adapter.cell = cell._replace(world_size=1)
-        answer = adapter.describe(), together
-    """)
-    assert "data_parallel" not in alone
-    assert alone["execution"] == "one tf.function, compiled by XLA"
-    assert together["data_parallel"]["engine"] == "MirroredStrategy"
-    assert reduction in together["data_parallel"]["reduction"]
-    assert together["execution"] == "one tf.function, gradients compiled by XLA"
-    assert together["inter_op_threads"] == 2
-
-
 def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
     said = guest("""
         built = {"is_cuda_build": True, "cuda_version": "12.5", "cuda_compute_capabilities": ["sm_80"]}

@@ -1,6 +1,5 @@
 """What is particular to Chainer, shown by the guest in Chainer's own interpreter."""
 
-import asked_of_frameworks as asked
 import pytest
 from inside import Guest
 
@@ -25,30 +24,6 @@ def ideep(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-@asked.of_every_framework(
-    *(asked.reference(ideep=ideep) for ideep in (True, False)),
-    *(asked.rate(network="small-convolutional", ideep=ideep) for ideep in (True, False)),
-    *(asked.reset("id(adapter.model)", ideep=ideep) for ideep in (True, False)),
-    # iDeep's OpenMP reads the variable; the pool of NumPy's OpenBLAS is set.
-    asked.threads_of_variables("chainer", ideep=True),
-    asked.threads_of_cells(ideep=False),
-    *(asked.memory(PROVOKED, SETUP % ideep, further_bytes=256 << 20) for ideep in (True, False)),
-    *(
-        asked.description(
-            settings={"ideep": ideep},
-            version="7.8.1",
-            ideep_available="True",
-            ideep="2.0.0…",
-            use_ideep="auto" if ideep else "never",
-            threads=1,
-        )
-        for ideep in (True, False)
-    ),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
-
-
 def test_the_gates_order_is_turned_and_turned_back(guest: Guest) -> None:
     turned, back = guest("""
         import importlib
@@ -68,10 +43,3 @@ def test_weights_are_ideeps_arrays_only_where_ideep_is_used(guest: Guest, ideep:
         answer = sorted({{type(parameter.array).__name__ for parameter in adapter.model.params()}})
     """)
     assert kinds == (["mdarray"] if ideep else ["ndarray"])
-
-
-def test_the_product_it_offers_runs(guest: Guest, ideep: bool) -> None:
-    assert guest(f"""
-        product = make("small-dense", ideep={ideep}).multiply(32)
-        answer = list(np.array(product()).shape)
-    """) == [32, 32]

@@ -1,7 +1,6 @@
 """What is particular to Keras, shown by the guest in its environment on each of its backends."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import asked_of_frameworks as asked
 import pytest
@@ -49,52 +48,23 @@ def guest(backend: str, guests: Callable[..., Guest]) -> Guest:
     return guests("keras", backend)
 
 
-def test_a_backend_answers_what_is_particular_to_it(guest: Guest, backend: str) -> None:
-    for check in OF_BACKENDS[backend]:
-        check(guest)
-
-
-@asked.of_every_framework(
-    *(asked.reference(**settings) for settings in ({}, {"unroll": True}, {"use_cudnn": False})),
-    # Torch compiles nothing: each step computes its loss anew.
-    asked.rate('keras.backend.backend() == "torch" or len(traces)', COUNTED),
-    asked.reset(
-        'keras.backend.backend() == "torch" or len(traces)',
-        COUNTED,
-        ["small-convolutional", "small-residual", "small-recurrent"],
-    ),
-    asked.memory(
-        {
-            "keras.ops.ones((1 << 24, 1 << 20)) + 1": True,
-            "np.empty(1 << 50)": True,
-            "keras.ops.matmul(keras.ops.ones((1, 3)), keras.ops.ones((4, 1)))": False,
-        },
-        'adapter = make("small-dense")',
-    ),
-    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
-    asked.refusal("'diagonal'", data_format="diagonal"),
-    asked.description("execution backend_version image_layout unroll use_cudnn blas", framework="keras", version="3.…"),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
-
-
 def test_padding_is_symmetric_whatever_the_stride_and_never_pooled(guest: Guest) -> None:
     layers = """
-from guest.keras.networks import Builder, Options
+from guest.keras.networks import KerasFunctions, Options
 formats = ("channels_last",) if keras.backend.backend() == "tensorflow" else ("channels_last", "channels_first")
 def made(image, build):
     found = []
     for data_format in formats:
         last = data_format == "channels_last"
         held = image if last else image.transpose(0, 3, 1, 2).copy()
-        inputs, builder = keras.Input(batch_shape=held.shape), Builder(Options(data_format, False, "auto"))
+        inputs, builder = keras.Input(batch_shape=held.shape), KerasFunctions(None, Options(data_format, False, "auto"))
         one = keras.ops.convert_to_numpy(keras.Model(inputs, build(builder, inputs))(held))
         found.append(one if last else one.transpose(0, 2, 3, 1))
     return found
 def convolved(image, weight, stride, padding):
     def build(builder, inputs):
-        outputs = builder.convolution(inputs, "c", weight.shape[3], weight.shape[0], stride, padding)
+        sizes = dict(outputs=weight.shape[3], kernel=weight.shape[0], stride=stride, padding=padding)
+        outputs = builder.convolution(types.SimpleNamespace(name="c", **sizes), inputs, False)
         builder.parameters["c.weight"][0].assign(weight)
         return outputs
     return made(image, build)
@@ -122,37 +92,5 @@ def test_moving_statistics_do_not_enter_the_step(guest: Guest) -> None:
     assert same
 
 
-def test_a_users_own_defaults_for_keras_are_neither_read_nor_written(
-    guests: Callable[..., Guest], tmp_path: Path
-) -> None:
-    folder = tmp_path / "home" / ".keras"
-    folder.mkdir(parents=True)
-    own = '{"floatx": "float64", "image_data_format": "channels_first", "backend": "numpy", "epsilon": 0.5}'
-    (folder / "keras.json").write_text(own)
-    asked.reference()(guests("keras", "torch", HOME=str(tmp_path / "home")))
-    (folder / "keras.json").unlink()
-    guests("keras", "torch", "anew = True", HOME=str(tmp_path / "home"))("answer = None")
-    assert not list(folder.iterdir())
-
-
 def test_another_backend_is_refused_with_those_that_are_driven(guests: Callable[..., Guest]) -> None:
     asked.refusal("backend numpy", "tensorflow, jax, torch")(guests("keras", "jax", KERAS_BACKEND="numpy"))
-
-
-def test_another_placement_is_declined_with_the_reason(guest: Guest) -> None:
-    supported, reason = guest("""
-        cell = Cell("keras", "keras", "", "fcn5", "cpu", 1, 4, placement="host")
-        answer = ADAPTER(cell, {}, "").supports(SMALL["small-dense"])
-    """)
-    assert not supported
-    assert "placement host" in reason
-
-
-def test_the_product_is_a_product_of_the_backend(guest: Guest) -> None:
-    shape, kind, backend = guest("""
-        product = make("small-dense").multiply(64)()
-        answer = list(product.shape), str(product.dtype), type(product).__module__
-    """)
-    assert shape == [64, 64]
-    assert "float32" in kind
-    assert backend.startswith(("tensorflow", "jax", "torch"))

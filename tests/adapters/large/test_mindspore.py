@@ -20,28 +20,6 @@ COMPILED = "len(adapter.train.compile_cache)"
 UPDATES = ("sgd", "descent")
 
 
-@asked.of_every_framework(
-    *(asked.reference(update=update) for update in UPDATES),
-    asked.one_bias("[each.asnumpy() for each in adapter.built.cell.layers.layers.b_hh_list]"),
-    asked.no_word_on_threads(),
-    *(asked.rate(COMPILED, update=update) for update in UPDATES),
-    asked.reset(f"[{COMPILED}, *map(id, adapter.built.parameters.values())]"),
-    asked.reset(COMPILED, update="descent"),
-    *(asked.completion(update=update) for update in UPDATES),
-    asked.memory(
-        {
-            "mindspore.ops.zeros((1 << 16, 1 << 20)).asnumpy()": True,
-            "np.empty(1 << 50)": True,
-            "mindspore.ops.matmul(mindspore.ops.ones((3, 3)), mindspore.ops.ones((4, 4))).asnumpy()": False,
-        }
-    ),
-    asked.capabilities(gpu=False, automatic_gradients=True),
-    asked.description("execution", version="2.10.0", optimizer="SGD", onednn_max_cpu_isa="AVX2"),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
-
-
 def test_threads_are_the_cpus_that_it_is_bound_to(guest: Guest) -> None:
     said = guest("""
         from guest.launch import contract

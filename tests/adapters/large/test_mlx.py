@@ -21,21 +21,6 @@ nn.losses.cross_entropy = lambda *given, **named: traces.append(1) or compute(*g
 """
 
 
-@asked.of_every_framework(
-    asked.reference(),
-    asked.rate("len(traces)", COUNTED),
-    asked.reset("len(traces)", COUNTED, ["small-convolutional", "small-recurrent"]),
-    asked.completion(),
-    asked.threads_of_cells(),
-    asked.memory({"np.empty(1 << 50)": True, "mx.ones((3, 3)) @ mx.ones((4, 4))": False}),
-    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
-    asked.description("execution", threads=1, compiler="g++ …", version="0.32.4", device="Device(cpu, 0)"),
-    asked.refusal("'magma'", "openblas", blas="magma"),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
-
-
 def test_openblas_is_refused_where_none_was_loaded(guests: Callable[..., Guest]) -> None:
     """As where an interpreter is brought, which has no environment to load a library from."""
     asking = (
@@ -43,22 +28,6 @@ def test_openblas_is_refused_where_none_was_loaded(guests: Callable[..., Guest])
     )
     asked.check_reasons(guests(FRAMEWORK, LD_PRELOAD="")(asking), ["", "none was loaded before MLX"])
     asked.check_reasons(guests(FRAMEWORK)(asking), ["", ""])
-
-
-def test_the_wheels_blas_has_one_thread_whatever_is_asked_for(guests: Callable[..., Guest]) -> None:
-    guest = guests(FRAMEWORK, LD_PRELOAD="", OPENBLAS_NUM_THREADS="4", OMP_NUM_THREADS="4")
-    told, seconds, clock = guest("""
-        import time
-        multiply = make("small-dense", threads=4).multiply(700)
-        multiply()
-        began, clock = time.process_time(), time.perf_counter()
-        for _ in range(3):
-            multiply()
-        answer = make("small-dense", threads=4).effective_threads()
-        answer = answer, time.process_time() - began, time.perf_counter() - clock
-    """)
-    assert told == 1
-    assert seconds < 1.2 * clock
 
 
 def test_a_preloaded_openblas_computes_the_products(guests: Callable[..., Guest]) -> None:

@@ -2,41 +2,12 @@
 
 from pathlib import Path
 
-import asked_of_frameworks as asked
 import pytest
 from inside import Guest
 
 pytestmark = pytest.mark.framework
 
 FRAMEWORK = "paddle"
-
-
-@asked.of_every_framework(
-    asked.reference(),
-    asked.reference(widest_kernels=True),
-    asked.one_bias("[getattr(adapter.built.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
-    asked.threads_of_variables("paddle"),
-    asked.rate(),
-    asked.reset("[each.data_ptr() for each in [*adapter.built.layer.parameters(), adapter.inputs, adapter.labels]]"),
-    asked.memory(
-        {
-            "paddle.zeros([1 << 14, 1 << 15]).numpy()": True,
-            "np.empty(1 << 50)": True,
-            "paddle.matmul(paddle.ones([3, 3]), paddle.ones([4, 4]))": False,
-        },
-        further_bytes=256 << 20,
-    ),
-    asked.capabilities(gpu=False, automatic_gradients=True, several_processes=True),
-    asked.description(
-        "commit blas execution optimizer",
-        version="3.3.1",
-        mkl_kernels="MKL's own choice",
-        openmp_threads="1",
-        mkl_threads="1",
-    ),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
 
 
 def test_gradients_are_cleared(guest: Guest) -> None:

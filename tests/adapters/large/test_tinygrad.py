@@ -16,36 +16,6 @@ CAPTURED = """(id(adapter.train.captured), [
 ])"""
 
 
-@asked.of_every_framework(
-    asked.reference(only=["small-dense", "small-convolutional", "one-hot-gru", "small-elman", "small-attention"]),
-    asked.reference(only=["small-recurrent", "one-hot-gru", "small-elman"], gates="kept"),
-    # At a rate of 0 in the first step and the third: the second is captured, with a rate of its own.
-    asked.rate(),
-    asked.reset(CAPTURED, only=["small-dense", "small-recurrent"]),
-    asked.completion(),
-    asked.threads_of_variables("tinygrad"),
-    asked.memory(
-        {
-            "tinygrad.Tensor.empty(1 << 45).contiguous().realize().numpy()": True,
-            "np.empty(1 << 50)": True,
-            "tinygrad.Tensor.ones(3, 3) @ tinygrad.Tensor.ones(4, 4)": False,
-        }
-    ),
-    asked.capabilities(gpu=True, automatic_gradients=True),
-    asked.description(
-        "optimizer execution",
-        version="0.13.0",
-        device="CPU",
-        renderer="ClangJITRenderer",
-        compiler="Debian clang version 19.1.7…",
-        cpu_count="1",
-        beam="0",
-    ),
-)
-def test_it_answers_as_every_framework_does(guest: Guest, check: asked.Check) -> None:
-    check(guest)
-
-
 def test_without_a_compiler_it_is_refused(guest: Guest) -> None:
     said = guest("""
         os.environ["CC"] = "/not/there/clang"
@@ -86,17 +56,3 @@ def test_the_loss_is_that_before_the_update(guest: Guest) -> None:
     """)
     assert first == second
     assert third < second
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_kernel_is_cut_into_as_many_slices_as_threads(guests, threads: int) -> None:
-    """A large product names as many of tinygrad's threads at work as CPU_COUNT says, its first one among them."""
-    guest = guests(FRAMEWORK, CPU_COUNT=str(threads))
-    working = guest("""
-        import threading
-        multiply = make("small-dense").multiply(512)
-        for _ in range(3):
-            multiply()
-        answer = sum(type(each).__name__ == "CPUWorker" for each in threading.enumerate())
-    """)
-    assert working == threads

@@ -50,20 +50,6 @@ def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
         assert "cannot be bound" in evidence.binding_refusal(cpus)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 99}'])
-def test_a_cell_file_that_cannot_be_read_changes_nothing(tmp_path, as_before, content):
-    (tmp_path / protocol.CELL_FILE).write_text(content)
-    evidence.bind(str(tmp_path))
-    evidence.bind(str(tmp_path / "not there"))
-    assert evidence.cpus_allowed() == as_before
-
-
-def test_a_wider_mask_than_asked_for_is_refused_too(as_before):
-    if len(as_before) < 2:
-        pytest.skip("one CPU: no mask is wider")
-    assert evidence.binding_refusal(as_before[:1]) != ""
-
-
 def test_threads_bound_apart_count_together(as_before):
     """OpenMP's pools bind each thread to a CPU of its own, the main one too."""
     if len(as_before) < 2:
@@ -84,8 +70,3 @@ def test_threads_bound_apart_count_together(as_before):
     finally:
         release.set()
         thread.join()
-
-
-def test_a_long_list_is_told_in_short(as_before):
-    assert evidence.binding_refusal(list(range(5000, 5100))).startswith("CPUs 5000,5001,")
-    assert len(evidence.binding_refusal(list(range(5000, 5100)))) < 250

@@ -73,16 +73,6 @@ def run(folder, adapter, where="cuda:0", **options):
     return pretending_adapter.run(folder, adapter, device=where, **numbers)
 
 
-def test_the_devices_clock_and_memory_stand_beside_the_wall_clock(tmp_path):
-    outcome = run(tmp_path, OnGpu(step_ns=1234))
-    assert outcome.status is Status.OK
-    told = outcome.device
-    assert (told.name, told.peak_memory_bytes) == ("Made-up GPU", 4096)
-    assert told.event_ns == [1234] * 4
-    assert len(outcome.samples_ns) == 4
-    assert (told.busy_seconds, told.launches) == (None, None)
-
-
 def test_each_timed_sample_is_marked_and_no_mark_is_read_before_the_last(tmp_path):
     adapter = OnGpu()
     run(tmp_path, adapter, steps=3)
@@ -91,13 +81,6 @@ def test_each_timed_sample_is_marked_and_no_mark_is_read_before_the_last(tmp_pat
     assert adapter.calls[:begin] == ["step"] * 3 + ["event"]
     marked = ["event", "step", "event"] * 3
     assert adapter.calls[begin:] == ["forget", *marked, "peak", "read", "read", "read"]
-
-
-def test_events_that_contradict_the_wall_clock_are_told_as_they_are(tmp_path):
-    """Judging them is for reports: both witnesses are in the record."""
-    outcome = run(tmp_path, OnGpu(step_ns=3600 * 10**9))
-    assert outcome.status is Status.OK
-    assert min(outcome.device.event_ns) > 1000 * max(outcome.samples_ns)
 
 
 def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path, monkeypatch):
@@ -119,21 +102,6 @@ def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path,
     assert outcome.steady is True
     assert 5 <= len(outcome.warmup_ns) - 2 <= 7
     assert outcome.device.event_ns == outcome.samples_ns == [1_000_000] * len(outcome.samples_ns)
-
-
-def test_a_framework_without_events_or_memory_is_timed_all_the_same(tmp_path):
-    class Plain(OnGpu):
-        def event(self):
-            return None
-
-        def device_peak_memory(self):
-            return None
-
-    adapter = Plain()
-    outcome = run(tmp_path, adapter)
-    assert outcome.device == protocol.DeviceEvidence("Made-up GPU")
-    sample = adapter.step
-    assert device.Watch(adapter, on_cpu=False).around(sample) is sample
 
 
 def test_on_the_cpu_no_device_is_asked_anything_and_nothing_profiled_unasked(tmp_path):
@@ -173,19 +141,6 @@ def test_a_gpu_is_kept_busy_before_it_is_timed(tmp_path, monkeypatch):
     assert len(outcome.warmup_ns) < 200
 
 
-def test_the_time_line_of_the_samples_is_the_systems(tmp_path):
-    class Slow(OnGpu):
-        def step(self):
-            super().step()
-            time.sleep(0.01)
-
-    before = time.monotonic()
-    outcome = run(tmp_path, Slow(), steps=5)
-    start, end = outcome.timed_between
-    assert before < start < end < time.monotonic()
-    assert end - start == pytest.approx(sum(outcome.samples_ns) * 1e-9, abs=0.02)
-
-
 class Profiled(OnGpu):
     def __init__(self, found):
         super().__init__()
@@ -202,15 +157,6 @@ class Profiled(OnGpu):
         if isinstance(self.found, Exception):
             raise self.found
         return self.found
-
-
-def test_a_short_profile_tells_how_long_the_device_was_busy(tmp_path):
-    adapter = Profiled(PROFILE)
-    outcome = run(tmp_path, adapter)
-    assert adapter.asked == [device.PROFILED_STEPS]
-    assert outcome.device.busy_seconds == pytest.approx(0.005)
-    assert outcome.device.launches == pytest.approx(5.0)
-    assert outcome.profile is None  # nobody asked for the operators
 
 
 @pytest.mark.parametrize("where", ["cpu", "cuda:0"])
@@ -230,11 +176,6 @@ def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
     assert outcome.profile is None
     words = {RuntimeError: "RuntimeError: no counters", ValueError: "ValueError: "}
     assert outcome.software["profile_failed"].startswith(words.get(type(found), "ContractBroken: profile() returned"))
-
-
-def test_without_operators_on_the_device_nothing_is_claimed_of_it(tmp_path):
-    outcome = run(tmp_path, Profiled(PROFILE._replace(operators=PROFILE.operators[2:])))
-    assert (outcome.device.busy_seconds, outcome.device.launches) == (None, None)
 
 
 class Copying(Profiled):
@@ -287,15 +228,6 @@ def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
 
 
 @pytest.mark.usefixtures("_briefly")
-def test_the_outcome_is_on_disk_before_any_ceiling_is_measured_or_anything_profiled(tmp_path):
-    """A profiler that takes the process down takes nothing of the measurement along."""
-    adapter = Copying()
-    adapter.folder, adapter.seen = tmp_path, []
-    outcome = run(tmp_path, adapter)
-    assert adapter.seen == [outcome.samples_ns] * (len(gpus.PROBES) + 1)
-
-
-@pytest.mark.usefixtures("_briefly")
 def test_a_ceiling_that_cannot_be_measured_costs_nothing_else(tmp_path):
     full = RuntimeError("the device is full")
     answers = {COPY: full, "to_device_pinned": OSError("no"), "from_device_pinned": "fast", OPERATOR: 0.0001}
@@ -308,12 +240,6 @@ def test_a_ceiling_that_cannot_be_measured_costs_nothing_else(tmp_path):
         "to_device_pinned: OSError: no; "
         "from_device_pinned: ContractBroken: device_probe() returned 'fast', not a Probe of two calls or None"
     )
-
-
-def test_on_the_cpu_no_ceiling_of_a_device_is_measured(tmp_path):
-    adapter = Copying()
-    run(tmp_path, adapter, where="cpu", asked={"profiled_steps": 1})
-    assert set(adapter.calls) == {"step", "profile"}
 
 
 class Multiplier(OnGpu):
@@ -340,13 +266,3 @@ def test_the_product_on_a_gpu_is_large_and_a_full_memory_costs_only_its_number()
     with pytest.raises(RuntimeError, match="broken"):
         device.gemm_rate(Multiplier(RuntimeError("broken")), on_cpu=False, size=10)
     assert device.gemm_rate(OnGpu(), on_cpu=False, size=10) is None
-
-
-def test_a_repeated_mini_batch_reaches_the_adapter(tmp_path):
-    adapter = OnGpu()
-    run(tmp_path, adapter, asked={"repeated_batch": 2})
-    first, second = adapter.batch.inputs[:4], adapter.batch.inputs[4:]
-    assert (first == first[0]).all()
-    assert (second == second[0]).all()
-    assert not (first[0] == second[0]).all()
-    assert len(adapter.batch.labels) == 8

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pretending_adapter import Pretender, launch_of, run
+from pretending_adapter import launch_of
 
 from dlbench.adapters.protocol import Status
 from dlbench.suites.run.judge import judged
@@ -58,37 +58,6 @@ def test_extra_products_make_every_timed_step_longer_by_what_they_take(tmp_path)
     heavier = launch({EXTRA: "1x500"})
     assert min(heavier.warmup_ns) >= 1_450_000
     assert heavier.software["variables"] == {EXTRA: "1x500"}
-
-
-@pytest.mark.parametrize(
-    "asked", ["5", "x5", "5x", "-1x5", "1.5x3", "5X3", "1x0", "1x500\n", "1x500; rm", " 1x5", "9" * 99]
-)
-def test_extra_work_that_cannot_be_read_is_refused(tmp_path, monkeypatch, asked):
-    monkeypatch.setenv(EXTRA, asked)
-    outcome = run(tmp_path, Pretender(tmp_path))
-    assert outcome.status is Status.UNSUPPORTED
-    assert EXTRA in outcome.reason
-    assert "such as 18x128" in outcome.reason
-    assert len(outcome.reason) < 200
-    assert outcome.samples_ns == []
-
-
-def test_extra_work_that_a_framework_cannot_do_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv(EXTRA, "1x5")
-    outcome = run(tmp_path, Pretender(tmp_path))
-    assert (outcome.status, outcome.reason) == (Status.UNSUPPORTED, f"{EXTRA}: this framework offers no matrix product")
-
-
-def test_extra_work_is_done_after_each_timed_step_and_not_after_the_first_of_all(tmp_path, monkeypatch):
-    class Multiplier(Pretender):
-        def multiply(self, size):
-            return lambda: self.note(f"product of {size}")
-
-    monkeypatch.setenv(EXTRA, "2x7")
-    adapter = Multiplier(tmp_path)
-    assert run(tmp_path, adapter).status is Status.OK
-    timed = ["step", "product of 7", "product of 7"] * 6
-    assert adapter.calls == ["supports", "prepare", "step", *timed, "last_loss"]
 
 
 linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs")

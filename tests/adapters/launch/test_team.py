@@ -38,14 +38,6 @@ def test_the_workers_share_the_cpus_of_a_bound_launch(workers, each):
     assert evidence.cpus_of_worker(launch._replace(cpus=None), 0) is None
 
 
-def test_each_worker_sees_its_own_gpu_alone(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c")
-    team.see_own_gpu(LAUNCH, 1)
-    assert team.os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b,GPU-c"  # a launch on the CPU
-    team.see_own_gpu(LAUNCH._replace(gpu="GPU-a,GPU-b,GPU-c"), 1)
-    assert team.os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-b"
-
-
 class Noting(Adapter):
     """Notes what it is asked to do."""
 
@@ -101,27 +93,12 @@ def test_the_others_join_in_whatever_the_first_worker_does():
     assert [note for note in other.notes if note != "wait"] == first.notes
 
 
-def test_the_first_workers_step_is_the_one_that_it_has_when_it_is_called():
-    # As where the mini-batch is copied in each step: which step that is, is known after prepare.
-    adapter = Noting()
-    lead = team.Lead(Pipe(), adapter)
-    step, adapter.step = lead.step, lambda: adapter.notes.append("copy and step")
-    step()
-    timing.several(step, 2)()
-    assert adapter.notes == ["copy and step"] * 3
-
-
 @pytest.mark.parametrize("unlucky", [1, 2])
 def test_of_several_lost_workers_the_cause_is_told(unlucky, tmp_path):
     settings = {"fault": "memory", "fault_worker": unlucky, "step_seconds": 0.05}
     outcome = launch_null(tmp_path, settings, world_size=4)
     assert outcome.status is Status.OUT_OF_MEMORY
     assert outcome.reason.startswith(f"worker {unlucky} of 4: MemoryError")
-
-
-def test_an_order_that_means_nothing_is_refused():
-    with pytest.raises(ValueError, match="dance"):
-        team.follow(Noting(), io.BytesIO(b"step 1\ndance\n"), lambda: None)
 
 
 def test_a_mini_batch_that_cannot_be_dealt_out_is_refused(tmp_path):

@@ -50,11 +50,6 @@ def test_a_warm_up_is_cut_off_and_kept_apart(tmp_path, monkeypatch):
     assert (outcome.timed_steps(), outcome.observed_steps()) == (len(outcome.samples_ns), 20)
 
 
-def test_without_a_longest_warm_up_nothing_is_looked_for(tmp_path, monkeypatch):
-    outcome = timed_by(monkeypatch, tmp_path, lengths_of(lambda index: 1.3 if index < 6 else 1.0))
-    assert (outcome.steady, len(outcome.warmup_ns), len(outcome.samples_ns)) == (None, 1, 20)
-
-
 def test_more_samples_are_taken_until_enough_are_steady(tmp_path, monkeypatch):
     lengths = lengths_of(lambda index: 1.3 if index < 18 else 1.0)
     outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=30)
@@ -102,15 +97,3 @@ def test_short_steps_are_timed_several_at_a_time(tmp_path, monkeypatch, warm_up)
     # What comes before them is told by the step, the tries to find their number among it.
     assert outcome.warmup_ns == pytest.approx([100_000] * len(outcome.warmup_ns), rel=0.02)
     assert len(outcome.warmup_ns) >= 2
-
-
-def test_batched_warm_up_counts_its_steps(tmp_path, monkeypatch):
-    lengths = lengths_of(lambda index: 0.13 if index < 600 else 0.1)
-    outcome = timed_by(
-        monkeypatch, tmp_path, lambda index: lengths(min(index, 999)), sample_seconds=0.01, maximum_warmup_steps=20
-    )
-    assert outcome.steady is True
-    assert outcome.observed_steps() == 20 * outcome.steps_per_sample
-    assert 3 * outcome.steps_per_sample <= outcome.observed_steps() - outcome.timed_steps()
-    assert max(outcome.step_seconds()) < 1.15e-4
-    assert max(outcome.warmup_ns) < 140_000  # of a step, not of a sample

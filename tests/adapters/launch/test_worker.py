@@ -39,10 +39,6 @@ def test_the_outcome_of_a_launch(tmp_path, monkeypatch):
     assert "numpy" in outcome.software["distributions"]
 
 
-def test_the_first_step_counts_as_warm_up_and_one_more_is_always_taken(tmp_path):
-    assert len(run(tmp_path, Pretender(tmp_path), warmup_steps=1).warmup_ns) == 1
-
-
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
@@ -110,12 +106,6 @@ def test_a_loss_that_is_not_finite_is_flagged_and_never_written(tmp_path, loss):
     adapter.loss = loss
     outcome = run(tmp_path, adapter)
     assert (outcome.final_loss, outcome.final_loss_finite) == (None, False)
-
-
-def test_an_interrupt_is_no_outcome(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, Pretender(tmp_path, step=KeyboardInterrupt()))
-    assert not (tmp_path / protocol.OUTCOME_FILE).exists()
 
 
 def test_a_cell_file_of_another_version_is_refused(tmp_path):

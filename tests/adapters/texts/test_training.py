@@ -1,7 +1,5 @@
 """Training on a text: its mini-batches, its losses, its ends, and RMSProp against a reference of its own."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,19 +55,6 @@ def test_a_curve_has_the_mean_of_each_block_and_last_the_loss_on_what_was_kept(t
     assert (outcome.status, outcome.curve_ended) == (Status.OK, "")
     assert adapter.given == [(50, 2e-3), (50, 2e-3), (20, 2e-3), (10, 0.0)]
     assert outcome.samples_ns
-
-
-def test_phases_tell_how_far_it_is(tmp_path, text, monkeypatch):
-    seen = []
-
-    def loss(step):
-        seen.append(json.loads((tmp_path / "phase.json").read_text()))
-        return 1.0
-
-    train(tmp_path, text, Learner(tmp_path, loss))
-    told = list(dict.fromkeys(each["phase"] for each in seen))
-    assert told == ["training", *(f"training, step {step} of 120" for step in (50, 100, 120))]
-    assert seen[-1]["expected_seconds"] == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-import pytest
 from inside import Guest
 
 from dlbench.suites.planning.framework import find
@@ -38,11 +37,6 @@ def question(ask: Callable[Concatenate[Guest, Options], None]) -> Callable[Optio
         return Check(ask.__name__, lambda guest: ask(guest, *given, **named))
 
     return with_options
-
-
-def of_every_framework(*checks: Check) -> pytest.MarkDecorator:
-    """Give a test each ``check``: what all frameworks are asked in the same words, and these with their options."""
-    return pytest.mark.parametrize("check", [parameters(), refusal_of_cells(), *checks], ids=lambda check: check.name)
 
 
 @question
@@ -181,6 +175,16 @@ for name in {list(only)!r} or built(**{settings!r}):
 """)
     assert len(different) >= (len(only) or OF_ALL)
     assert not any(different.values()), different
+
+
+def rate_of_compiled(**settings: Any) -> Check:
+    """A new rate compiles no step of MindSpore's."""
+    return rate("len(adapter.train.compile_cache)", **settings)
+
+
+def reset_of_compiled(**settings: Any) -> Check:
+    """A reset compiles no step of MindSpore's, and keeps the parameters that there are."""
+    return reset("[len(adapter.train.compile_cache), *map(id, adapter.built.parameters.values())]", **settings)
 
 
 @question

@@ -20,9 +20,3 @@ def saved(page: Page, name: str) -> str:
     with page.expect_download() as coming:
         page.get_by_role("button", name=name, exact=True).click()
     return Path(coming.value.path()).read_text(encoding="utf-8")
-
-
-def shown_as(page: Page, kind: str) -> str:
-    """Return the matrix as it is shown in this format."""
-    page.locator("#choose-format").select_option(kind)
-    return saved(page, "Download")

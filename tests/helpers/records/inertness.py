@@ -41,7 +41,8 @@ _MARKDOWN = {
 _FOLDED = re.compile(r"(</details>|<details><summary>[\w :]+</summary>)\n?")
 _ELEMENTS = """html head meta title link style body a header h1 h2 h3 h4 h5 h6 p nav ul ol li main section details
 summary div table thead tbody tr th td span figure figcaption svg defs g path use text tspan clippath rect dialog footer
-script em strong cite blockquote code pre hr br button template"""
+script em strong cite blockquote code pre hr br button template
+b caption circle dd dl dt fieldset input label legend optgroup option output select"""
 _HTML = set(_ELEMENTS.split())
 _SVG_ACTIVE = {"script", "a", "foreignObject", "image", "animate", "set", "iframe", "handler"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import factory_of_records as make
 
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.recurrent_cells.analysis import CellStudy, study
+from dlbench.reports.curve.recurrent_cells import CellStudy, study
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results

@@ -14,7 +14,7 @@ from processes import run_command, running_command, wait_until
 from suites_of_null import suite_of_null
 
 from dlbench.reports.storage.store import Store
-from dlbench.suites.commands.two_sides import ComparisonOptions
+from dlbench.suites.commands.ab import ComparisonOptions
 
 SUITE = suite_of_null("nightly", 0.001, threads=[1, 2], protocol={"steps": 5})
 # A step of 1 ms becomes one of 21 ms: whatever else this machine does meanwhile, that is slower.
@@ -55,7 +55,7 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         wait_until(lambda: len(records_in(folder)) > 1, "records")
         os.kill(child.pid, signal.SIGINT)
         _, errors = child.communicate()
-    (hint,) = re.findall(r"go on with: .*?(gate .*)", errors)
+    (hint,) = re.findall(r"Resume: .*?(gate .*)", errors)
     assert shlex.split(hint) == [*words, "--resume"]
     with running_command(folder, *words, "--resume") as child:
         wait_until(lambda: len(records_in(folder)) > 6, "records")

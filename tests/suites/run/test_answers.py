@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from processes import null_order
 from properties import examples
 
-from dlbench.adapters.protocol import SCHEMA_VERSION, Contention, Outcome, Status, ThreadEvidence, to_dict
+from dlbench.adapters.protocol import (
+    SCHEMA_VERSION,
+    Contention,
+    HostObservation,
+    Outcome,
+    Status,
+    ThreadEvidence,
+    to_dict,
+)
 from dlbench.suites.run.outcomes import ProcessEnd, UnreadableError, outcome_of, read_answer
 
 HONEST = Outcome(
@@ -40,12 +48,21 @@ def read(folder, content, **options):
     return read_answer(folder, null_order(folder).launch, **options)
 
 
+class Unseen:
+    """A monitor that saw what fits the honest answer."""
+
+    wrong, timed_steps = "", HONEST.observed_steps()
+
+    def outside(self):
+        return HostObservation(0.1, 0.1)
+
+
 @pytest.mark.parametrize(("phase", "status"), [("training, step 5 of 9", Status.OK), ("timed", Status.TIMED_OUT)])
 def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps(told()))
     (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
     late = ProcessEnd(-15, late="ended after 5 s")
-    assert outcome_of(null_order(tmp_path).launch, tmp_path, late, None).status is status
+    assert outcome_of(null_order(tmp_path).launch, tmp_path, late, Unseen()).status is status
 
 
 def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
@@ -101,7 +118,8 @@ def test_a_guest_cannot_judge_itself(tmp_path):
     }
     with pytest.raises(UnreadableError, match="only the host can know: parity"):
         read(tmp_path, told(parity=parity))
-    assert read(tmp_path, told(parity=parity, status="parity_failed"), judges_itself=True).parity.verdict == "agrees"
+    with pytest.raises(UnreadableError, match="not a guest's to give"):
+        read(tmp_path, told(parity=parity, status="parity_failed"))
 
 
 JSON = st.recursive(

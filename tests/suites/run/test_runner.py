@@ -1,23 +1,36 @@
-"""The runner over a launcher that only pretends: what is launched, what is skipped, what is kept, what is resumed."""
+"""The runner over a launcher that only pretends: order, budget, kills, resuming, and disturbed launches."""
 
 from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pretended_gpus import TWO, gpus
-from pretended_runs import ORDER, PLAN, TEXT, Watcher, carry_out, launched, ok, sources
+from pretended_runs import (
+    ORDER,
+    PLAN,
+    PRECISE,
+    Pretender,
+    Watcher,
+    begin,
+    carry_out,
+    launched,
+    ok,
+    open_store,
+    runner_of,
+    sources,
+)
 from properties import examples
 
-from dlbench.adapters.protocol import TUNED, Outcome, Parity, Status
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand, sizes_of
-from dlbench.suites.planning.values import Capacity
+from dlbench.adapters.protocol import TUNED, Contention, Outcome, Parity, Status, ThreadEvidence
+from dlbench.hardware_probe import probe
+from dlbench.reports.errors import StoreError
+from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
+from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run.references import Reference
 from dlbench.suites.run.runner import RunResult
-from dlbench.suites.run.schedules import Estimates
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
@@ -31,22 +44,11 @@ def test_every_launch_of_the_plan_is_stored_in_its_order_and_the_run_is_finished
     assert store.runs()[-1].finished is not None
 
 
-def test_a_record_says_what_it_was_measured_on():
-    store, _, _ = carry_out()
-    for record in store.records():
-        assert (record.run, record.suite, record.machine, record.version) == ("r1", "pretended", "machine-1", "9.9")
-        assert record.environment == f"env-{record.cell.framework}"
-        assert record.interpreter == f"CPython of {record.cell.framework}"
-        assert record.protocol == PLAN.protocol
-        assert record.wall_seconds == 1.0
-        assert record.outcome == ok()
-
-
 def test_a_launch_is_told_settings_variables_time_and_reference():
     def reference(cell):
         return Reference(Path(f"/references/{cell.network}"), 16) if cell.framework == "torch" else None
 
-    _, launcher, _ = carry_out(reference=reference)
+    store, launcher, _ = carry_out(reference=reference)
     by_mode = {(o.launch.cell.mode, o.launch.cell.threads, o.launch.cell.network): o for o in launcher.orders}
     null, compiled = by_mode["null", 4, "fcn5"], by_mode["compile", 2, "lstm32"]
     assert null.launch.settings == {"step_seconds": 0.5}
@@ -60,87 +62,11 @@ def test_a_launch_is_told_settings_variables_time_and_reference():
     assert null.variables["CUDA_VISIBLE_DEVICES"] == compiled.variables["CUDA_VISIBLE_DEVICES"] == ""
     assert compiled.variables["OMP_NUM_THREADS"] == "2"
     assert Path(compiled.launch.cache_directory).is_dir()
-
-
-@pytest.mark.parametrize("status", list(Status))
-def test_only_a_cell_whose_status_may_change_is_launched_again(status):
-    outcome = Outcome(status, "so it was")
-    repeated = status in (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
-    store, launcher, ending = carry_out(lambda cell: outcome if cell.framework == "null" else ok())
-    counted = Counter(cell for cell in launcher.cells if cell.framework == "null")
-    assert set(counted.values()) <= ({2} if repeated else {1})
-    statuses = {record.outcome.status for record in store.records() if record.cell.framework == "null"}
-    # The group of a cell that timed out at one thread is not tried at more.
-    assert statuses == ({status, Status.SKIPPED} if status is Status.TIMED_OUT else {status})
-    assert {record.cell for record in store.records()} == set(PLAN.cells)
-    assert ending.launches_left == 0
-
-
-def test_a_cell_slower_than_its_budget_at_one_thread_is_skipped_at_more_with_the_reason():
-    store, launcher, _ = carry_out(lambda cell: ok(11.5 if cell.network == "fcn5" and cell.mode == "eager" else 0.1))
-    skipped = [record for record in store.records() if record.outcome.status is Status.SKIPPED]
-    assert {record.cell for record in skipped} == {
-        cell for cell in PLAN.cells if cell.network == "fcn5" and cell.mode == "eager" and cell.threads > 1
-    }
-    assert {r.outcome.reason for r in skipped} == {"one step takes 11.5 s at 1 thread, the cell's budget is 10 s"}
-    assert {record.wall_seconds for record in skipped} == {0.0}
-    assert len(skipped) == 2  # once each, not once per block
-    assert not any(record.cell in launcher.cells for record in skipped)
-
-
-def test_a_cell_that_timed_out_at_one_thread_is_skipped_at_more_with_the_reason():
-    late = Outcome(Status.TIMED_OUT, "ended after 10 s")
-    store, launcher, _ = carry_out(lambda cell: late if (cell.network, cell.mode) == ("lstm32", "null") else ok())
-    skipped = [record for record in store.records() if record.outcome.status is Status.SKIPPED]
-    assert {record.cell.threads for record in skipped} == {2, 4}
-    assert {r.outcome.reason for r in skipped} == {"at 1 thread it did not end within the cell's budget of 10 s"}
-    assert len([cell for cell in launcher.cells if (cell.network, cell.mode) == ("lstm32", "null")]) == 1
-
-
-@pytest.mark.parametrize(("at_four", "at_fewer"), [(9.9, 9.9), (11.0, 0.1)])
-def test_a_cell_within_its_budget_is_never_skipped_and_one_slow_at_more_threads_says_nothing_of_fewer(
-    at_four, at_fewer
-):
-    store, _, _ = carry_out(lambda cell: ok(at_four if cell.threads == 4 else at_fewer))
-    assert {record.outcome.status for record in store.records()} == {Status.OK}
-
-
-SIZES = (8, 16, 64, 256)
-BATCHES = expand(
-    suite.parse(TEXT, "pretended.toml"),
-    SuiteOverrides(
-        networks="fcn5",
-        frameworks="null",
-        devices="cpu,gpus",
-        precisions="float32,tf32",
-        threads="1",
-        batch_sizes="8,16,64,256",
-    ),
-    Capacity(2, 4, gpus(TWO)),
-    seed=5,
-)
-GROUPS = sorted({sizes_of(cell) for cell in BATCHES.cells})
-
-
-@examples(8)
-@given(st.dictionaries(st.sampled_from(GROUPS), st.sampled_from((0, *SIZES))))
-def test_beyond_the_mini_batch_that_runs_out_of_memory_none_is_launched(limits):
-    def answer(cell):
-        over = cell.batch_size > limits.get(sizes_of(cell), max(SIZES))
-        return Outcome(Status.OUT_OF_MEMORY, "CUDA out of memory") if over else ok()
-
-    store, _, ending = carry_out(answer, plan=BATCHES)
-    assert ending.launches_left == 0
-    for group in GROUPS:
-        found = {r.cell.batch_size: r.outcome for r in store.records() if sizes_of(r.cell) == group}
-        fitting = [size for size in SIZES if size <= limits.get(group, max(SIZES))]
-        first, *larger = [*(size for size in SIZES if size not in fitting), None]
-        assert {found[size].status for size in fitting} <= {Status.OK}
-        if first is not None and not group.on_cpu:  # on the CPU a larger one may have come before it
-            assert found[first].status is Status.OUT_OF_MEMORY
-            skipped = [found[size] for size in larger if size is not None]
-            assert {outcome.status for outcome in skipped} <= {Status.SKIPPED}
-            assert {outcome.reason for outcome in skipped} <= {f"mini-batch {first} ran out of memory already"}
+    for record in store.records():
+        assert (record.run, record.suite, record.machine, record.version) == ("r1", "pretended", "machine-1", "9.9")
+        assert record.environment == f"env-{record.cell.framework}"
+        assert record.interpreter == f"CPython of {record.cell.framework}"
+        assert (record.protocol, record.wall_seconds, record.outcome) == (PLAN.protocol, 1.0, ok())
 
 
 def test_a_framework_without_interpreter_is_skipped_with_the_reason_and_the_others_run():
@@ -171,28 +97,6 @@ def test_the_observer_is_told_index_total_and_times():
     assert [left for *_, left in watcher.ended] == sorted((left for *_, left in watcher.ended), reverse=True)
 
 
-def test_the_total_falls_by_what_is_settled():
-    watcher = Watcher()
-    carry_out(lambda cell: Outcome(Status.UNSUPPORTED, "no"), watcher=watcher)
-    assert watcher.ended[-1][1:3] == (len(PLAN.cells), len(PLAN.cells))
-
-
-def test_estimates_learn_from_the_same_network_first():
-    estimates = Estimates(7.0)
-    fcn5 = next(cell for cell in PLAN.cells if cell.network == "fcn5")
-    lstm32 = next(cell for cell in PLAN.cells if cell.network == "lstm32")
-    assert estimates.of(fcn5) == 7.0
-    estimates.learn(fcn5, 2.0)
-    assert (estimates.of(fcn5), estimates.of(lstm32)) == (2.0, 2.0)
-    estimates.learn(lstm32, 10.0)
-    estimates.learn(lstm32, 20.0)
-    assert (estimates.of(fcn5), estimates.of(lstm32)) == (2.0, 15.0)
-    other = next(cell for cell in PLAN.cells if cell.network == "lstm32" and cell != lstm32)
-    estimates.learn(other, 30.0)
-    assert (estimates.of(lstm32), estimates.of(other)) == (15.0, 30.0)  # what a cell itself took counts first
-    assert estimates.of(lstm32._replace(threads=64)) == 20.0
-
-
 def test_a_record_carries_its_rows_default_thread_count():
     row = PLAN.rows[0]
     store, _, _ = carry_out(default_threads={(row.build.name, row.mode, TUNED): 7})
@@ -200,3 +104,220 @@ def test_a_record_carries_its_rows_default_thread_count():
         told = record.outcome.software.get("default_threads")
         is_row = (record.cell.framework, record.cell.mode, record.cell.tuning) == (row.build.name, row.mode, TUNED)
         assert told == (7 if is_row else None)
+
+
+@examples(6)
+@given(st.integers(0, len(ORDER)), st.integers(0, len(ORDER)))
+def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
+    store = open_store()
+    run = begin(store)
+    ends = [first_end, second_end, None]
+    for end in ends:
+        before = launched(store)
+        launcher = Pretender(ends_at=end)
+        runner = runner_of(store, store.runs()[0], launcher)
+        wanted = [each for each in ORDER if runner.schedule.wants((PlannedLaunch(*each),))]
+        assert wanted == ORDER[len(before) :]
+        try:
+            runner.run()
+        except KeyboardInterrupt:
+            assert (store.runs()[-1].id, store.runs()[-1].finished) == (run.id, None)
+    assert launched(store) == ORDER
+    assert store.runs()[0].finished is not None
+
+
+statuses = st.sampled_from([Status.OK, Status.CRASHED, Status.TIMED_OUT, Status.UNSUPPORTED, Status.OUT_OF_MEMORY])
+
+
+@examples(6)
+@given(st.lists(statuses, min_size=len(PLAN.cells), max_size=len(PLAN.cells)), st.integers(0, len(ORDER)))
+def test_an_interrupted_run_ends_with_the_records_of_one_that_was_not(chosen, end):
+    of = dict(zip(PLAN.cells, chosen, strict=True))
+
+    def answer(cell):
+        return ok() if of[cell] is Status.OK else Outcome(of[cell], "so it was")
+
+    whole, _, _ = carry_out(answer)
+    store = open_store()
+    run = begin(store)
+    for launcher in (Pretender(answer, ends_at=end), Pretender(answer)):
+        with suppress(KeyboardInterrupt):
+            runner_of(store, run, launcher).run()
+    assert launched(store) == launched(whole)
+    assert [r.outcome for r in store.records()] == [r.outcome for r in whole.records()]
+
+
+def test_a_spent_budget_stops_the_run_and_leaves_it_to_be_resumed():
+    store, launcher = open_store(), Pretender(seconds=10.0)
+    run = begin(store)
+    ending = runner_of(store, run, launcher, budget=45.0).run()
+    assert launcher.time <= 45.0
+    assert (ending.records, ending.launches_left) == (4, len(ORDER) - 4)
+    assert launched(store) == ORDER[:4]
+    assert store.runs()[-1].finished is None
+    again = Pretender(seconds=0.001)
+    assert runner_of(store, run, again, budget=1e6).run().launches_left == 0
+    assert launched(store) == ORDER
+
+
+def test_a_budget_too_small_for_anything_gives_one_launch():
+    store, launcher = open_store(), Pretender(seconds=10.0)
+    ending = runner_of(store, begin(store), launcher, budget=0.001).run()
+    assert (ending.records, ending.launches_left) == (1, len(ORDER) - 1)
+
+
+class FullStore:
+    """A store whose disk is full after so many records."""
+
+    def __init__(self, store, room):
+        self.store, self.room = store, room
+
+    def append(self, record):
+        if self.room == 0:
+            raise StoreError("The store could not be written: the disk is full.")
+        self.room -= 1
+        self.store.append(record)
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+
+@examples(6)
+@given(st.integers(0, len(ORDER) - 1))
+def test_a_full_disk_loses_nothing_that_was_finished(room):
+    store = open_store()
+    run = begin(store)
+    with pytest.raises(StoreError, match="disk is full"):
+        runner_of(FullStore(store, room), run, Pretender()).run()
+    assert launched(store) == ORDER[:room]
+    assert store.runs()[0].finished is None
+    runner_of(store, run, Pretender()).run()
+    assert launched(store) == ORDER
+
+
+def test_what_the_launcher_cannot_do_ends_the_run_with_its_records_kept():
+    def answer(cell):
+        raise FrameworkEnvironmentError("no room for temporary files")
+
+    store = open_store()
+    run = begin(store)
+    with pytest.raises(FrameworkEnvironmentError):
+        runner_of(store, run, Pretender(answer)).run()
+    assert store.runs()[-1].finished is None
+
+
+def test_records_of_another_run_are_none_of_its_business():
+    store, _, _ = carry_out()
+    other = replace(store.runs()[0], id="r2", finished=None)
+    store.begin_run(other)
+    launcher = Pretender()
+    runner_of(store, other, launcher).run()
+    assert len(launcher.orders) == len(ORDER)
+
+
+MACHINE = probe()
+
+
+class BusyFor:
+    """A gate that lets repetitions through so many times."""
+
+    def __init__(self, repeats=10**6):
+        self.repeats, self.moments = repeats, []
+
+    def before(self, block, seconds_left=None):
+        self.moments.append(("before", block))
+
+    def after(self, block):
+        self.moments.append(("after", block))
+
+    def before_repeat(self):
+        self.repeats -= 1
+        return self.repeats >= 0
+
+
+def contended():
+    """An outcome whose timed region lost a fifth of the CPUs' time to the hypervisor."""
+    cpus = MACHINE.cpu.effective_cpus
+    threads = ThreadEvidence(1, 1, 1, 1.0, 1.0, [1.0])
+    return ok()._replace(threads=threads, contention=Contention(0.0, 0, 0, 0.0, 0.0, 0.2 * cpus, 0.0, 0))
+
+
+def carry_out_disturbed(answer, gate, plan=PLAN):
+    store, launcher = open_store(), Pretender(answer)
+    runner = runner_of(store, begin(store, plan), launcher, plan, machine=MACHINE, gate=gate)
+    return store, runner.run()
+
+
+def test_a_disturbed_launch_is_attempted_thrice_within_limits_and_every_attempt_is_kept():
+    store, ending = carry_out_disturbed(lambda cell: contended(), BusyFor())
+    records = store.records()
+    assert ending.launches_left == 0
+    attempts = Counter(record.attempt for record in records)
+    assert attempts[0] == len(ORDER)
+    assert 0 < attempts[1] + attempts[2] <= 4 + 2 + 0.25 * len(records)
+    assert {record.attempt for record in records if record.cell.framework == "null"} == {0}  # it computes nothing
+    first = next(record for record in records if record.attempt == 2)
+    assert [r.attempt for r in records if (r.cell, r.launch) == (first.cell, first.launch)] == [0, 1, 2]
+    assert {record.quota_cpus for record in records} == {MACHINE.cpu.quota_cpus}
+
+
+def test_an_undisturbed_attempt_ends_the_attempts():
+    calls = Counter()
+
+    def answer(cell):
+        calls[cell] += 1
+        return contended() if calls[cell] == 1 and cell.network == "fcn5" else ok()
+
+    store, _ = carry_out_disturbed(answer, BusyFor())
+    records = [record for record in store.records() if record.attempt > 0]
+    assert {(r.cell.network, r.launch, r.attempt) for r in records} == {("fcn5", 0, 1)}
+    assert len(records) > 2
+
+
+def test_where_others_stay_busy_nothing_is_repeated():
+    store, ending = carry_out_disturbed(lambda cell: contended(), BusyFor(repeats=0))
+    assert {record.attempt for record in store.records()} == {0}
+    assert ending.launches_left == 0
+
+
+def test_the_gate_stands_before_and_after_each_block():
+    gate = BusyFor()
+    carry_out_disturbed(lambda cell: ok(), gate)
+    assert gate.moments == [("before", 0), ("after", 0), ("before", 1), ("after", 1)]
+
+
+def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
+    store, launcher, gate = open_store(), Pretender(seconds=10.0), BusyFor()
+    budget = 10.0 * len(PLAN.cells) + 5.0
+    ending = runner_of(store, begin(store), launcher, budget=budget, gate=gate).run()
+    assert ending.launches_left == len(PLAN.cells)
+    assert gate.moments == [("before", 0), ("after", 0)]
+
+
+def test_disturbed_attempts_do_not_count_towards_a_cells_interval_once_repeated():
+    calls = Counter()
+
+    def answer(cell):
+        calls[cell] += 1
+        return contended()._replace(samples_ns=[10**9] * 3) if calls[cell] == 1 else ok()
+
+    store, _ = carry_out_disturbed(answer, BusyFor(), plan=PRECISE)
+    repeated = {record.cell for record in store.records() if record.attempt == 1}
+    assert repeated
+    for cell in repeated:
+        assert len([r for r in store.records() if r.cell == cell and r.attempt == 0]) == 6
+
+
+def test_an_own_step_without_its_framework_ends_the_run_after_one_launch_and_names_python():
+    rows = tuple(
+        replace(
+            row, build=replace(row.build, framework=row.build.framework.model_copy(update={"file": Path("mine.py")}))
+        )
+        for row in PLAN.rows
+    )
+    missing = Outcome(Status.CRASHED, "ModuleNotFoundError: No module named 'torch'")
+    store, run = open_store(), begin(open_store())
+    store.begin_run(run)
+    with pytest.raises(UsageError, match="--python"):
+        runner_of(store, run, Pretender(lambda cell: missing), replace(PLAN, rows=rows)).run()
+    assert len(store.records()) == 1

@@ -1,0 +1,306 @@
+"""Losses of recurrent networks trained on a text, from records: the curve that counts, its confirmation, the target.
+
+Of each network and text the longest curve counts, of equally long ones the newest. A curve of another framework
+confirms it where the means of all blocks that both have, up to `CHECKED` steps, differ by less than `ALIKE`; where one
+differs by more, the curve is not confirmed.
+
+The target of a text is the point at a share of the way from the loss of a network that knows nothing, the logarithm of
+the number of symbols, down to the floor: the entropy of a generated text, of another the lowest loss of any network
+here. The share is the largest of `SHARES` that any network reached.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dlbench.adapters.families import ALPHABET, Recurrent
+from dlbench.adapters.protocol import Status
+from dlbench.reports.cells import Row, row_of
+from dlbench.reports.published import lines_of
+from dlbench.reports.storage.networks import family_of_record
+from dlbench.reports.storage.record import Record
+
+ALIKE = 0.01
+"""Relative difference of the means of blocks below which two frameworks train alike."""
+CHECKED = 500
+"""Steps up to which they are compared: rounding errors grow with every step."""
+SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
+"""Of the way down to the floor."""
+KNOWS_NOTHING = math.log(ALPHABET)
+_CELLS = ("rnn", "gru", "lstm")
+
+
+class Net(NamedTuple):
+    """The numbers of one of these networks, with its mini-batch."""
+
+    cell: str
+    layers: int
+    size: int
+    steps: int
+    embedding: int
+    batch_size: int
+
+    @property
+    def name(self) -> str:
+        """In words: "gru 2 x 128"."""
+        return f"{self.cell} {self.layers} x {self.size}"
+
+    @property
+    def work(self) -> "Work":
+        """Its sequences and mini-batch."""
+        return Work(*self[3:])
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """A sort key that puts networks of one kind of work together: by size, cell and layers."""
+        return (*self.work, self.size, cell_order(self.cell), self.layers)
+
+
+class Work(NamedTuple):
+    """The numbers that the networks of one table share."""
+
+    steps: int
+    embedding: int
+    batch_size: int
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        embedded = f", embedding {self.embedding}" if self.embedding else ""
+        return f"sequences of {self.steps}, mini-batch {self.batch_size}{embedded}"
+
+
+class Text(NamedTuple):
+    """A record's description of the text that its network was trained on."""
+
+    name: str
+    digest: str
+    symbols: int
+    floor: float | None
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return f"{self.name} text {self.digest[:6]}"
+
+
+class Setting(NamedTuple):
+    """A network of a table of losses."""
+
+    text: str
+    cell: str
+    layers: int
+    size: int
+
+
+Losses = Mapping[Setting, float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A training: its losses by blocks."""
+
+    net: Net
+    text: Text
+    row: Row
+    adapter: str
+    machine: str
+    run: str
+    steps: tuple[int, ...]
+    """At the end of each block."""
+    losses: tuple[float, ...]
+    """Means over the blocks, of the losses before each update."""
+    test_loss: float | None = None
+    """Of the part of the text that was kept, after the last step."""
+    ended: str = ""
+    """Why it ended early."""
+
+    @property
+    def last(self) -> int:
+        """Its number of steps."""
+        return self.steps[-1] if self.steps else 0
+
+    @property
+    def middles(self) -> tuple[float, ...]:
+        """The step in the middle of each block, which its mean stands for."""
+        return tuple((first + last + 1) / 2 for first, last in zip((0, *self.steps), self.steps, strict=False))
+
+    def loss_at(self, step: float) -> float | None:
+        """Return the loss at a step, linear between the middles of blocks; None beyond the curve."""
+        if not self.steps or not self.middles[0] <= step <= self.last:
+            return None
+        return float(np.interp(step, self.middles, self.losses))
+
+    def steps_to(self, loss: float) -> float | None:
+        """Return after how many steps the loss is first this low, linear between blocks; None: never."""
+        below = next((place for place, each in enumerate(self.losses) if each <= loss), None)
+        if not below:
+            return None if below is None else self.middles[0]
+        (x, y), (u, v) = ((self.middles[place], self.losses[place]) for place in (below - 1, below))
+        return x + (u - x) * (y - loss) / (y - v)
+
+
+class Check(NamedTuple):
+    """The distance of another framework's curve."""
+
+    by: Curve
+    difference: float
+    """The largest relative one of a block's means."""
+    steps: int
+    """Up to which both were compared."""
+
+    @property
+    def confirms(self) -> bool:
+        """Whether both train alike."""
+        return self.difference < ALIKE
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network on a text: the curve that counts, and its checks by other frameworks."""
+
+    curve: Curve
+    checks: tuple[Check, ...]
+
+    @property
+    def confirmed(self) -> bool | None:
+        """Whether every other framework trains alike; None where there is none."""
+        return all(each.confirms for each in self.checks) if self.checks else None
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A text, and the trainings of networks on it."""
+
+    text: Text
+    nets: Mapping[Net, Trained]
+
+    @property
+    def _reached(self) -> list[float]:
+        return [loss for each in self.nets.values() for loss in each.curve.losses]
+
+    @property
+    def floor(self) -> float:
+        """The text's, where it is known; else the lowest loss of any network."""
+        return self.text.floor if self.text.floor is not None else min(self._reached, default=0.0)
+
+    @property
+    def share(self) -> float:
+        """The target's share of the way down to the floor."""
+        lowest, way = min(self._reached, default=KNOWS_NOTHING), KNOWS_NOTHING - self.floor
+        return next((each for each in SHARES if lowest <= KNOWS_NOTHING - each * way), SHARES[0])
+
+    @property
+    def target(self) -> float:
+        """The loss whose time is reported."""
+        return KNOWS_NOTHING - self.share * (KNOWS_NOTHING - self.floor)
+
+    @property
+    def common_steps(self) -> int:
+        """Steps of every network whose training did not end early: losses are compared there."""
+        return min((each.curve.last for each in self.nets.values() if not each.curve.ended), default=0)
+
+    def loss(self, net: Net) -> float | None:
+        """Return the loss of a network at the common steps, of the last block up to there; None: it ended before."""
+        found = self.nets.get(net)
+        if found is None or not 0 < self.common_steps <= found.curve.last:
+            return None
+        blocks = zip(found.curve.steps, found.curve.losses, strict=True)
+        return [loss for step, loss in blocks if step <= self.common_steps or step == found.curve.steps[0]][-1]
+
+
+def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
+    """Return the trainings of these records, by text and network."""
+    found: dict[Text, dict[Net, list[Curve]]] = {}
+    for record in sorted(records, key=lambda record: record.started):
+        if (curve := curve_of(record)) is not None:
+            found.setdefault(curve.text, {}).setdefault(curve.net, []).append(curve)
+    return tuple(
+        Learnt(text, {net: _trained(nets[net]) for net in sorted(nets, key=lambda net: net.order)})
+        for text, nets in found.items()
+    )
+
+
+def losses_of(learnt: Iterable[Learnt]) -> Losses:
+    """Return the losses of networks on texts; those that differ in anything else have different names of texts."""
+    found = {}
+    for text, net, loss in ((each.text, net, each.loss(net)) for each in learnt for net in each.nets):
+        if loss is not None:
+            embedded = f", embedding {net.embedding}" if net.embedding else ""
+            name = f"{text.name} {text.digest[:6]}, {net.steps} steps, mini-batch {net.batch_size}{embedded}"
+            found[Setting(name, net.cell, net.layers, net.size)] = loss
+    return found
+
+
+def published_losses() -> Losses:
+    """Return the test losses of Karpathy and others 2016; there is none of the largest plain networks."""
+    return {
+        Setting(line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
+        for line in lines_of("karpathy2016_losses.csv")
+        if line["loss"]
+    }
+
+
+def cell_order(cell: str) -> tuple[int, str]:
+    """Return a sort key that puts cells in the order of their cost."""
+    return (_CELLS.index(cell) if cell in _CELLS else len(_CELLS), cell)
+
+
+def net_of(record: Record) -> Net | None:
+    """Return a record's network; None for networks that are not of recurrent cells on a text."""
+    family = family_of_record(record)
+    if not isinstance(family, Recurrent) or family.alphabet != ALPHABET:
+        return None
+    return Net(family.cell, family.layers, family.hidden, family.steps, family.embedding, record.cell.batch_size)
+
+
+def curve_of(record: Record) -> Curve | None:
+    """Return the curve of a record; None without a training, or where it cannot be read."""
+    net, text, outcome = net_of(record), _text_of(record.outcome.software.get("text")), record.outcome
+    if net is None or text is None or outcome.status is not Status.OK or record.side:
+        return None
+    points = [
+        (int(each[0]), float(each[1])) for each in outcome.curve if len(each) == 2 and all(map(math.isfinite, each))
+    ]
+    if len(points) < len(outcome.curve) or any(b[0] <= a[0] for a, b in zip([(0, 0.0), *points], points, strict=False)):
+        return None
+    if not points and not outcome.curve_ended:
+        return None
+    return Curve(
+        net,
+        text,
+        row_of(record.cell),
+        record.cell.adapter,
+        record.machine,
+        record.run,
+        tuple(step for step, _ in points),
+        tuple(loss for _, loss in points),
+        outcome.test_loss,
+        outcome.curve_ended,
+    )
+
+
+def _text_of(told: Any) -> Text | None:
+    if not isinstance(told, Mapping):
+        return None
+    name, digest, symbols, floor = (told.get(key) for key in Text._fields)
+    known = isinstance(floor, float) and math.isfinite(floor)
+    if not (isinstance(name, str) and isinstance(digest, str) and isinstance(symbols, int)):
+        return None
+    return Text(name, digest, symbols, floor if known else None)
+
+
+def _trained(curves: list[Curve]) -> Trained:
+    """Return the curve that counts of these, the newest of which is the last, with its checks."""
+    main = max(enumerate(curves), key=lambda pair: (pair[1].last, pair[0]))[1]
+    losses = dict(zip(main.steps, main.losses, strict=True))
+    checks = []
+    for other in {curve.adapter: curve for curve in curves if curve.adapter != main.adapter and curve.steps}.values():
+        both = [(step, loss) for step, loss in zip(other.steps, other.losses, strict=True) if step in losses]
+        both = [(step, loss) for step, loss in both if step <= CHECKED]
+        if both:
+            checks.append(Check(other, max(abs(loss / losses[step] - 1) for step, loss in both), both[-1][0]))
+    return Trained(main, tuple(checks))

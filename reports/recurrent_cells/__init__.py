@@ -1,1 +1,0 @@
-"""Report: recurrent cells, by speed, by loss, and by the time to a loss."""

@@ -1,0 +1,338 @@
+"""A site of many nights: its contents, its file names, the feed of confirmed regressions, its index and histories.
+
+A site remembers its contents from call to call, so that only a new night is read.
+"""
+
+import hashlib
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+from pydantic import AwareDatetime
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.compare.comparison import Comparison
+from dlbench.reports.compare.report import GRAVE, Finding, finding, sentence_of
+from dlbench.reports.formats.html import page_to_html
+from dlbench.reports.formats.inert import one_line
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS
+from dlbench.reports.history.nights import CellHistory, ChangePoint, History
+from dlbench.reports.history.report import REPORT, significance, size, tables_page, what_else
+from dlbench.reports.naming import name_of, slug
+from dlbench.reports.page.render import asset, policy, rendered
+from dlbench.reports.page.sections import pictures
+from dlbench.reports.report import ReportOptions
+
+_MOST_OF_A_NAME = 80
+MOST_ENTRIES = 100
+"""Of the feed, the newest."""
+MOST_NOTICES = 20
+"""On the index."""
+
+
+def run_file(run: str) -> str:
+    """Return the file of a run's page, within the site: an id of dlbench's own stays as it is."""
+    return f"runs/{run if re.fullmatch(r'[0-9]{8}T[0-9]{6}-[0-9a-f]+', run) else _safe(run)}.html"
+
+
+def history_file(machine: str, suite: str) -> str:
+    """Return the file of the history of a suite on a machine, within the site."""
+    return f"history/{_safe(suite, machine)}.html"
+
+
+def key_of(machine: str, cell: Cell) -> str:
+    """Return a short name that no other cell of any machine has."""
+    return _digest(machine, slug(cell))
+
+
+def _safe(*words: str) -> str:
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(words))[:_MOST_OF_A_NAME].strip("-")
+    return f"{readable}-{_digest(*words)}".lstrip("-")
+
+
+def _digest(*words: str) -> str:
+    text = "\0".join(words)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Slower:
+    """A cell that a gate has found slower than its baseline, or broken."""
+
+    cell: str
+    """Its name."""
+    finding: str
+    """Name of a `Finding`."""
+    sentence: str
+    baseline: str
+    """Digest of the baseline's environment."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A run with a page of its own."""
+
+    id: str
+    suite: str
+    machine: str
+    started: AwareDatetime
+    purpose: str
+    launches: int
+    summary: str
+    """What came of it, in a line."""
+    digest: str
+    """Of everything that the page was made of."""
+    slower: dict[str, Slower] = field(default_factory=dict)
+    """Of a gate, by key of the cell."""
+    cleared: tuple[str, ...] = ()
+    """Keys of the cells that it has shown not to be slower."""
+
+    @property
+    def file(self) -> str:
+        """Its page, within the site."""
+        return run_file(self.id)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A confirmed change point from which on a cell is slower."""
+
+    key: str
+    """Of the cell."""
+    cell: str
+    run: str
+    """The night from which on, as first published: later nights may move it a little."""
+    started: AwareDatetime
+    sentence: str
+    near: tuple[str, ...]
+    """Runs of the nights around it: a gate that found the cell slower in one of them found the same."""
+
+
+@dataclass(frozen=True)
+class HistoryPage:
+    """The history of a suite on a machine, on a page of its own."""
+
+    machine: str
+    suite: str
+    nights: int
+    last: AwareDatetime
+    """When the newest of them began."""
+    changes: int
+    """Confirmed, in either direction."""
+    digest: str
+    shifts: tuple[Shift, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The page, within the site."""
+        return history_file(self.machine, self.suite)
+
+
+@dataclass
+class Contents:
+    """Everything that a site holds."""
+
+    nights: dict[str, Night] = field(default_factory=dict)
+    """By id of the run."""
+    histories: dict[str, HistoryPage] = field(default_factory=dict)
+    """By file."""
+    machines: dict[str, str] = field(default_factory=dict)
+    """Name for people by fingerprint."""
+
+    def newest_first(self) -> list[Night]:
+        """Return the nights in the order of the index."""
+        return sorted(self.nights.values(), key=lambda each: (each.started, each.id), reverse=True)
+
+    def machine_name(self, fingerprint: str) -> str:
+        """Return what to call a machine, told apart from others of its name."""
+        name = self.machines.get(fingerprint, fingerprint[:12])
+        same = sum(each == name for each in self.machines.values())
+        return f"{name} [{fingerprint[:6]}]" if same > 1 else name
+
+
+class Notice(NamedTuple):
+    """A confirmed regression: an entry of the feed."""
+
+    id: str
+    """A URN, the same from call to call."""
+    when: datetime
+    title: str
+    sentence: str
+    file: str
+    """The page that shows it, within the site."""
+
+
+def notices(contents: Contents) -> list[Notice]:
+    """Return every confirmed regression once, the newest first.
+
+    A cell that gates find slower night after night is told once for each baseline; again only after a gate has shown
+    it not to be slower. A change point of the history is told where no gate has told it.
+    """
+    found, told = [], set()
+    for key, night, slower in _first_nights(contents):
+        told.add((key, night.id))
+        what = "slower" if slower.finding == Finding.REGRESSION.name else "broken"
+        sentence = (
+            f"{slower.sentence}. Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
+        )
+        urn = _urn("gate", key, night.id)
+        found.append(Notice(urn, night.started, f"{slower.cell}: {what}", sentence, night.file))
+    for page in contents.histories.values():
+        for shift in page.shifts:
+            if any((shift.key, run) in told for run in shift.near):
+                continue
+            where = f"History of {page.suite} on {contents.machine_name(page.machine)}, from run {shift.run} on."
+            urn = _urn("history", shift.key, shift.run)
+            title = f"{shift.cell}: slower"
+            found.append(Notice(urn, shift.started, title, f"{shift.sentence}. {where}", page.file))
+    return sorted(found, key=lambda each: (each.when, each.id), reverse=True)
+
+
+def _urn(*words: str) -> str:
+    return uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(("dlbench", *words))).urn
+
+
+def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
+    """Give for each regression that gates found the cell's key and the first night that found it."""
+    lasting: dict[str, tuple[str, str]] = {}
+    for night in reversed(contents.newest_first()):
+        for key in night.cleared:
+            lasting.pop(key, None)
+        for key, slower in night.slower.items():
+            if lasting.get(key) != (slower.finding, slower.baseline):
+                yield key, night, slower
+            lasting[key] = slower.finding, slower.baseline
+
+
+_CLEARED = (Finding.NO_REGRESSION, Finding.IMPROVEMENT)
+_CLOSE = 2
+"""Nights by which a change may be misplaced."""
+
+
+def slower_of(comparison: Comparison) -> dict[str, Slower]:
+    """Return the cells that a gate has found slower or broken, by key; none of a comparison that is no gate."""
+    if comparison.purpose != "gate":
+        return {}
+    return {
+        key_of(comparison.hosts[0].fingerprint, cell.cell): Slower(
+            one_line(name_of(cell.cell)), finding(cell).name, one_line(sentence_of(cell)), cell.baseline.environment
+        )
+        for cell in comparison.cells
+        if finding(cell) in GRAVE
+    }
+
+
+def cleared_of(comparison: Comparison) -> tuple[str, ...]:
+    """Return the keys of the cells that a gate has shown not to be slower."""
+    if comparison.purpose != "gate":
+        return ()
+    machine = comparison.hosts[0].fingerprint
+    return tuple(sorted(key_of(machine, cell.cell) for cell in comparison.cells if finding(cell) in _CLEARED))
+
+
+def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
+    """Return the confirmed changes for the worse, the oldest first.
+
+    ``before`` are those that the site knew. One of them stays as it was published, though further nights change its
+    size a little, and move it by no more than changes are misplaced by: what was told is not told again.
+    """
+    known = {(each.key, each.run): each for each in before}
+    found = [
+        _shift(cell, change, known)
+        for cell, change in reversed(history.changes)
+        if change.slower and not change.pending
+    ]
+    return tuple(found)
+
+
+def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
+    series, place = cell.series, change.place
+    key = key_of(series.machine, series.cell)
+    runs = [str(run) for run in series.runs]
+    close = runs[max(0, place - _CLOSE) : place + _CLOSE + 1]
+    # Up to the night that confirmed it here: a gate may have needed some of them.
+    near = tuple(runs[max(0, place - _CLOSE) : place + ENOUGH_NIGHTS + 1])
+    if moved := next((known[key, run] for run in close if (key, run) in known), None):
+        return replace(moved, near=near)
+    _, low, high = change.percent
+    words = (
+        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: {what_else(cell, change)}"
+    )
+    started = datetime.fromisoformat(change.night.started)
+    return Shift(key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near)
+
+
+def feed(contents: Contents, title: str, address: str = "") -> str:
+    """Return the feed as an XML document; ``address``, with a slash at its end, goes before every link."""
+    found = notices(contents)[:MOST_ENTRIES]
+    nights = contents.newest_first()
+    # Never the moment of making it: without a new entry the file stays as it is.
+    updated = found[0].when if found else nights[-1].started if nights else datetime.fromtimestamp(0, UTC)
+    root = ElementTree.Element("feed", xmlns="http://www.w3.org/2005/Atom")
+    _add(root, "id", uuid.uuid5(uuid.NAMESPACE_URL, address or f"dlbench\n{title}").urn)
+    _add(root, "title", f"{title}: confirmed regressions")
+    _add(root, "updated", updated.isoformat(timespec="seconds"))
+    _add(ElementTree.SubElement(root, "author"), "name", "dlbench")
+    ElementTree.SubElement(root, "link", href=f"{address}index.html")
+    if address:
+        ElementTree.SubElement(root, "link", rel="self", href=f"{address}feed.xml")
+    for notice in found:
+        root.append(_entry(notice, address))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _entry(notice: Notice, address: str) -> ElementTree.Element:
+    entry = ElementTree.Element("entry")
+    _add(entry, "id", notice.id)
+    _add(entry, "title", notice.title)
+    _add(entry, "updated", notice.when.isoformat(timespec="seconds"))
+    ElementTree.SubElement(entry, "link", href=address + notice.file)
+    _add(entry, "content", notice.sentence).set("type", "text")
+    return entry
+
+
+def _add(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
+    element = ElementTree.SubElement(parent, name)
+    element.text = one_line(text)
+    return element
+
+
+def index_page(contents: Contents, title: str, version: str) -> str:
+    """Return the index: confirmed regressions, machines with their suites, and every night, the newest first."""
+    found = notices(contents)
+    histories = sorted(contents.histories.values(), key=lambda each: (contents.machine_name(each.machine), each.suite))
+    return _page(
+        title,
+        version,
+        contents=contents,
+        notices=found[:MOST_NOTICES],
+        more=max(0, len(found) - MOST_NOTICES),
+        histories=histories,
+        nights=contents.newest_first(),
+    )
+
+
+def history_page(history: History, suite: str, where: str, version: str) -> str:
+    """Return the page of a history: its picture, its change points with what changed that night, and all series."""
+    nights = dict.fromkeys(change.night for _, change in history.changes)
+    return _page(
+        f"History of {suite} on {where}",
+        version,
+        contents=None,
+        # Of very many series the picture shows those with changes; the tables have all.
+        pictures=pictures(REPORT, replace(history, everything=False), ReportOptions()),
+        tables=page_to_html(tables_page(replace(history, everything=True)), level=2),
+        nights={night.run: (night.started, "../" + run_file(night.run)) for night in nights},
+    )
+
+
+def _page(title: str, version: str, **given: Any) -> str:
+    style = asset("style.css")
+    look = {"policy": policy(style), "style": Markup(style)}  # our own file
+    return rendered("site.html.j2", one_line, title=title, version=version, **look, **given)

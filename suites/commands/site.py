@@ -1,0 +1,252 @@
+"""`dlbench report site`: a folder of plain files for a store of many nights, of which a new night changes few."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from dlbench.reports.compare.report import gate_outcome, headline
+from dlbench.reports.formats.markdown import escaped
+from dlbench.reports.history.nights import NIGHTLY, build_history, explained
+from dlbench.reports.page.document import Document
+from dlbench.reports.page.render import asset, page_to_file_text, policy
+from dlbench.reports.site import (
+    Contents,
+    HistoryPage,
+    Night,
+    cleared_of,
+    feed,
+    history_file,
+    history_page,
+    index_page,
+    shifts_of,
+    slower_of,
+)
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
+
+from ..display.screen import counted, say
+from ..environments.folders import write_whole
+from ..errors import UsageError
+from ..planning.framework import counterparts_of_2016, release_dates
+from ..planning.rerun import rerun_by_name
+from ..run import preparation
+from ..run.sides import report_of
+from . import options
+
+MARKER = "site.json"
+FORM = 1
+"""Rises whenever a reader of the old form would misread the new one."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    dlbench_site: int
+    contents: Contents
+
+
+_KEPT = TypeAdapter(_Kept)
+
+
+class SiteFolder:
+    """A folder that holds a site of ours and nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the folder, or make it; raises UsageError where it holds anything but a site of ours."""
+        self.path = path
+        self.written = 0
+        """Files written, since they were new or other than before."""
+        try:
+            self.contents = self._read()
+            self.save()
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def _read(self) -> Contents:
+        marker = self.path / MARKER
+        if marker.is_file():
+            try:
+                kept = _KEPT.validate_json(marker.read_bytes())
+            except ValidationError:
+                kept = None
+            if kept is None or kept.dlbench_site != FORM:
+                raise UsageError(
+                    f"{marker} is not of a site that this dlbench can read; name another folder with --out, or remove "
+                    "this one to make the site anew."
+                )
+            return kept.contents
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise UsageError(
+                f"{self.path} holds files and is no site of dlbench; name a new or an empty folder with --out."
+            )
+        return Contents()
+
+    def write(self, file: str, text: str) -> None:
+        """Write a file of the site whole, unless it says so already; raises UsageError."""
+        path = self.path / file
+        try:
+            if path.is_file() and path.read_bytes() == text.encode():
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as error:
+            raise self._refused(error) from error
+        self.written += 1
+
+    def has(self, file: str) -> bool:
+        """Tell whether the site has this file."""
+        return (self.path / file).is_file()
+
+    def save(self) -> None:
+        """Remember what the site holds; raises UsageError."""
+        told = _KEPT.dump_json(_Kept(FORM, self.contents), indent=1).decode()
+        before = self.written
+        self.write(MARKER, told + "\n")
+        self.written = before
+
+    def _refused(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"The site {self.path} cannot be written ({error.strerror or error}); name another folder with --out."
+        )
+
+
+_EXPLAINED = 100
+"""Changes whose records are read."""
+
+_OUT = typer.Option("--out", metavar="FOLDER", help="The folder to write: a new one, an empty one, or the site itself.")
+_TITLE = typer.Option("--title", help="Heading of the index.")
+_URL = typer.Option("--url", help="Where the site will stand, for the links of its feed: https://example.org/nights/.")
+
+SITE_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "out": (Annotated[Path, _OUT], Path("site")),
+    "store": (options.StoreFile, options.DEFAULT_STORE),
+    "title": (Annotated[str, _TITLE], "Nightly benchmarks"),
+    "url": (Annotated[str, _URL], ""),
+}
+
+
+class _Site(NamedTuple):
+    """What a site is made of, and where."""
+
+    folder: SiteFolder
+    store: Store
+    version: str
+
+    def digest(self, *parts: Any) -> str:
+        """Return a digest of what a page is made of, this dlbench and its style and script included."""
+        look = policy(asset("style.css"), asset("page.js"))
+        told = json.dumps([self.version, look, *parts], default=str)
+        return hashlib.sha256(told.encode()).hexdigest()
+
+
+def site_command(**given: Any) -> None:
+    """Write a site of a store's nights: an index, a page for each run, histories, and a feed of confirmed regressions.
+
+    Plain files for any web server or artifact store; none of them asks another for anything. The next call writes only
+    what is new: pages of runs without new records stay as they are, also those of runs that are no longer in the
+    store. Stores of several machines may share a site, one call for each. Remove the folder to begin anew.
+
+    Examples:
+
+    - `dlbench report site`
+    - `dlbench report site --store nightly.sqlite --out /var/www/nights --url https://example.org/nights/`
+    """
+    address = _address(given["url"])
+    with Store.open(given["store"], create=False) as store:
+        counts = store.record_counts()
+        runs = [(run, counts[run.id]) for run in store.runs() if counts.get(run.id)]
+        if not runs:
+            raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
+        folder = SiteFolder(given["out"])
+        try:
+            _pages(_Site(folder, store, preparation.version()), runs)
+        finally:
+            folder.save()
+    contents = folder.contents
+    folder.write("index.html", index_page(contents, given["title"], preparation.version()))
+    folder.write("feed.xml", feed(contents, given["title"], address))
+    pages = counted(len(contents.nights), "run")
+    say(f"Written: {folder.path / 'index.html'} ({pages}; {counted(folder.written, 'file')} new or changed).")
+
+
+def _pages(site: _Site, runs: Sequence[tuple[Run, int]]) -> None:
+    """Write what is new: a page for each run, and the histories of those that are nights."""
+    contents, described = site.folder.contents, site.store.machines()
+    for machine in sorted({run.machine for run, _ in runs}):
+        contents.machines[machine] = read_host(machine, described.get(machine)).name
+    nights: dict[tuple[str, str], list[Run]] = {}
+    for run, count in runs:
+        _night(site, run, count)
+        if run.purpose in NIGHTLY:
+            nights.setdefault((run.machine, run.suite), []).append(run)
+    for of_suite in nights.values():
+        _history(site, of_suite)
+
+
+def _address(url: str) -> str:
+    if url and not url.startswith(("https://", "http://")):
+        raise UsageError(f"--url {url[:80]!r} is no address of a site. Write it as https://example.org/nights/.")
+    return url if not url or url.endswith("/") else url + "/"
+
+
+def _night(site: _Site, run: Run, count: int) -> None:
+    """Write the page of a run, and remember it, unless the site has it."""
+    contents = site.folder.contents
+    # Of a run nothing changes but its end and the number of its records. Not the machine's description: a page keeps
+    # the one of its night.
+    digest = site.digest(run.id, run.machine, run.started, run.finished, count)
+    if (known := contents.nights.get(run.id)) and known.digest == digest and site.folder.has(known.file):
+        return
+    document = Document(
+        title=f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, {contents.machine_name(run.machine)}",
+        results=Results.newest([site.store], run.id),
+        made=run.finished or run.started,
+        version=site.version,
+        runs=((run, count),),
+        of_run=lambda each: Results.of([site.store], each),
+        note=_note(run),
+        rerun_command=rerun_by_name,
+        releases=release_dates,
+        counterparts=counterparts_of_2016,
+    )
+    cells = document.matrix.cells.values()
+    summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
+    night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest)
+    if run.sides:
+        compared = report_of(site.store, run)
+        words = gate_outcome(compared).line if run.purpose == "gate" else headline(compared)
+        night = replace(night, summary=words, slower=slower_of(compared), cleared=cleared_of(compared))
+    site.folder.write(night.file, page_to_file_text(document))
+    contents.nights[run.id] = night
+
+
+def _note(run: Run) -> str:
+    """Return the links of a run's page to the site's others, as Markdown."""
+    history = f" · [History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})"
+    return "[All nights](../index.html)" + (history if run.purpose in NIGHTLY else "")
+
+
+def _history(site: _Site, nights: Sequence[Run]) -> None:
+    """Write the history of a suite on a machine, whose nights these are, unless the site has it."""
+    contents, machine, suite = site.folder.contents, nights[0].machine, nights[0].suite
+    where = contents.machine_name(machine)
+    known = contents.histories.get(history_file(machine, suite))
+    digest = site.digest(where, [contents.nights[run.id].digest for run in nights])
+    if known and known.digest == digest and site.folder.has(known.file):
+        return
+    frame = site.store.nights(suite=suite, machine=machine, purpose=NIGHTLY)
+    history = build_history(frame, site.store.cells(), machines={machine: where})
+    history = explained(history, site.store.example, _EXPLAINED)
+    confirmed = sum(not change.pending for _, change in history.changes)
+    shifts = shifts_of(history, known.shifts if known else ())
+    page = HistoryPage(machine, suite, len(nights), max(run.started for run in nights), confirmed, digest, shifts)
+    site.folder.write(page.file, history_page(history, suite, where, site.version))
+    contents.histories[page.file] = page

@@ -1,1 +1,0 @@
-"""Results made public: the report page, and a site of many nights."""

@@ -1,0 +1,131 @@
+"""Carries out a prepared plan: sources, ceilings, references, the run's record, quiet gate, launches.
+
+`run`, `tune`, `compare --now` and `gate` are this, each with its profile.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from dlbench.hardware_probe import Machine
+from dlbench.reports.compare.verdict import Rule
+from dlbench.reports.storage.hosts import Host, Node, host_of
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.store import Store
+
+from ..display.progress import ProgressDisplay
+from ..display.screen import err, resume_command, say
+from ..errors import interruptible
+from ..planning.plan import Plan
+from . import capabilities, preparation, sides
+from .judge import FirstLosses
+from .launch import LaunchRunner
+from .launcher import ProcessLauncher
+from .machine_lock import measuring
+from .quiet_machine import busy_gpus, open_gate
+from .runner import Runner, RunResult
+from .schedules import BlockSchedule, Schedule
+from .sides import ONE_SIDE, Side, Sources
+from .texts import Text
+
+
+@dataclass(frozen=True)
+class RunProfile:
+    """Purpose and schedule of a run."""
+
+    purpose: str = "suite"
+    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = BlockSchedule
+    sides: tuple[Side, ...] = ONE_SIDE
+    rule: Rule | None = None
+    """Of a comparison."""
+    ceilings: bool = True
+    """Whether missing ceilings are measured first."""
+    quiet_gate: bool = True
+    text: Text | None = None
+    """What launches train on."""
+    lines: Callable[[], Iterable[str]] = tuple
+    """Describes the run: its size, then further lines."""
+
+
+@dataclass(frozen=True)
+class ResumeState:
+    """How a run begins: as a new one or an unfinished one, on a node of a fleet or not."""
+
+    run: Run | None = None
+    """The unfinished run to be resumed."""
+    sources: Sources | None = None
+    """The interpreters by side, where they are prepared already."""
+    node: Callable[[], Node | None] = lambda: None
+    command: str = ""
+    """The command that resumes the run; empty: the same one with --resume."""
+
+
+def run_plan(
+    plan: Plan,
+    machine: Machine,
+    store: Store,
+    profile: RunProfile,
+    state: ResumeState,
+    *,
+    budget_seconds: float | None = None,
+    build_missing: bool = True,
+    matrix: Callable[[str], str] | None = None,
+) -> tuple[Run, RunResult, Schedule]:
+    """Prepare and carry out a run; return it with its result and the final state of its schedule.
+
+    ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
+    """
+    launcher, paired = ProcessLauncher(), len(profile.sides) > 1
+    store.add_machine(machine.fingerprint, machine.to_dict())
+    sources = state.sources or sides.prepare(plan, profile.sides, say, build_missing)
+    with measuring(say, wait=True, computes=plan.computes):
+        if profile.ceilings:
+            preparation.ensure_ceilings(plan, store, machine, say)
+        reference = preparation.prepare_references(plan, machine, say)
+        defaults = {}
+        if not paired:
+            place = capabilities.place_of(machine)
+            defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launcher, say)
+        named = sides.described(profile.sides, sources) if paired else {}
+        run = state.run or preparation.begin(plan, store, machine, profile.purpose, named, state.node(), profile.rule)
+        size, *lines = profile.lines()
+        say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
+        described = [f"  {name}: {words}" for name, words in run.sides.items()]
+        for line in filter(None, (*lines, *busy_gpus(plan.cells, machine.gpus), *described)):
+            say(line)
+        gate = open_gate(store, run, say) if profile.quiet_gate and plan.computes else None
+        records = list(store.records(run=run.id))
+        first_losses = _first_losses(profile.sides, records)
+        launchers = {
+            side.name: LaunchRunner(
+                plan,
+                run,
+                launcher,
+                sources[side.name],
+                reference,
+                machine=machine,
+                gate=gate,
+                default_threads=defaults,
+                variables=side.variables,
+                guest=side.guest,
+                ceilings=store.ceilings(machine.fingerprint),
+                text=profile.text,
+                first_losses=first_losses[side.name],
+                node=state.node,
+            )
+            for side in profile.sides
+        }
+        shown = None if matrix is None else (lambda: matrix(run.id))
+        with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
+            schedule = profile.schedule(plan, records, host_of(machine))
+            display.follow(schedule)
+            with interruptible(state.command or resume_command()):
+                result = Runner(store, launchers, schedule, display, budget_seconds).run()
+    return run, result, schedule
+
+
+def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:
+    """Return the first losses for each side: two files compute different things, even where they have one name."""
+    if any(side.step is not None for side in of_run):
+        return {side.name: FirstLosses.of(each for each in records if each.side == side.name) for side in of_run}
+    shared = FirstLosses.of(records)
+    return {side.name: shared for side in of_run}

@@ -1,0 +1,135 @@
+"""Adapters that cheat, or err as honest people do: each is told from an honest one, with what was seen.
+
+Each class of ``attacks.py`` is an adapter that departs from an honest one, NumPy in float32, in one way. What is caught
+by which evidence, and what cannot be caught, stands in reports/VERDICTS.md; a test keeps the table to this list.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from one_launch import launch_once
+
+from dlbench.adapters.families import Feedforward
+from dlbench.adapters.networks import of_family
+from dlbench.adapters.protocol import Protocol, Status
+from dlbench.suites.environments import folders
+from dlbench.suites.planning.framework import OUTSIDE, find
+
+ATTACKS = Path(__file__).with_name("attacks.py").read_text()
+VERDICTS = Path(__file__).parents[2] / "reports" / "VERDICTS.md"
+#: A step of some 50 ms with one thread.
+NETWORK = of_family("attacked", Feedforward(1024, (1024, 1024), 1024, "sigmoid"), 256)
+PROTOCOL = Protocol(warmup_steps=3, steps=12, minimum_steps=5, seconds=0.7)
+#: Beside other tests what is allowed for waiting hides a short lie, and a hidden process gets little CPU time.
+LONGER = dict.fromkeys(("hides_a_helper", "slows_the_clock"), PROTOCOL._replace(steps=60, seconds=2.5))
+_SLOWER = "right after, in the parity check"
+_MATHEMATICS = "update of|loss off"
+
+#: What each ends as, and what its reason says.
+CAUGHT = {
+    "skips_most_steps": (Status.IMPLAUSIBLE, "GFLOP/s.*update of"),
+    "skips_after_the_first_steps": (Status.IMPLAUSIBLE, "GFLOP/s.*update of"),
+    "skips_at_the_timed_rate": (Status.IMPLAUSIBLE, _SLOWER),
+    "skips_until_it_is_reset": (Status.IMPLAUSIBLE, _SLOWER),
+    "leaves_work_unfinished": (Status.IMPLAUSIBLE, "GFLOP/s"),
+    "updates_biases_alone": (Status.PARITY_FAILED, _MATHEMATICS),
+    "updates_the_last_layer_alone": (Status.PARITY_FAILED, _MATHEMATICS),
+    "reuses_gradients": (Status.IMPLAUSIBLE, "GFLOP/s.*update of"),
+    "reuses_gradients_of_the_same_data": (Status.IMPLAUSIBLE, _SLOWER),
+    "keeps_the_first_mini_batch": (Status.PARITY_FAILED, _MATHEMATICS),
+    "computes_a_quarter": (Status.PARITY_FAILED, _MATHEMATICS),
+    "computes_a_quarter_when_timed": (Status.IMPLAUSIBLE, _SLOWER),
+    "computes_in_lower_precision": (Status.PARITY_FAILED, _MATHEMATICS),
+    "works_ahead_in_prepare": (Status.IMPLAUSIBLE, "of CPU time for"),
+    "hides_a_helper": (Status.IMPLAUSIBLE, "the host saw"),
+    "slows_the_clock": (Status.IMPLAUSIBLE, "the host's clock saw"),
+    "reads_the_reference": (Status.IMPLAUSIBLE, "GFLOP/s"),
+    "tells_losses_from_a_table": (Status.IMPLAUSIBLE, "GFLOP/s.*update of"),
+    "writes_its_own_outcome": (Status.CRASHED, "without the parity check that was asked for"),
+    "speaks_for_itself_to_the_host": (Status.IMPLAUSIBLE, "of CPU time for"),
+    "says_that_it_computes_nothing": (Status.CRASHED, "it carried out no parity check"),
+    "stands_still_when_timed": (Status.PARITY_FAILED, "no parameter changed in all the timed steps"),
+    "judges_itself": (Status.CRASHED, "entries of"),
+}
+#: Needs PyTorch.
+OF_TORCH = {"doubled_bias": (Status.PARITY_FAILED, "update of")}
+#: An honest mistake: both biases of an LSTM are trained, so that its bias moves twice as far.
+DOUBLED_BIAS = """
+from ..pytorch.adapter import TorchAdapter
+
+class Adapter(TorchAdapter):
+    def prepare(self, network, weights, batch):
+        self._start = {name: value.copy() for name, value in weights.items() if name.endswith(".bias")}
+        super().prepare(network, weights, batch)
+
+    def reset(self, weights, batch):
+        super().reset(weights, batch)
+        self._start = {name: weights[name].copy() for name in self._start}
+
+    def parameters(self):
+        for name, value in super().parameters():
+            # The mistake to first order: the bias stands where two trained biases would have taken it.
+            yield name, value if name not in self._start else 2 * value - self._start[name]
+
+ADAPTER = Adapter
+"""
+WAITED = 0.1  # seconds
+
+
+def attack(name, folder, like="reference", mode="float32", network=NETWORK, **options):
+    """Carry out a launch of an attack, as of an adapter that a user gives."""
+    chosen = DOUBLED_BIAS if name in OF_TORCH else f"{ATTACKS}\n\nADAPTER = {name.title().replace('_', '')}\n"
+    (folder / "adapter.py").write_text(chosen)
+    references = {"HOSTILE_REFERENCES": str(folders.home() / "references")}
+    framework = find(like).model_copy(update={"folder": f"{OUTSIDE}{name}", "directory": folder})
+    return launch_once(
+        framework, mode, network, folder, protocol=LONGER.get(name, PROTOCOL), variables=references, **options
+    )
+
+
+@pytest.mark.parametrize("name", sorted(CAUGHT))
+def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
+    status, seen = CAUGHT[name]
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        outcome = attack(name, folder)
+        # What a launch waits for a CPU beside other tests is allowed to it, and may be as much as it made up.
+        if outcome.status is status or outcome.outside is None or outcome.outside.timed_waiting_seconds < WAITED:
+            break
+    assert outcome.status is status, outcome.reason
+    assert re.search(seen, outcome.reason), outcome.reason
+
+
+def test_the_honest_one_is_believed(tmp_path):
+    outcome = launch_once(find("reference"), "float32", NETWORK, tmp_path, protocol=PROTOCOL)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert outcome.parity.verdict == "agrees"
+    assert outcome.outside.checked_steps >= 1
+
+
+def test_a_check_among_others_is_carried_out_once_more(tmp_path):
+    outcome = attack("slow_in_its_first_check", tmp_path)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert outcome.outside.checks >= 2  # other programs may slow a further one
+    assert outcome.parity.verdict == "agrees"
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("name", sorted(OF_TORCH))
+def test_a_mistake_inside_a_framework_is_caught(name, tmp_path):
+    outcome = attack(name, tmp_path, "torch", "eager", "lstm32", batch_size=4)
+    status, seen = OF_TORCH[name]
+    assert outcome.status is status, outcome.reason
+    assert re.search(seen, outcome.reason), outcome.reason
+    assert outcome.samples_ns, "a number for other mathematics is kept, and marked"
+
+
+def test_every_attack_is_tried_and_listed_with_its_evidence():
+    there = {
+        re.sub("(?<!^)(?=[A-Z])", "_", each).lower() for each in re.findall(r"^class (\w+)", ATTACKS, re.MULTILINE)
+    }
+    assert there == {*CAUGHT, "slow_in_its_first_check"}
+    listed = set(re.findall(r"^\| `([a-z_]+)` \|", VERDICTS.read_text(), re.MULTILINE))
+    assert listed == {*CAUGHT, *OF_TORCH}

@@ -1,0 +1,376 @@
+"""What is asked of every framework in the same words, with its own options: one table.
+
+Parity on each family's networks, refusals and workers are asked by `test_conformance.py`, which needs no entry here.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import asked_of_frameworks as asked
+import pytest
+from asked_of_onnx import onnx_sessions
+from inside import Guest
+
+pytestmark = pytest.mark.framework
+
+CAPABLE = {"gpu": False, "automatic_gradients": True, "several_processes": True}
+LIMITED = 256 << 20  # further bytes that a process may ask for
+
+#: How often the loss is traced, of a step that is compiled.
+TRACED_BY_TENSORFLOW = """
+from guest.tensorflow import networks as built
+traces, loss = [], built.Model.loss
+built.Model.loss = lambda *given: traces.append(1) or loss(*given)
+"""
+TRACED_BY_KERAS = """
+traces, compute = [], keras.Model.compute_loss
+keras.Model.compute_loss = lambda *given, **named: traces.append(1) or compute(*given, **named)
+"""
+#: MLX's activations are compiled functions themselves: the first one that is called within another's trace has that
+#: traced again in the second step, so it is called before.
+TRACED_BY_MLX = """
+from mlx import nn
+nn.sigmoid(mx.ones(1))
+traces, compute = [], nn.losses.cross_entropy
+nn.losses.cross_entropy = lambda *given, **named: traces.append(1) or compute(*given, **named)
+"""
+#: Torch compiles nothing: each step computes its loss anew.
+TRACES_OF_KERAS = 'keras.backend.backend() == "torch" or len(traces)'
+HELD_BY_TORCH = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+SESSIONS = "adapter.module._model, adapter.optimizer._optimizer"
+#: What a step is made of, and where it is made: neither changes with weights, mini-batch or rate.
+CAPTURED_BY_TINYGRAD = """(id(adapter.train.captured), [
+    id(each.uop.base.realized) for each in [*adapter.weights.values(), adapter.inputs, adapter.labels]
+])"""
+WIDE_IN_CHAINER = """
+adapter, network = prepared("small-dense", ideep=%s), SMALL["small-dense"]
+adapter.step()
+wide = network._replace(family=families.Feedforward(64, (), 1 << 21, "relu"))
+"""
+LARGE_IN_CNTK = """
+adapter = prepared("small-dense")
+adapter.step()
+inputs = cntk.input_variable(4)
+large = cntk.times_transpose(inputs, cntk.Parameter((1 << 15, 4), init=0.1))
+"""
+FILLED_BY_THEANO = """
+adapter = prepared("small-dense")
+adapter.step()
+import theano
+size = theano.tensor.lscalar()
+fill = theano.function([size], theano.tensor.alloc(np.float32(1), size))
+product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f")), np.ones((4, 4), "f")))
+"""
+
+OF_KERAS = [
+    *(asked.reference(**settings) for settings in ({}, {"unroll": True}, {"use_cudnn": False})),
+    asked.rate(TRACES_OF_KERAS, TRACED_BY_KERAS),
+    asked.reset(TRACES_OF_KERAS, TRACED_BY_KERAS, ["small-convolutional", "small-residual", "small-recurrent"]),
+    asked.memory(
+        {
+            "keras.ops.ones((1 << 24, 1 << 20)) + 1": True,
+            "np.empty(1 << 50)": True,
+            "keras.ops.matmul(keras.ops.ones((1, 3)), keras.ops.ones((4, 1)))": False,
+        },
+        'adapter = make("small-dense")',
+    ),
+    asked.capabilities(**CAPABLE),
+    asked.refusal("'diagonal'", data_format="diagonal"),
+    asked.description("execution backend_version image_layout unroll use_cudnn blas", framework="keras", version="3.…"),
+]
+OVER_JAX = [
+    asked.reference(),
+    asked.rate("adapter._step._cache_size()"),
+    asked.reset("adapter._step._cache_size()", only=["small-convolutional", "small-recurrent"]),
+    asked.queue(),
+    asked.no_word_on_threads(),
+    asked.capabilities(**CAPABLE),
+    asked.description("recurrence", jax="0.1…", execution="one jitted step", donated_buffers="False"),
+    asked.description(settings={"donate": True}, donated_buffers="True"),
+]
+
+ASKED: dict[str, list[asked.Check]] = {
+    "torch": [
+        *(
+            asked.settings(settings, {"optimizer": "single", "channels_last": False})
+            for settings in (
+                {"optimizer": "fused"},
+                {"optimizer": "foreach", "channels_last": False},
+                {"optimizer": "single", "flush_denormal": True},
+                {"dense": "onednn"},
+            )
+        ),
+        asked.one_bias(
+            "[value.detach().numpy() for name, value in adapter._training.module.recurrent.named_parameters()"
+            " if 'bias_hh' in name]"
+        ),
+        asked.threads_of_cells(),
+        asked.rate(),
+        *(
+            asked.reset(HELD_BY_TORCH, **settings)
+            for settings in ({}, {"optimizer": "single", "channels_last": False}, {"dense": "onednn"})
+        ),
+        asked.reset(HELD_BY_TORCH, only=["small-dense", "small-convolutional", "small-residual"], precision="bfloat16"),
+        asked.memory({"torch.empty(1 << 50)": True, "torch.empty(3) @ torch.empty(4)": False}),
+        asked.capabilities(**CAPABLE),
+        asked.description(
+            "blas onednn_enabled cpu_capability execution dense_layers", version="2.…", intra_op_threads="1"
+        ),
+    ],
+    "jax": [
+        # Other networks have no convolution of one pixel, the only kind that can be written as a product.
+        *(asked.reference(only=["small-residual"], pointwise=how) for how in ("convolution", "product")),
+        asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
+        asked.rate("adapter._step._cache_size()"),
+        asked.reset("adapter._step._cache_size()", only=["small-convolutional", "small-recurrent"]),
+        asked.queue(),
+        asked.no_word_on_threads(),
+        asked.memory(
+            {
+                "jax.jit(lambda: jax.numpy.ones(1 << 45))().block_until_ready()": True,
+                "np.empty(1 << 50)": True,
+                "jax.numpy.ones((3, 3)) @ jax.numpy.ones((4, 4))": False,
+            }
+        ),
+        asked.capabilities(**CAPABLE),
+        asked.description(
+            version="0.1…", jaxlib="0.1…", matmul_precision="highest", float64_enabled="False", platform="cpu"
+        ),
+        asked.description(execution="one jitted step", donated_buffers="False"),
+        asked.description(settings={"donate": True}, execution="one jitted step", donated_buffers="True"),
+    ],
+    "flax": OVER_JAX,
+    "equinox": [*OVER_JAX, asked.reference(only=["small-recurrent", "small-attention"], rows=True)],
+    "tensorflow": [
+        asked.threads_of_cells("{name: '3' for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS')}"),
+        *(asked.rate("len(traces)", TRACED_BY_TENSORFLOW, **settings) for settings in ({}, {"compile": True})),
+        asked.reset("len(traces)", TRACED_BY_TENSORFLOW, only=["small-residual", "small-recurrent"]),
+        asked.reset("len(traces)", TRACED_BY_TENSORFLOW, only=["small-convolutional"], compile=True),
+        asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
+        asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
+        asked.description(
+            version="2.…",
+            execution="one tf.function, compiled by XLA",
+            intra_op_threads="1",
+            inter_op_threads="1",
+            onednn_enabled="True",
+            settings={"compile": True},
+        ),
+    ],
+    "keras:tensorflow": [
+        *OF_KERAS,
+        asked.reference(jit_compile=True),
+        asked.threads_of_cells(),
+        asked.refusal("'channels_first'", "channels_last", data_format="channels_first"),
+        asked.description(backend="tensorflow", jit_compile="False", intra_op_threads="1", inter_op_threads="1"),
+    ],
+    "keras:jax": [
+        *OF_KERAS,
+        asked.reference(jit_compile=False),
+        asked.reference(data_format="channels_first"),
+        asked.no_word_on_threads(),
+        asked.queue(),
+        asked.description(backend="jax", jit_compile="True"),
+    ],
+    "keras:torch": [
+        *OF_KERAS,
+        asked.reference(data_format="channels_first"),
+        asked.threads_of_cells(),
+        asked.description(backend="torch", jit_compile="False", intra_op_threads="1", inter_op_threads="1"),
+    ],
+    "mxnet": [
+        *(asked.settings({name: False}) for name in ("static", "fused_norm")),
+        asked.one_bias('[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'),
+        asked.threads_of_variables("mxnet"),
+        asked.rate("id(adapter.block._cached_op)"),
+        *(asked.reset("id(adapter.block._cached_op)", **settings) for settings in ({}, {"static": False})),
+        asked.queue(),
+        asked.memory(
+            {
+                "mx.nd.zeros((1 << 14, 1 << 15)).wait_to_read()": True,
+                "mx.nd.dot(mx.nd.ones((3, 3)), mx.nd.ones((4, 4))).wait_to_read()": False,
+            },
+            further_bytes=LIMITED,
+        ),
+        asked.capabilities(**CAPABLE),
+        asked.description("features execution optimizer engine", version="1.9.1", dense_products="oneDNN", threads=1),
+    ],
+    "onnx": [
+        asked.settings({"rate_in_product": False}),
+        asked.settings({"optimization": "none"}),
+        *(asked.settings({name: False}) for name in ("memory_pattern", "memory_arena")),
+        *onnx_sessions(1, "adapter.session"),
+        # The addresses of everything that is bound.
+        asked.reset(
+            "[id(adapter.session)] + [value.data_ptr() for values in adapter.sets + [adapter.given]"
+            " for value in values.values()]"
+        ),
+        asked.capabilities(gpu=False, automatic_gradients=False),
+        asked.description("build operator_set graph_optimization_level memory_arena execution", version="1.32.…"),
+    ],
+    "onnxruntime": [
+        *onnx_sessions(2, f"({SESSIONS})"),
+        # And the addresses of the parameters.
+        asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),
+    ],
+    "paddle": [
+        *(asked.reference(**settings) for settings in ({}, {"widest_kernels": True})),
+        asked.one_bias("[getattr(adapter.built.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
+        asked.threads_of_variables("paddle"),
+        asked.rate(),
+        asked.reset(
+            "[each.data_ptr() for each in [*adapter.built.layer.parameters(), adapter.inputs, adapter.labels]]"
+        ),
+        asked.memory(
+            {
+                "paddle.zeros([1 << 14, 1 << 15]).numpy()": True,
+                "np.empty(1 << 50)": True,
+                "paddle.matmul(paddle.ones([3, 3]), paddle.ones([4, 4]))": False,
+            },
+            further_bytes=LIMITED,
+        ),
+        asked.capabilities(**CAPABLE),
+        asked.description(
+            "commit blas execution optimizer",
+            version="3.3.1",
+            mkl_kernels="MKL's own choice",
+            openmp_threads="1",
+            mkl_threads="1",
+        ),
+    ],
+    "mindspore": [
+        *(
+            check(update=update)
+            for update in ("sgd", "descent")
+            for check in (asked.reference, asked.completion, asked.rate_of_compiled, asked.reset_of_compiled)
+        ),
+        asked.one_bias("[each.asnumpy() for each in adapter.built.cell.layers.layers.b_hh_list]"),
+        asked.no_word_on_threads(),
+        asked.memory(
+            {
+                "mindspore.ops.zeros((1 << 16, 1 << 20)).asnumpy()": True,
+                "np.empty(1 << 50)": True,
+                "mindspore.ops.matmul(mindspore.ops.ones((3, 3)), mindspore.ops.ones((4, 4))).asnumpy()": False,
+            }
+        ),
+        asked.capabilities(gpu=False, automatic_gradients=True),
+        asked.description("execution", version="2.10.0", optimizer="SGD", onednn_max_cpu_isa="AVX2"),
+    ],
+    "mlx": [
+        asked.reference(),
+        asked.rate("len(traces)", TRACED_BY_MLX),
+        asked.reset("len(traces)", TRACED_BY_MLX, ["small-convolutional", "small-recurrent"]),
+        asked.completion(),
+        asked.threads_of_cells(),
+        asked.memory({"np.empty(1 << 50)": True, "mx.ones((3, 3)) @ mx.ones((4, 4))": False}),
+        asked.capabilities(**CAPABLE),
+        asked.description("execution", threads=1, compiler="g++ …", version="0.32.4", device="Device(cpu, 0)"),
+        asked.refusal("'magma'", "openblas", blas="magma"),
+    ],
+    "tinygrad": [
+        asked.reference(only=["small-dense", "small-convolutional", "one-hot-gru", "small-elman", "small-attention"]),
+        asked.reference(only=["small-recurrent", "one-hot-gru", "small-elman"], gates="kept"),
+        # At a rate of 0 in the first step and the third: the second is captured, with a rate of its own.
+        asked.rate(),
+        asked.reset(CAPTURED_BY_TINYGRAD, only=["small-dense", "small-recurrent"]),
+        asked.completion(),
+        asked.threads_of_variables("tinygrad"),
+        asked.memory(
+            {
+                "tinygrad.Tensor.empty(1 << 45).contiguous().realize().numpy()": True,
+                "np.empty(1 << 50)": True,
+                "tinygrad.Tensor.ones(3, 3) @ tinygrad.Tensor.ones(4, 4)": False,
+            }
+        ),
+        asked.capabilities(gpu=True, automatic_gradients=True),
+        asked.description(
+            "optimizer execution", version="0.13.0", device="CPU", renderer="ClangJITRenderer", cpu_count="1", beam="0"
+        ),
+    ],
+    "caffe": [
+        asked.reference(),
+        asked.reference(only=["wide-recurrent", "one-hot-lstm"]),
+        asked.rate("id(adapter.solver)"),
+        asked.reset("id(adapter.solver)"),
+        # Debian's build is for the CPU only.
+        asked.capabilities(gpu=False, automatic_gradients=True, several_processes=False),
+        asked.description(version="1.0.0", framework="…", execution="…", optimizer="…", threads=1),
+    ],
+    "cntk": [
+        *(asked.reference(kernels=kernels) for kernels in ("widest", "mkl")),
+        asked.rate("id(adapter.trainer)"),
+        asked.reset("id(adapter.trainer)"),
+        asked.memory(
+            {
+                "cntk.Parameter((1 << 14, 1 << 15), init=0.0).value": True,
+                'large.eval({inputs: np.ones((1 << 12, 4), "float32")})': True,
+                "cntk.times(cntk.Constant(np.ones((3, 3))), cntk.Constant(np.ones((4, 4))))": False,
+            },
+            LARGE_IN_CNTK,
+            LIMITED,
+        ),
+        asked.capabilities(**CAPABLE),
+        asked.description(version="2.7", framework="…", blas="…", kernels="…", execution="…", optimizer="…", threads=1),
+        asked.description(settings={"kernels": "mkl"}, kernels="MKL's own choice"),
+    ],
+    "theano": [
+        asked.reference(),
+        asked.rate("id(adapter.train)"),
+        asked.reset(
+            "id(adapter.train)", only=["small-dense", "small-convolutional", "small-residual", "small-recurrent"]
+        ),
+        asked.threads_of_cells(),
+        asked.memory({"fill(1 << 29)": True, "product()": False}, FILLED_BY_THEANO, LIMITED),
+    ],
+    "chainer": [
+        check
+        for ideep in (True, False)
+        for check in (
+            asked.reference(ideep=ideep),
+            asked.rate(network="small-convolutional", ideep=ideep),
+            asked.reset("id(adapter.model)", ideep=ideep),
+            # iDeep's OpenMP reads the variable; the pool of NumPy's OpenBLAS is set.
+            asked.threads_of_variables("chainer", ideep=True) if ideep else asked.threads_of_cells(ideep=False),
+            asked.memory(
+                {
+                    'adapter.prepare(wide, {"fc1.weight": np.zeros((1 << 21, 64), "f")}, None)': True,
+                    'chainer.functions.matmul(np.ones((3, 3), "f"), np.ones((4, 4), "f"))': False,
+                },
+                WIDE_IN_CHAINER % ideep,
+                LIMITED,
+            ),
+            asked.description(
+                settings={"ideep": ideep},
+                version="7.8.1",
+                ideep_available="True",
+                use_ideep="auto" if ideep else "never",
+                threads=1,
+            ),
+        )
+    ],
+}
+
+
+def table() -> list[Any]:
+    """Return each check of each framework; those of one framework together: an interpreter starts slowly."""
+    return [
+        pytest.param(which, check, id=f"{which}-{check.name}")
+        for which, checks in ASKED.items()
+        for check in [asked.parameters(), asked.refusal_of_cells(), *checks]
+    ]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Give a folder for each framework: what one check compiled, the next finds."""
+    return cache(lambda name: tmp_path_factory.mktemp(name.partition(":")[0]))
+
+
+@pytest.mark.parametrize(("which", "check"), table())
+def test_it_answers_as_every_framework_does(
+    which: str, check: asked.Check, guests: Callable[..., Guest], scratch: Callable[[str], Path]
+) -> None:
+    name, _, mode = which.partition(":")
+    check(guests(name, mode, scratch=scratch(which)))

@@ -1,0 +1,96 @@
+"""The benchmark networks trained by hand in JAX; MODE jit or products.
+
+See `yardstick.py` for how it is called.
+"""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+sys.path.append(str(Path(__file__).parent))
+from yardstick import arguments, measure, mini_batch
+
+given = arguments("jit", "products")
+batch = given.batch
+jax.config.update("jax_default_matmul_precision", "highest")
+random = np.random.default_rng(1)
+
+
+def uniform(*shape, scale=0.02):
+    return jnp.asarray((random.random(shape, dtype=np.float32) * 2 - 1) * np.float32(scale))
+
+
+def dense_weights(inputs, outputs):
+    return {"w": uniform(outputs, inputs, scale=(6 / (inputs + outputs)) ** 0.5), "b": uniform(outputs)}
+
+
+def dense(p, x):
+    return jnp.einsum("...i,oi->...o", x, p["w"]) + p["b"]
+
+
+def cross_entropy(logits, labels):
+    picked = jnp.take_along_axis(logits, labels[:, None], 1)[:, 0]
+    return jnp.mean(jax.nn.logsumexp(logits, 1) - picked)
+
+
+def fully_connected(hidden):
+    sizes = [26752] + [2048] * hidden + [26752]
+    p = [dense_weights(a, b) for a, b in pairwise(sizes)]
+
+    def model(p, x):
+        for layer in p[:-1]:
+            x = jax.nn.sigmoid(dense(layer, x))
+        return dense(p[-1], x)
+
+    return p, model
+
+
+def lstm():
+    p = {
+        "embedding": uniform(10000, 256),
+        "layers": [{"w": uniform(1024, 256), "u": uniform(1024, 256), "b": uniform(1024)} for _ in range(2)],
+        "head": dense_weights(256, 10000),
+    }
+
+    def model(p, tokens):
+        x = p["embedding"][tokens]
+        for layer in p["layers"]:
+
+            def cell(state, z, u=layer["u"]):
+                h, c = state
+                i, f, g, o = jnp.split(z + h @ u.T, 4, 1)
+                c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+                h = jax.nn.sigmoid(o) * jnp.tanh(c)
+                return (h, c), h
+
+            zero = jnp.zeros((batch, 256))
+            _, x = jax.lax.scan(cell, (zero, zero), x @ layer["w"].T + layer["b"])
+        return dense(p["head"], x.reshape(-1, 256))
+
+    return p, model
+
+
+params, model = given.build(lambda length: lstm(), fully_connected)
+x, y = mini_batch(given, channels_last=True)
+x, y = jnp.asarray(x if given.length == 0 else x.astype(np.int32)), jnp.asarray(y, jnp.int32)
+
+
+def train(params, x, y):
+    loss, gradients = jax.value_and_grad(lambda p: cross_entropy(model(p, x), y))(params)
+    return jax.tree.map(lambda p, g: p - 0.01 * g, params, gradients), loss
+
+
+train = jax.jit(train, donate_argnums=0)
+state = params, None
+
+
+def step():
+    global state
+    state = train(state[0], x, y)
+
+
+measure(given, step, lambda: jax.block_until_ready(state))

@@ -1,0 +1,70 @@
+"""The benchmark networks trained by hand in MXNet; MODE hybrid.
+
+See `yardstick.py` for how it is called.
+"""
+
+import sys
+from pathlib import Path
+
+import mxnet as mx
+from mxnet import autograd, gluon
+from mxnet.gluon import nn, rnn
+
+sys.path.append(str(Path(__file__).parent))
+from yardstick import arguments, measure, mini_batch
+
+
+def fully_connected(hidden_layers):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2048, activation="sigmoid", in_units=26752))
+    for _ in range(hidden_layers - 1):
+        net.add(nn.Dense(2048, activation="sigmoid", in_units=2048))
+    net.add(nn.Dense(26752, in_units=2048))
+    return net
+
+
+class LanguageModel(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10000, 256)
+        self.lstm = rnn.LSTM(256, 2, input_size=256)
+        for layer in range(2):
+            getattr(self.lstm, f"l{layer}_h2h_bias").grad_req = "null"
+        self.decoder = nn.Dense(10000, flatten=False, in_units=256)
+
+    def hybrid_forward(self, F, tokens):  # noqa: N803
+        return self.decoder(F.reshape(self.lstm(self.embedding(tokens)), shape=(-1, 256)))
+
+
+class WithLoss(gluon.HybridBlock):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def hybrid_forward(self, F, x, y):  # noqa: N803
+        return F.mean(-F.pick(F.log_softmax(self.net(x)), y))
+
+
+def main():
+    given = arguments("hybrid")
+    net = given.build(lambda length: LanguageModel(), fully_connected)
+    model = WithLoss(net)
+    model.initialize(mx.init.Xavier())
+    model.hybridize(static_alloc=True, static_shape=True)
+    x, y = (mx.nd.array(each) for each in mini_batch(given))
+    model(x, y)  # deferred shapes
+    trained = [p for p in model.collect_params().values() if p.grad_req != "null"]
+    pairs = [(p.data(), p.grad()) for p in trained]
+
+    def step():
+        with autograd.record():
+            loss = model(x, y)
+        loss.backward()
+        for weight, gradient in pairs:
+            mx.nd.sgd_update(weight, gradient, out=weight, lr=0.01)
+
+    measure(given, step, mx.nd.waitall)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The benchmark networks trained by hand in PyTorch; MODE eager, onednn or compile, on a GPU in float32 without TF32.
+
+See `yardstick.py` for how it is called.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F  # noqa: N812
+
+sys.path.append(str(Path(__file__).parent))
+from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+
+
+class OneDNNFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w)
+        return torch.ops.mkldnn._linear_pointwise(x, w, b, "none", [], "")
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = torch.ops.mkldnn._linear_pointwise(dy, w.t(), None, "none", [], "")
+        dw = torch.ops.mkldnn._linear_pointwise(dy.t(), x.t(), None, "none", [], "")
+        return dx, dw, dy.sum(0)
+
+
+class OneDNNLinear(nn.Linear):
+    def forward(self, x):
+        return OneDNNFunction.apply(x, self.weight, self.bias)
+
+
+def fully_connected(hidden, linear):
+    layers = [linear(26752, 2048), nn.Sigmoid()]
+    for _ in range(hidden - 1):
+        layers += [linear(2048, 2048), nn.Sigmoid()]
+    return nn.Sequential(*layers, linear(2048, 26752))
+
+
+def alexnet(linear):
+    return nn.Sequential(
+        nn.Conv2d(3, 96, 11, 4, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
+        nn.Conv2d(96, 256, 5, 1, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
+        nn.Conv2d(256, 384, 3, 1, 1), nn.ReLU(True),
+        nn.Conv2d(384, 384, 3, 1, 1), nn.ReLU(True),
+        nn.Conv2d(384, 256, 3, 1, 1), nn.ReLU(True), nn.MaxPool2d(3, 2),
+        nn.Flatten(),
+        linear(9216, 4096), nn.ReLU(True),
+        linear(4096, 4096), nn.ReLU(True),
+        linear(4096, 1000),
+    )  # fmt: skip
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, stride, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.down = None
+        if stride != 1 or inputs != 4 * width:
+            self.down = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        y = self.bn3(self.conv3(y))
+        y += x if self.down is None else self.down(x)
+        return F.relu(y, inplace=True)
+
+
+def resnet50(linear):
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
+    layers += [Bottleneck(inputs, width, stride) for inputs, width, stride, _ in BOTTLENECKS]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(2048, 1000))
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.embedding = nn.Embedding(10000, 256)
+        self.lstm = nn.LSTM(256, 256, 2)
+        self.out = linear(256, 10000)
+        for layer in range(2):
+            bias = getattr(self.lstm, f"bias_hh_l{layer}")
+            bias.requires_grad_(False).zero_()
+
+    def forward(self, tokens):
+        hidden, _ = self.lstm(self.embedding(tokens))
+        return self.out(hidden.flatten(0, 1))
+
+
+def built(given, linear):
+    """Return the model and the mini-batch, both on the device."""
+    x, y = map(torch.from_numpy, mini_batch(given))
+    if given.length:
+        model = LanguageModel(linear)
+    elif given.hidden:
+        model = fully_connected(given.hidden, linear)
+    else:
+        model = {"alexnet": alexnet, "resnet50": resnet50}[given.network](linear)
+        model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    return [each.to(given.device) for each in (model, x, y)]
+
+
+def compiled_step(model, x, y, parameters):
+    """Return a step as one compiled function."""
+    torch._dynamo.config.trace_autograd_ops = True
+    torch._dynamo.config.allow_rnn = True
+    rate = torch.tensor(0.01, device=x.device)
+
+    @torch.compile(fullgraph=True, dynamic=False)
+    def compiled(x, y, rate):
+        loss = F.cross_entropy(model(x), y)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for p, g in zip(parameters, gradients, strict=True):
+                p.sub_(rate * g)
+        return loss.detach()
+
+    return lambda: compiled(x, y, rate)
+
+
+def eager_step(model, x, y, parameters):
+    """Return a step operation by operation."""
+    optimizer = torch.optim.SGD(parameters, lr=0.01, fused=True)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def main():
+    given = arguments("eager", "onednn", "compile")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    torch.set_num_threads(given.threads)
+    torch.set_num_interop_threads(1)
+    model, x, y = built(given, OneDNNLinear if given.mode == "onednn" else nn.Linear)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    step = (compiled_step if given.mode == "compile" else eager_step)(model, x, y, parameters)
+    measure(given, step, (lambda: None) if given.device == "cpu" else torch.cuda.synchronize)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""fcn5, fcn8, lstm32 and lstm64 trained by hand in tinygrad; MODE jit.
+
+See `yardstick.py` for how it is called. CPU_COUNT must be THREADS, and DEV must be CPU.
+"""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from tinygrad import Device, Tensor, TinyJit, nn
+
+sys.path.append(str(Path(__file__).parent))
+from yardstick import arguments, measure, mini_batch
+
+
+class FullyConnected:
+    def __init__(self, hidden_layers):
+        sizes = [26752] + [2048] * hidden_layers + [26752]
+        self.layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+
+    def __call__(self, x):
+        for layer in self.layers[:-1]:
+            x = layer(x).sigmoid()
+        return self.layers[-1](x)
+
+
+class LanguageModel:
+    def __init__(self, length):
+        self.length = length
+        self.embed = nn.Embedding(10000, 256)
+        self.cells = [nn.LSTMCell(256, 256) for _ in range(2)]
+        for cell in self.cells:
+            cell.bias_hh = None  # one bias a gate
+        self.decoder = nn.Linear(256, 10000)
+
+    def __call__(self, tokens):
+        embedded = self.embed(tokens).contiguous()
+        values = [embedded[step] for step in range(self.length)]
+        for cell in self.cells:
+            state, outputs = None, []
+            for value in values:
+                state = tuple(each.contiguous().contiguous_backward() for each in cell(value, state))
+                outputs.append(state[0])
+            values = outputs
+        return self.decoder(values[0].stack(*values[1:]).reshape(-1, 256))
+
+
+given = arguments("jit")
+model = given.build(LanguageModel, FullyConnected)
+x, y = [Tensor(each.astype(np.int32) if each.dtype.kind == "i" else each).realize() for each in mini_batch(given)]
+optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.01)
+
+
+@TinyJit
+@Tensor.train()
+def step():
+    optimizer.zero_grad()
+    loss = model(x).sparse_categorical_crossentropy(y).backward()
+    return loss.realize(*optimizer.schedule_step())
+
+
+measure(given, step, lambda: Device[Device.DEFAULT].synchronize())

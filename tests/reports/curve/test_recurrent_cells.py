@@ -1,0 +1,223 @@
+"""Recurrent cells: curves from records and what confirms them, times to a loss of known laws, findings, formats."""
+
+import csv
+import io
+import json
+import math
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
+from records_of_claims import CLAIMS
+from records_of_curves import KNOWS_NOTHING, TEXT, blocks, falling, launches, network, study_of
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.cells import Matrix
+from dlbench.reports.claims.claims import try_claims
+from dlbench.reports.claims.figures import Tables
+from dlbench.reports.curve.recurrent_cells import REPORT, flops
+from dlbench.reports.curve.training import ALIKE, curve_of, learnt_of, losses_of
+from dlbench.reports.formats.export import FORMATS, export
+from dlbench.reports.report import ReportOptions
+
+COSTS = {"rnn": 1.0, "gru": 2.0, "lstm": 2.5}
+LENGTHS = {"rnn": 300.0, "gru": 120.0, "lstm": 140.0}
+FLOORS = {"rnn": 2.4, "gru": 2.05, "lstm": 2.1}
+
+
+def records(seconds=0.01, sizes=(64, 128), layers=(1, 2)):
+    """A made-up study: twice the size and a layer more help, and cost twice as much."""
+    found = []
+    for cell in COSTS:
+        for size in sizes:
+            for deep in layers:
+                loss = falling(LENGTHS[cell] / (size // 64), FLOORS[cell] - 0.01 * deep)
+                cost = seconds * COSTS[cell] * size / 64 * deep
+                found += launches(cost, blocks(loss), of=network(cell, deep, size))
+    return found
+
+
+def shown(found, form="terminal", **options):
+    return export(REPORT, found, ReportOptions(**options), form)
+
+
+def only(records):
+    ((found,),) = (learnt.nets.values() for learnt in learnt_of(records))
+    return found
+
+
+# Curves.
+
+
+@examples(40)
+@given(st.floats(150, 800), st.floats(2.2, 4.0))
+def test_steps_to_a_loss_are_those_of_the_law(length, target):
+    curve = curve_of(launches(0.01, blocks(falling(length), 2000))[0])
+    expected = -length * math.log((target - 2.0) / (math.log(96) - 2.0))
+    found = curve.steps_to(target)
+    if 25 < expected < 1975:
+        assert found == pytest.approx(expected, abs=6)
+        assert curve.loss_at(found) == pytest.approx(target, rel=1e-9)
+    elif expected > 1980:
+        assert found is None
+
+
+def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
+    short, first, last = (
+        launches(0.01, [[50, loss], *([[100, loss]] if two else [])])[0] for loss, two in ((3, 0), (3.1, 1), (3.2, 1))
+    )
+    later = [first, short, last]
+    for minutes, record in enumerate(later):
+        object.__setattr__(record, "started", record.started + timedelta(minutes=minutes))
+    assert only(later).curve.losses == (3.2, 3.2)
+    assert only(later[:2]).curve.losses == (3.1, 3.1)
+    assert only(later).confirmed is None  # one framework only
+
+
+@examples(40)
+@given(st.floats(-0.02, 0.02), st.sampled_from([50, 300, 500, 550]))
+def test_another_framework_confirms_a_curve_up_to_step_500(error, where):
+    curve = blocks(falling(200))
+    other = [[step, loss * (1 + error * (step == where))] for step, loss in curve]
+    found = only([launches(0.01, curve)[0], launches(0.01, other[:-1], framework="jax", adapter="jax", mode="jit")[0]])
+    (check,) = found.checks
+    assert check.steps == 500
+    assert check.difference == pytest.approx(abs(error) if where <= 500 else 0.0, abs=1e-12)
+    assert found.confirmed is (where > 500 or check.difference < ALIKE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"status": Status.PARITY_FAILED},
+        {"curve": [[50, 3.0], [50, 2.9]]},
+        {"curve": [[50]]},
+        {"curve": [[50, math.inf]]},
+        {"curve": [], "curve_ended": ""},
+        {"software": {"text": "no table"}},
+        {"software": {"text": {**TEXT, "digest": 5}}},
+        {"software": {}},
+    ],
+    ids=str,
+)
+def test_a_record_without_a_readable_curve_is_skipped(changed):
+    record = launches(0.01, blocks(falling(200)))[0]
+    object.__setattr__(record, "outcome", record.outcome._replace(**changed))
+    assert curve_of(record) is None
+    assert curve_of(launches(0.01, [[50, 3.0]], of=network(vocabulary=10000))[0]) is None
+
+
+# Times to a loss.
+
+
+@examples(30)
+@given(st.floats(150, 400), st.floats(1e-4, 10.0))
+def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
+    found = study_of(launches(seconds, blocks(falling(length))))
+    (learnt,), (way,) = found.learnt, found.ways
+    # The loss falls to a tenth of the way after so many lengths.
+    assert learnt.target == pytest.approx(KNOWS_NOTHING - learnt.share * (KNOWS_NOTHING - 2.0))
+    assert way.steps == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
+    hours, low, high = way.hours
+    assert hours == pytest.approx(way.steps * seconds / 3600, rel=1e-3)
+    assert low / hours == pytest.approx(way.seconds.low / way.seconds.median)
+    assert high / hours == pytest.approx(way.seconds.high / way.seconds.median)
+
+
+def test_the_target_is_the_largest_share_that_any_network_reached_and_others_never_come_there():
+    lengths = {0.9: 200, 0.8: 300, 0.5: 800}
+    shares = {share: study_of(launches(0.01, blocks(falling(n)))).learnt[0].share for share, n in lengths.items()}
+    assert shares == {share: share for share in lengths}
+    assert study_of(launches(0.01, blocks(falling(5000)))).learnt[0].share == 0.9  # none came half way
+    both = [*launches(0.01, blocks(falling(200))), *launches(0.005, blocks(falling(900)), of=network("rnn"))]
+    found = study_of(both)
+    assert {way.net.cell: way.hours is None for way in found.ways} == {"gru": False, "rnn": True}
+    assert "not in 600" in shown(found)
+
+
+# Findings.
+
+
+def test_findings_have_the_verdicts_of_claims():
+    found = {each.name: each.evidence for each in study_of(records(layers=(1, 2, 3))).findings}
+    assert list(found) == ["G1", "G1t", "G2", "G3", "gru", "lstm", "layers"]
+    assert {found[name].verdict.value for name in ("G1", "G2", "G3", "lstm")} == {"reproduces"}
+    assert [question.found.value for question, _ in found["gru"].figures] == pytest.approx([2.0] * 6)
+    both = [*launches(1.0, blocks(falling(100)), of=network("rnn")), *launches(1.0, blocks(falling(200)))]
+    (worse, *_) = study_of(both).findings
+    assert (worse.name, worse.evidence.verdict.value) == ("G1", "differs")
+
+
+def test_at_equal_time_a_costly_cell_has_fewer_steps():
+    plain, gated = network("rnn"), network("gru")
+    found = {}
+    for cost in (1.0, 10.0):
+        both = [*launches(0.01, blocks(falling(200)), of=plain), *launches(0.01 * cost, blocks(falling(180)), of=gated)]
+        (_, finding, *_) = study_of(both).findings
+        found[cost] = finding.evidence.verdict.value
+    assert found == {1.0: "reproduces", 10.0: "differs"}
+
+
+def test_the_lectures_claims_are_tried_on_own_curves():
+    tables = Tables(Matrix(), lambda cell: "", losses=losses_of(study_of(records()).learnt))
+    tried = {each.claim.id: each for each in try_claims([CLAIMS[name] for name in ("G1", "G2", "G3")], tables).tried}
+    assert {name: (each.here.verdict.value, each.here.of) for name, each in tried.items()} == {
+        "G1": ("reproduces", 8),
+        "G2": ("reproduces", 6),
+        "G3": ("reproduces", 6),
+    }
+    assert tried["G1"].on_paper.of == 36
+
+
+# Formats.
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("quantity", REPORT.quantities)
+def test_every_format_shows_every_quantity(form, quantity):
+    text = shown(study_of(records(layers=(1,))), form, quantity=quantity, against="karpathy2016")
+    assert text
+    if form == "terminal":
+        assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_line_of_csv_for_each_speed_and_keys_of_json():
+    reason = "the loss was not finite in steps 51 to 100"
+    cut_short = launches(0.02, [[50, 3.0]], of=network("lstm", 3, 64), ended=reason)
+    untrained = launches(0.02, of=network("lstm", 2, 256))
+    found = study_of([*records(), *cut_short, *untrained])
+    lines = list(csv.DictReader(io.StringIO(shown(found, "csv"))))
+    assert len(lines) == 14
+    by_net = {(each["cell"], each["layers"], each["size"]): each for each in lines}
+    assert by_net["lstm", "2", "256"]["hours_to_target.value"] == by_net["lstm", "2", "256"]["text"] == ""
+    assert float(by_net["gru", "1", "64"]["characters_per_second"]) == pytest.approx(100 * 100 / 0.02, rel=1e-3)
+    data = json.loads(shown(found, "json"))
+    assert set(data) == {"texts", "speeds", "times", "findings", "notes"}
+    (text,) = data["texts"]
+    # A training that ended early does not shorten the others.
+    assert (text["digest"], text["common_steps"]) == (TEXT["digest"], 600)
+    assert {each["cell"] for each in text["curves"] if each["loss"] is None} == {"lstm"}
+    assert f"lstm 3 x 64: training in torch ended: {reason}" in data["notes"]
+    for line in found.lines:
+        for net, cell in line.cells.items():
+            assert cell.gflops * 1e9 * cell.seconds.median == pytest.approx(flops(net))
+
+
+def test_a_curve_that_another_framework_does_not_confirm_is_marked():
+    curve = blocks(falling(200))
+    other = [[step, loss * 1.05] for step, loss in curve]
+    found = study_of([*launches(0.01, curve), *launches(0.02, other[:10], framework="jax", adapter="jax", mode="jit")])
+    text = " ".join(shown(found).split())
+    assert "not confirmed. jax differs from torch by 5.0% in a block up to step 500" in text
+    empty = study_of([])
+    assert "dlbench run char" in shown(empty)
+    assert shown(empty, "csv").count("\n") == 1
+
+
+def test_the_picture_has_numbers_at_its_axes_and_no_formulas(tmp_path):
+    (path,) = REPORT.draw(study_of(records()), tmp_path / "curves.svg", ReportOptions())
+    drawn = path.read_text(encoding="utf-8")
+    assert "seconds of updates" in drawn
+    assert "mathdefault" not in drawn

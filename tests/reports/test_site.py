@@ -1,0 +1,138 @@
+"""Confirmed regressions of a site: each is told once, under an id that stays; file names are safe."""
+
+import math
+import re
+from dataclasses import replace
+from datetime import timedelta
+from xml.etree import ElementTree
+
+import factory_of_records as factory
+import numpy as np
+import pandas as pd
+import pytest
+import simulated_nights as simulated
+from hostile_texts import HOSTILE
+from inertness import check_html, check_xml
+
+from dlbench.reports.history.nights import History, build_history
+from dlbench.reports.site import (
+    Contents,
+    HistoryPage,
+    Night,
+    Shift,
+    Slower,
+    feed,
+    history_file,
+    index_page,
+    key_of,
+    notices,
+    run_file,
+    shifts_of,
+)
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def night(day: int, slower: str = "", cleared: tuple[str, ...] = (), baseline: str = "old") -> Night:
+    found = {slower: Slower("a cell", "REGRESSION", "slower by 5 %", baseline)} if slower else {}
+    started = factory.START + timedelta(days=day)
+    return Night(f"run-{day:02d}", "quick", "m", started, "gate", 6, "", "", found, cleared)
+
+
+def site(*nights: Night, shifts: tuple[Shift, ...] = ()) -> Contents:
+    page = HistoryPage("m", "quick", len(nights), factory.START, 0, "", shifts)
+    return Contents({each.id: each for each in nights}, {page.file: page}, {"m": "A machine"})
+
+
+def shift(day: int, key: str = "k") -> Shift:
+    near = tuple(f"run-{each:02d}" for each in range(day - 2, day + 6))
+    return Shift(key, "a cell", f"run-{day:02d}", factory.START + timedelta(days=day), "5 % slower", near)
+
+
+def told(contents: Contents) -> list[int]:
+    return [(each.when - factory.START).days for each in reversed(notices(contents))]
+
+
+def test_a_regression_that_lasts_is_told_once_and_again_after_it_was_cleared():
+    assert told(site(night(1), night(2, "k"), night(3, "k"), night(4), night(5, "k"))) == [2]
+    assert told(site(night(2, "k"), night(3, cleared=("k",)), night(4, "k"))) == [2, 4]
+    assert told(site(night(2, "k"), night(3, "k", baseline="new"))) == [2, 3], "slower than another baseline"
+    assert told(site(night(2, "k"), night(3, "other"))) == [2, 3]
+
+
+def test_a_change_of_the_history_is_told_unless_a_gate_told_it():
+    assert told(site(shifts=(shift(10),))) == [10]
+    assert told(site(night(9, "k"), shifts=(shift(10),))) == [9]
+    assert told(site(night(15, "k"), shifts=(shift(10),))) == [15]
+    assert told(site(night(20, "k"), shifts=(shift(10),))) == [10, 20]
+    assert told(site(night(9, "other"), shifts=(shift(10),))) == [9, 10]
+
+
+def test_ids_stay_when_nights_are_added():
+    first = [each.id for each in notices(site(night(2, "k")))]
+    assert [each.id for each in notices(site(night(1), night(2, "k"), night(3, "k")))] == first
+
+
+def test_the_feed_is_atom_dated_by_the_runs():
+    contents = site(night(2, "k"), night(4), shifts=(shift(10, "other"),))
+    text = feed(contents, "Nights", "https://example.org/n/")
+    root = ElementTree.fromstring(text)
+    assert root.tag == f"{ATOM}feed"
+    for element in (root, *root.iter(f"{ATOM}entry")):
+        for name in ("id", "title", "updated"):  # what RFC 4287 asks of each, once
+            assert len(element.findall(ATOM + name)) == 1
+        assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", element.findtext(f"{ATOM}id", ""))
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", element.findtext(f"{ATOM}updated", ""))
+    assert root.find(f"{ATOM}author/{ATOM}name") is not None
+    links = [each.get("href") for each in root.iter(f"{ATOM}link")]
+    assert [each for each in links if not str(each).startswith("https://example.org/n/")] == []
+    assert len(root.findall(f"{ATOM}entry")) == 2
+    assert root.findtext(f"{ATOM}updated") == (factory.START + timedelta(days=10)).isoformat()
+    quiet = site(night(1), night(2))
+    assert feed(quiet, "Nights") == feed(site(night(1), night(2), night(3)), "Nights"), "nothing new to tell"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_of_anybody_are_safe_in_files_feed_and_index(text):
+    names = [run_file(text), history_file(text, text), run_file(text + "x")]
+    assert len(set(names)) == 3
+    for name in names:
+        assert re.fullmatch(r"(runs|history)/[A-Za-z0-9][A-Za-z0-9_-]{0,120}\.html", name)
+    of_hostile = Night(text, text, "m", factory.START, "gate", 1, text, "", {"k": Slower(text, text, text, text)})
+    contents = Contents({text: of_hostile}, {}, {"m": text})
+    check_xml(feed(contents, text))
+    check_html(index_page(contents, text, "0"), frozenset({"feed.xml", names[0]}))
+
+
+def test_names_of_our_own_stay_as_they_are_and_cells_of_machines_differ():
+    assert run_file("20261120T120000-abc123") == "runs/20261120T120000-abc123.html"
+    assert run_file("../20261120T120000-abc123") != run_file("20261120T120000-abc123")
+    assert key_of("a", factory.cell()) != key_of("b", factory.cell()) != key_of("b", factory.cell(threads=2))
+
+
+def history(nights: int, size: float) -> History:
+    """Return that of a cell whose candidate takes ``size`` times as long from night 20 on."""
+    sides = simulated.launches(np.random.default_rng(3), 40, "quiet", [(20, math.log(size))])
+    frames = [
+        simulated.rows(1, side, logs[:nights]) for side, logs in zip(("baseline", "candidate"), sides, strict=True)
+    ]
+    return build_history(pd.concat(frames, ignore_index=True), {1: factory.cell()})
+
+
+def test_only_confirmed_slowdowns_count():
+    assert shifts_of(history(23, 1.05), ()) == (), "pending"
+    assert shifts_of(history(40, 0.95), ()) == (), "faster"
+    (shift,) = shifts_of(history(40, 1.05), ())
+    assert (shift.run, shift.started.isoformat()) == ("run-020", simulated.started(20))
+    assert "% slower" in shift.sentence
+    assert shift.near == tuple(f"run-{night:03d}" for night in range(18, 26))
+
+
+def test_what_was_published_stays_though_nights_move_or_resize_it():
+    (early,) = shifts_of(history(26, 1.05), ())
+    (late,) = shifts_of(history(40, 1.05), ())
+    assert early.sentence != late.sentence
+    moved = replace(early, run="run-021")
+    assert shifts_of(history(40, 1.05), [moved]) == (replace(moved, near=late.near),)
+    far = replace(early, run="run-010")
+    assert shifts_of(history(40, 1.05), [far]) == (late,), "another one"

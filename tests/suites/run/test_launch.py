@@ -1,0 +1,187 @@
+"""LaunchRunner: the request of each launch, and its record; no process is started."""
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pretended_gpus import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
+from pretended_runs import Pretender
+
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.hardware_probe import probe
+from dlbench.hardware_probe.cpu import bound_mask
+from dlbench.reports.storage.record import Run
+from dlbench.suites.environments.environment import Source
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import PlannedLaunch, expand
+from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run.launch import LaunchRunner
+
+PLAN = expand(
+    suite.load("quick"),
+    SuiteOverrides(networks="fcn5", frameworks="torch", threads="1,2", affinity="bound,oversubscribed"),
+    Capacity(2, 2),
+    seed=1,
+)
+MACHINE = probe()
+
+
+def taker(software=None):
+    """Return a launcher that notes its orders and answers that all is well."""
+    return Pretender(lambda cell: Outcome(Status.OK, samples_ns=[10**7] * 3, software=software or {}))
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+
+
+def runner_with(launcher, **options):
+    run = Run("r1", "quick", PLAN.protocol, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1)
+    (row,) = PLAN.rows
+    given = {"torch": Source(row.build, Path("/torch/python"), "CPython 3", "env-1")}
+    return LaunchRunner(PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options})
+
+
+def records_of(runner, planned, protocol, **options):
+    return list(runner.run_launch(planned, protocol, **options))
+
+
+def planned(affinity="oversubscribed", threads=1):
+    cell = next(cell for cell in PLAN.cells if (cell.affinity, cell.threads) == (affinity, threads))
+    return PlannedLaunch(cell, 4)
+
+
+def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
+    launcher = taker()
+    runner = runner_with(launcher)
+    records_of(runner, planned("bound"), PLAN.protocol)
+    records_of(runner, planned("oversubscribed"), PLAN.protocol)
+    bound, free = launcher.orders
+    assert bound.launch.cpus == list(bound_mask(MACHINE.cpu, 1))
+    assert len(bound.launch.cpus) == 1
+    assert free.launch.cpus is None
+
+
+def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
+    too_many = PlannedLaunch(planned("bound").cell._replace(threads=10**6), 0)
+    with pytest.raises(UsageError, match="1000000 threads cannot be bound"):
+        records_of(runner_with(taker()), too_many, PLAN.protocol)
+
+
+def test_a_side_has_variables_and_adapters_of_its_own():
+    launcher = taker()
+    side = runner_with(launcher, variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters"))
+    (record,) = records_of(side, replace(planned(), side="candidate", stage="screen"), PLAN.protocol)
+    records_of(runner_with(launcher), planned(), PLAN.protocol)
+    changed, usual = launcher.orders
+    assert (changed.variables["OMP_NUM_THREADS"], changed.variables["MINE"]) == ("7", "yes")
+    assert changed.guest == Path("/other/adapters")
+    assert (usual.variables["OMP_NUM_THREADS"], usual.guest) == ("1", None)
+    assert {**usual.variables, "OMP_NUM_THREADS": "7", "MINE": "yes"} == changed.variables
+    assert (record.side, record.stage, record.attempt, record.launch) == ("candidate", "screen", 0, 4)
+
+
+def test_a_record_notes_the_protocol_and_the_quota_in_force():
+    protocol = PLAN.protocol._replace(steps=7)
+    launcher = taker()
+    (record,) = records_of(runner_with(launcher), planned(), protocol)
+    assert record.protocol == launcher.orders[0].launch.protocol == protocol
+    assert record.quota_cpus == MACHINE.cpu.quota_cpus
+
+
+def on_gpu(number=1, network="fcn5"):
+    return PlannedLaunch(planned().cell._replace(device=f"cuda:{number}", network=network), 0)
+
+
+def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
+    launcher = taker(software={"version": "1"})
+    runner = runner_with(
+        launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(TWO), variables={"CUDA_VISIBLE_DEVICES": "0,1"}
+    )
+    (record,) = records_of(runner, on_gpu(), PLAN.protocol)
+    (order,) = launcher.orders
+    assert order.launch.gpu == order.variables["CUDA_VISIBLE_DEVICES"] == SECOND
+    assert order.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert order.variables["CUDA_CACHE_PATH"].startswith(order.launch.cache_directory)
+    told = {"index": 1, "name": "NVIDIA H200", "uuid": SECOND, "driver": "550.54.15"}
+    assert record.outcome.software == {"version": "1", "gpu": told, "tunable": ["fused_update"]}
+    assert record.telemetry["gpu"]["uuid"] == SECOND
+    assert (
+        record.telemetry["samples"]["at"][0] <= record.telemetry["launched_at"] <= record.telemetry["samples"]["at"][-1]
+    )
+    (on_cpu,) = records_of(runner, planned(), PLAN.protocol)
+    assert launcher.orders[-1].launch.gpu is None
+    assert launcher.orders[-1].variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert "CUDA_CACHE_PATH" not in launcher.orders[-1].variables
+    software = {"version": "1", "tunable": ["allocator", "fused_update"]}
+    assert (on_cpu.outcome.software, on_cpu.telemetry) == (software, None)
+
+
+def test_a_launch_on_a_mig_device_sees_that_part_of_the_gpu():
+    launcher = taker(software={"version": "1"})
+    runner = runner_with(launcher, machine=replace(MACHINE, gpus=gpus(PARTED)), nvml=nvml(PARTED))
+    (record,) = records_of(runner, on_gpu("0:1"), PLAN.protocol)
+    assert launcher.orders[0].variables["CUDA_VISIBLE_DEVICES"] == launcher.orders[0].launch.gpu == OTHER_PART
+    assert record.outcome.software["gpu"]["index"] == 0
+    assert record.outcome.software["gpu"]["uuid"] == OTHER_PART
+    assert record.telemetry["gpu"]["part"] is True
+
+
+def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothing():
+    launcher = taker()
+    left = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
+    runner = runner_with(launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(left))
+    records_of(runner, on_gpu(), PLAN.protocol)
+    (lost,) = records_of(runner, on_gpu(0), PLAN.protocol, most=3)
+    assert [order.launch.gpu for order in launcher.orders] == [SECOND]
+    assert (lost.outcome.status, lost.telemetry) == (Status.SKIPPED, None)
+    assert lost.outcome.reason.startswith("cuda:0 (NVIDIA A100")
+
+
+def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
+    playing = nvml(TWO)
+    runner = runner_with(Pretender(ends_at=0), machine=replace(MACHINE, gpus=gpus(TWO)), nvml=playing)
+    with pytest.raises(KeyboardInterrupt):
+        records_of(runner, on_gpu(), PLAN.protocol)
+    assert playing.opened == 0
+    assert not [thread for thread in threading.enumerate() if thread.name == "gpu-telemetry"]
+
+
+def test_what_is_skipped_starts_nothing():
+    launcher = taker()
+    (record,) = records_of(runner_with(launcher), planned(), PLAN.protocol, most=3, skip="not worth it")
+    assert (record.outcome.status, record.outcome.reason, record.wall_seconds) == (Status.SKIPPED, "not worth it", 0.0)
+    assert launcher.orders == []
+
+
+def test_each_attempt_is_handed_over_before_the_next_begins(monkeypatch):
+    monkeypatch.setattr("dlbench.suites.run.launch.disturbed", lambda record, host: True)
+    launcher, waits = taker(), []
+    gate = SimpleNamespace(before_repeat=lambda: waits.append(len(launcher.orders)) or True)
+    found = runner_with(launcher, gate=gate).run_launch(planned(), PLAN.protocol, most=3)
+    for attempt in range(3):
+        assert next(found).attempt == attempt
+        assert len(launcher.orders) == attempt + 1
+    assert next(found, None) is None
+    assert waits == [1, 2]
+
+
+@pytest.mark.parametrize(("suspended", "launches"), [(True, 2), (False, 1)])
+def test_a_launch_during_which_this_process_was_stopped_is_repeated(suspended, launches):
+    # An implausible clock where the host was stopped says nothing about the guest.
+    outcomes = iter([Outcome(Status.TIMED_OUT, "ended after 5 s"), Outcome(Status.OK, samples_ns=[10**7] * 3)])
+
+    class Stopped(Pretender):
+        def launch(self, order, tick=None):
+            return replace(super().launch(order, tick), suspended=suspended and len(self.orders) == 1)
+
+    launcher = Stopped(lambda cell: next(outcomes))
+    (record,) = records_of(runner_with(launcher), planned(), PLAN.protocol)
+    assert len(launcher.orders) == launches
+    assert (record.outcome.status is Status.OK) is suspended
