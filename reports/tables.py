@@ -1,10 +1,13 @@
-"""Tables 1 to 3 of the paper for one's own results: software, networks, hardware."""
+"""`dlbench report tables`: software, networks and hardware behind the numbers, as Tables 1 to 3 of the paper."""
 
 from collections.abc import Iterable, Sequence
 
 from dlbench.adapters.families import LOSSES, Family
 from dlbench.adapters.protocol import TUNED
-from dlbench.reports.formats.layout import Table, entries, number
+from dlbench.reports.formats.csv import rows_of_tables
+from dlbench.reports.formats.json import data_of_tables
+from dlbench.reports.formats.layout import Page, Table, entries, number
+from dlbench.reports.report import Report
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST, family_of_record, in_order
 from dlbench.reports.storage.record import Record
@@ -102,9 +105,9 @@ def _as_published(names: Iterable[str]) -> list[str]:
     shown = [name for name in PARAMETERS_OF_2016 if name in set(names)]
     if not shown:
         return []
-    told = ", ".join(f"{name} {PARAMETERS_OF_2016[name]}" for name in shown)
+    given = ", ".join(f"{name} {PARAMETERS_OF_2016[name]}" for name in shown)
     multiply_adds = " (resnet50's are multiply-adds)" if "resnet50" in shown else ""
-    return [f"Parameters in the 2016 paper's Table 2: {told}{multiply_adds}; its scripts' networks are those above."]
+    return [f"Parameters in the 2016 paper's Table 2: {given}{multiply_adds}; its scripts' networks are those above."]
 
 
 def hardware_table(host: Host) -> Table:
@@ -119,3 +122,15 @@ def _words(value: object) -> str:
         value = ", ".join(f"{key} {inner}" for key, inner in value.items())
     text = " ".join(str(value).split())
     return text if len(text) <= 100 else text[:97] + "..."
+
+
+REPORT = Report(
+    name="tables",
+    summary="Software, networks and hardware behind the numbers (Tables 1 to 3 of the paper).",
+    examples=("dlbench report tables --format markdown",),
+    analyse=lambda source: tables(source.results()),
+    page=lambda found, options: Page((), tuple(found)),
+    data=data_of_tables,
+    rows=rows_of_tables,
+    suggestion="software, networks and hardware behind the numbers",
+)

@@ -24,62 +24,6 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve import threads as scaling
 
-KEYS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
-
-
-def test_the_schema_describes_every_key_and_no_other() -> None:
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    described = {key for keys in KEYS.findall(schema) for key in re.findall(r"`(\w+)`", keys)}
-    cell = json_of_python.loads(exporter("matrix", "json")(build_matrix(busy())))[0]
-    for part in (cell, cell["seconds_per_minibatch"] or {}, cell["threads_evidence"] or {}):
-        assert set(part) <= described
-    curve = json_of_python.loads(exporter("threads", "json")(scaling.curves(build_matrix(laws()))))["curves"][0]
-    point, fits = curve["points"][-1], curve["fits"]
-    for part in (curve, point, point["penalty"], fits):
-        assert set(part) <= described
-    paragraphs = set(re.findall(r"`(\w+)`", schema))
-    assert set(fits["laws"][1]) | set(fits["laws"][1]["crosstalk"]) <= paragraphs
-    assert {
-        "network",
-        "framework",
-        "mode",
-        "device",
-        "threads",
-        "batch_size",
-        "status",
-        "reason",
-        "seconds_per_minibatch",
-        "parity",
-        "threads_evidence",
-        "gflops",
-        "ceiling_fraction",
-        "flags",
-    } <= set(cell)
-
-
-def test_the_threads_csv_says_of_each_point_what_the_json_says() -> None:
-    curves = scaling.curves(build_matrix(laws()))
-    lines = list(csv_of_python.DictReader(io.StringIO(exporter("threads", "csv")(curves))))
-    content = json_of_python.loads(exporter("threads", "json")(curves))["curves"]
-    points = [(curve, point) for curve in content for point in curve["points"]]
-    for line, (curve, point) in zip(lines, points, strict=True):
-        law = next(
-            (law for law in (curve["fits"] or {"laws": []})["laws"] if law["law"] == curve["fits"]["chosen"]), None
-        )
-        assert line["affinity"] == curve["affinity"]
-        assert line["law.law"] == (law["law"] if law else "")
-        assert line["law.crosstalk.low"] == (str(law["crosstalk"]["low"]) if law else "")
-        adjusted = point["penalty"]["p_adjusted"]
-        assert line["penalty.p_adjusted"] == ("" if adjusted is None else str(adjusted))
-        assert line["penalty.verdict"] == point["penalty"]["verdict"]
-    (mxnet,) = {line["laws_rejected"] for line in lines if line["framework"] == "mxnet"}
-    assert mxnet.startswith("amdahl: ")
-    assert "; usl: " in mxnet
-    assert {line["laws_rejected"] for line in lines if line["framework"] == "onnxruntime"} == {
-        "2 thread counts to fit, 6 needed"
-    }
-
-
 FOUND: dict[str, Callable[[], Any]] = {
     "against": lambda: found_in(*launches(0.5, **TENSORFLOW), make.hole(Status.CRASHED, "signal 11")),
     "figure1": records_of_figure1.busy,

@@ -7,7 +7,7 @@ import pytest
 from records_of_fleets import drawn, kind
 from scipy.stats import binom
 
-from dlbench.reports.fleet.contrasts import FAST, LIKE, SLOW, contrasts
+from dlbench.reports.ratio.nodes import FAST, LIKE, SLOW, contrasts
 from dlbench.reports.statistics import SIGNIFICANCE
 
 SEED = 20261123
