@@ -1,24 +1,30 @@
-"""The quiet gate: what counts as quiet, and how it waits."""
+"""The quiet gate: readings judged by the machine's own record, and waiting before a block with limited patience."""
 
 import dataclasses
 import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
+import factory_of_records as make
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_machines import READING
 
 from dlbench.hardware_probe.sentinel import Reading, SentinelError, take
+from dlbench.reports.storage.store import Store
 from dlbench.suites.run import quiet_machine as quiet
 from dlbench.suites.run.quiet_machine import (
+    GIVE_UPS,
+    PATIENCE_SECONDS,
+    RECORD_LENGTH,
+    BlockGate,
     QuietGate,
     Verdict,
+    earlier_readings,
     judge_reading,
-    shortfall_allowed,
-    upper_quartile,
     wait_until_quiet,
 )
 
@@ -46,11 +52,6 @@ def test_calm_is_quiet_whatever_the_kernels_memory_says() -> None:
     assert judge_reading(reading(pressure_avg10=1.0)).quiet
 
 
-def test_what_is_not_told_is_no_reason() -> None:
-    bare = reading(waiting_share=None, steal_share=None, pressure_share=None, pressure_avg10=None, others_cpus=None)
-    assert judge_reading(bare).quiet
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -67,13 +68,6 @@ def test_each_disturbance_is_told(changes: dict[str, float], said: str) -> None:
     assert verdict.reasons == (said,)
 
 
-def test_every_reason_is_told() -> None:
-    assert (
-        len(judge_reading(reading(pressure_share=0.5, waiting_share=0.5, steal_share=0.5, others_cpus=3.0)).reasons)
-        == 4
-    )
-
-
 def test_slower_than_its_own_record() -> None:
     record = noisy(random.Random(1), 0.003, 20)
     verdict = judge_reading(reading(gemm_flops_per_second=95e9), record)
@@ -82,12 +76,6 @@ def test_slower_than_its_own_record() -> None:
     assert judge_reading(reading(gemm_flops_per_second=150e9), record).quiet  # faster is no reason
     slow = judge_reading(reading(bandwidth_bytes_per_second=12e9), record)
     assert slow.reasons == ("memory was read and written at 60% of this machine's usual rate (limit 90%)",)
-
-
-def test_rates_wait_for_a_record() -> None:
-    slow = reading(gemm_flops_per_second=10e9)
-    assert judge_reading(slow, [CALM] * (quiet.ENOUGH_READINGS - 1)).quiet
-    assert not judge_reading(slow, [CALM] * quiet.ENOUGH_READINGS).quiet
 
 
 def test_disturbed_and_foreign_readings_are_no_record() -> None:
@@ -134,18 +122,6 @@ def test_a_neighbour_that_takes_a_tenth_is_seen(deviation: float, unseen: int, l
 rates = st.lists(st.floats(1e6, 1e13), min_size=quiet.ENOUGH_READINGS, max_size=60)
 
 
-@given(rates, st.sampled_from([0.03, 0.1]))
-def test_the_limit_stays_within_its_bounds(values: list[float], least: float) -> None:
-    assert least <= shortfall_allowed(values, least) <= quiet.LARGEST_SHORTFALL
-    assert min(values) <= upper_quartile(values) <= max(values)
-
-
-@given(rates, st.floats(0.01, 100))
-def test_units_do_not_matter(values: list[float], factor: float) -> None:
-    scaled = [factor * value for value in values]
-    assert shortfall_allowed(scaled, 0.03) == pytest.approx(shortfall_allowed(values, 0.03), rel=1e-6)
-
-
 class Timeline:
     """A clock that only sleeping and reading move, by the second."""
 
@@ -163,32 +139,6 @@ class Timeline:
 
     def wait(self, patience: float) -> quiet.Waited:
         return wait_until_quiet(self.take, judge_reading, patience, self.sleep, lambda: self.now)
-
-
-def test_a_quiet_machine_waits_for_nothing() -> None:
-    timeline = Timeline(0)
-    waited = timeline.wait(60)
-    assert waited.verdict.quiet
-    assert len(waited.readings) == 1
-    assert timeline.pauses == []
-
-
-def test_it_backs_off_and_goes_on_once_it_is_quiet() -> None:
-    timeline = Timeline(20)
-    waited = timeline.wait(600)
-    assert waited.verdict.quiet
-    assert timeline.pauses == [1, 2, 4, 8, 16]
-    assert len(waited.readings) == 6
-
-
-def test_patience_ends() -> None:
-    timeline = Timeline(1e9)
-    waited = timeline.wait(60)
-    assert not waited.verdict.quiet
-    assert waited.verdict.reasons
-    assert timeline.now == pytest.approx(60.4)  # the last reading begins when patience ends
-    assert waited.seconds == pytest.approx(60.4)
-    assert max(timeline.pauses) == 16
 
 
 @given(st.floats(0, 500), st.floats(0, 2000))
@@ -211,35 +161,6 @@ def test_the_gate_keeps_its_readings_and_judges_by_the_earlier_ones() -> None:
     assert waited.readings == tuple(gate.record[10:])
 
 
-def test_a_machine_that_is_never_quiet_takes_no_more_than_twice_the_patience() -> None:
-    timeline = Timeline(1e9)
-    gate = QuietGate([], 60.0, timeline.take, timeline.sleep, lambda: timeline.now)
-    waits = [gate.wait() for _ in range(1200)]
-    assert not any(waited.verdict.quiet for waited in waits)
-    assert sum(timeline.pauses) <= 2 * 60
-    assert waits[0].seconds >= 60
-    assert waits[-1].seconds < 1
-    assert waits[0].verdict.reasons == ("programs waited for a CPU 50% of the time (limit 5%)",)
-    timeline.quiet_from = timeline.now
-    assert gate.wait().verdict.quiet
-    timeline.quiet_from = 1e9
-    assert gate.wait().seconds >= 60
-
-
-def test_a_look_waits_for_nothing() -> None:
-    gate = QuietGate(take=lambda: reading(pressure_share=0.9), sleep=pytest.fail)
-    assert not gate.look().verdict.quiet
-    assert len(gate.record) == 1
-
-
-def test_a_sentinel_that_cannot_run_is_told() -> None:
-    def broken() -> Reading:
-        raise SentinelError("no NumPy")
-
-    with pytest.raises(SentinelError, match="no NumPy"):
-        QuietGate(take=broken).wait()
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity on this system")
 def test_a_real_neighbour_is_seen() -> None:
     """Two programs that never rest, held to the CPU of this process and its sentinel."""
@@ -258,3 +179,125 @@ def test_a_real_neighbour_is_seen() -> None:
         os.sched_setaffinity(0, allowed)
     assert not verdict.quiet
     assert any("the sentinel itself waited" in reason for reason in verdict.reasons), verdict.reasons
+
+
+pytestmark = pytest.mark.alone
+
+QUIET = replace(READING, bandwidth_bytes_per_second=1e10, pressure_share=0.0, others_cpus=0.0, cpus=2.0)
+BUSY = replace(QUIET, pressure_share=0.12)
+
+
+class Machine:
+    """What the sentinel reads, moment by moment, and a clock that goes on by sleeping and reading."""
+
+    def __init__(self, readings, last=QUIET):
+        self.readings, self.last, self.time, self.taken = list(readings), last, 0.0, 0
+
+    def take(self):
+        self.time += 0.4
+        self.taken += 1
+        found = self.readings.pop(0) if self.readings else self.last
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def sleep(self, seconds):
+        self.time += seconds
+
+
+@pytest.fixture
+def store():
+    with Store.open("sqlite://") as opened:
+        opened.begin_run(make.run(id="r1", plan=(), machine="here"))
+        yield opened
+
+
+def gate_of(store, machine, said):
+    inner = QuietGate([], take=machine.take, sleep=machine.sleep, clock=lambda: machine.time)
+    return BlockGate(inner, store, "r1", said.append)
+
+
+def moments(store):
+    return [(block, moment, content["quiet"]) for block, moment, content in store.sentinels("r1")]
+
+
+def test_a_quiet_machine_costs_one_reading_a_block_and_nothing_is_said(store):
+    machine, said = Machine([]), []
+    gate = gate_of(store, machine, said)
+    for block in range(3):
+        gate.before(block)
+        gate.after(block)
+    assert said == []
+    assert machine.taken == 4  # what is taken after a block, a moment ago, stands before the next
+    assert moments(store) == [(block, moment, True) for block in range(3) for moment in ("before", "after")]
+
+
+def test_a_machine_that_becomes_quiet_is_waited_for(store):
+    machine, said = Machine([BUSY, BUSY, BUSY]), []
+    gate_of(store, machine, said).before(2)
+    assert moments(store) == [(2, "before", False)] * 3 + [(2, "before", True)]
+    assert said == [f"block 3: waited {machine.time:.0f} s until other programs were quiet"]
+
+
+def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(store):
+    machine, said = Machine([], last=BUSY), []
+    gate_of(store, machine, said).before(0)
+    assert PATIENCE_SECONDS <= machine.time < PATIENCE_SECONDS + 2
+    (line,) = said
+    assert line.startswith("block 1: other programs are busy (programs waited for a CPU 12%")
+    assert line.endswith("waited 15 s, measuring anyway: disturbed launches will be marked")
+    assert not any(quiet for *_, quiet in moments(store))
+
+
+def test_a_budget_shortens_patience(store):
+    machine = Machine([], last=BUSY)
+    gate_of(store, machine, []).before(0, seconds_left=3.0)
+    assert machine.time < 4
+
+
+def test_a_machine_that_stays_busy_is_waited_for_no_more_until_it_is_quiet_again(store):
+    machine = Machine([], last=BUSY)
+    gate = gate_of(store, machine, [])
+    for block in range(50):
+        gate.before(block)
+        assert not gate.before_repeat()
+        gate.after(block)
+    assert machine.time < GIVE_UPS * (PATIENCE_SECONDS + 2) + 3 * 50 * 0.5
+    machine.last = QUIET
+    gate.before(50)
+    gate.after(50)
+    machine.last = BUSY
+    gate.before(51)  # the reading after block 50 was quiet
+    began = machine.time
+    assert not gate.before_repeat()
+    assert machine.time - began >= PATIENCE_SECONDS
+
+
+def test_a_repetition_waits_for_quiet(store):
+    machine = Machine([BUSY, BUSY])
+    assert gate_of(store, machine, []).before_repeat()
+    assert machine.taken == 3
+    assert moments(store) == []  # it is no block's
+
+
+def test_without_a_sentinel_a_run_goes_on_and_that_is_said_once(store):
+    machine, said = Machine([SentinelError("It failed.")]), []
+    gate = gate_of(store, machine, said)
+    gate.before(0)
+    gate.after(0)
+    assert not gate.before_repeat()
+    assert said == ["no quiet gate: It failed."]
+    assert machine.taken == 1
+
+
+def test_readings_of_this_machine_are_remembered_the_newest_last(store):
+    readings = [replace(QUIET, gemm_flops_per_second=float(number)) for number in range(1, 60)]
+    for number, reading in enumerate(readings):
+        store.add_sentinel("r1", number, "before", {**reading.to_dict(), "quiet": True, "reasons": []})
+    store.begin_run(make.run(id="r2", plan=(), machine="there"))
+    store.add_sentinel("r2", 0, "before", QUIET.to_dict())
+    store.begin_run(make.run(id="r3", plan=(), machine="here"))
+    store.add_sentinel("r3", 0, "before", replace(QUIET, gemm_flops_per_second=99.0).to_dict())
+    store.add_sentinel("r3", 0, "after", {"of": "another version"})
+    found = [reading.gemm_flops_per_second for reading in earlier_readings(store, "here")]
+    assert found == [float(number) for number in range(60 - RECORD_LENGTH + 1, 60)] + [99.0]

@@ -159,15 +159,6 @@ def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(place, v
     assert outcome is None or outcome.status in (Status.OK, Status.UNSUPPORTED, Status.CRASHED, Status.OUT_OF_MEMORY)
 
 
-@examples(100)
-@given(text=st.binary(max_size=200))
-def test_bytes_at_random_are_no_answer(text, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("answer")
-    (folder / "outcome.json").write_bytes(text)
-    with pytest.raises(UnreadableError):
-        read_answer(folder, null_order(folder).launch)
-
-
 @pytest.mark.parametrize(
     ("curve", "ended", "fits"),
     [
@@ -193,9 +184,3 @@ def test_a_curve_has_the_blocks_that_were_asked_for(tmp_path, curve, ended, fits
     if curve:
         with pytest.raises(UnreadableError, match="where 0 were asked for"):
             read_answer(tmp_path, launch)
-
-
-def test_a_loss_of_a_curve_that_is_no_number_is_refused(tmp_path):
-    (tmp_path / "outcome.json").write_text(json.dumps(told(curve=[[50, "low"]])))
-    with pytest.raises(UnreadableError, match="curve"):
-        read_answer(tmp_path, null_order(tmp_path).launch)

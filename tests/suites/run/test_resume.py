@@ -88,12 +88,6 @@ def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store
     assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1].id == newest.id
 
 
-def test_nothing_to_resume_is_said(store):
-    preparation.begin(plan_of(), store, THERE)
-    with pytest.raises(UsageError, match="no unfinished run of quick on this machine"):
-        resume.resume(plan_of(), store, HERE, SuiteOverrides())
-
-
 def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     build = values.build("mine:null=/opt/mine/bin/python")
     preparation.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
@@ -102,10 +96,6 @@ def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     moved = values.build("mine:null=/opt/moved/bin/python")
     resumed, _ = resume.resume(plan_of(builds=(moved,)), store, HERE, SuiteOverrides(builds=(moved,)))
     assert [row.build for row in resumed.rows] == [moved]
-
-
-def test_two_runs_never_share_an_id(store):
-    assert len({preparation.begin(plan_of(), store, HERE).id for _ in range(50)}) == 50
 
 
 def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(store, tmp_path, monkeypatch):
