@@ -8,7 +8,7 @@ from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import QUANTITIES
 from dlbench.reports.history.nights import CAVEATS, CellHistory
-from dlbench.reports.matrix.data import matrix_cells
+from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
 
 SCHEMA = 2
@@ -16,6 +16,8 @@ MOST_SAMPLES = 200_000
 """With more samples the page has every second, third, ... step of each launch, and says so."""
 MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
+_EMPTY = (None, "", [], {})
+_NOT_SHOWN = ("software", "profile", "answer", "outside", "timed_between", "cpus")
 _OF_LAUNCHES = ("parity", "threads_evidence")
 """Left out of a cell, as its launches have them."""
 
@@ -103,8 +105,7 @@ def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, An
     reported = software_of(launch)
     key = repr(sorted(map(repr, reported.items())))
     software.setdefault(key, plain(reported))
-    left_out = {"software": {}, "profile": None, "answer": None, "outside": None, "timed_between": None, "cpus": None}
-    found = plain(outcome._replace(samples_ns=outcome.samples_ns[::step], **left_out))
+    found = {name: value for name, value in plain(outcome).items() if name not in _NOT_SHOWN and value not in _EMPTY}
     return {
         "launch": record.launch,
         "attempt": record.attempt,
@@ -114,7 +115,8 @@ def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, An
         "disturbed": launch.disturbed,
         "protocol": plain(record.protocol),
         "software": list(software).index(key),
-        **{name: value for name, value in found.items() if value not in (None, "", [], {})},
+        **found,
+        "samples_ns": list(outcome.samples_ns[::step]),
     }
 
 
