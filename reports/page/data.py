@@ -16,7 +16,7 @@ MOST_SAMPLES = 200_000
 """With more samples the page has every second, third, ... step of each launch, and says so."""
 MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
-_EMPTY = (None, "", [], {})
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 _NOT_SHOWN = ("software", "profile", "answer", "outside", "timed_between", "cpus")
 _OF_LAUNCHES = ("parity", "threads_evidence")
 """Left out of a cell, as its launches have them."""
