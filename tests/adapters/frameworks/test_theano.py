@@ -65,11 +65,3 @@ def test_a_second_process_finds_most_of_what_the_first_compiled(guest: Guest, sc
     second = set(cache.rglob("*.so"))
     assert first <= second
     assert len(second - first) < len(first) / 3
-
-
-def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_do(guest: Guest, scratch: Path) -> None:
-    supported, reason = guest(
-        "answer = make('small-dense').supports(SMALL['small-dense'])", PATH=str(scratch / "nothing-here")
-    )
-    assert not supported
-    assert "install g++" in reason

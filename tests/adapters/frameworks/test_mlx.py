@@ -11,15 +11,6 @@ pytestmark = pytest.mark.framework
 
 FRAMEWORK = "mlx"
 
-#: How often the loss is traced, of a step that is compiled. MLX's activations are compiled functions themselves: the
-#: first one that is called within another's trace has that traced again in the second step, so it is called before.
-COUNTED = """
-from mlx import nn
-nn.sigmoid(mx.ones(1))
-traces, compute = [], nn.losses.cross_entropy
-nn.losses.cross_entropy = lambda *given, **named: traces.append(1) or compute(*given, **named)
-"""
-
 
 def test_openblas_is_refused_where_none_was_loaded(guests: Callable[..., Guest]) -> None:
     """As where an interpreter is brought, which has no environment to load a library from."""
@@ -64,12 +55,3 @@ def test_operations_are_fused_by_a_compiler_and_kept_for_the_next_process(guest:
     assert kept
     assert all(Path(path).is_relative_to(tmp_path) for path, _ in kept)
     assert guest(program) == kept
-
-
-def test_without_a_compiler_it_is_refused(guest: Guest) -> None:
-    """MLX itself would run each operation by itself, and not say so."""
-    said = guest("""
-        os.environ["PATH"] = "/not/there"
-        answer = [make("small-dense").supports(SMALL["small-dense"])]
-    """)
-    asked.check_reasons(said, ["install g++"])

@@ -28,16 +28,6 @@ def pooled(image, kernel, stride, padding):
     asked.check_padding_is_symmetric(guest, layers, cases)
 
 
-def test_gates_change_places_and_back(guest: Guest) -> None:
-    once, twice = guest("""
-        from guest.cntk.networks import swap_gates
-        rows = np.repeat(list("ifgo"), 2)
-        answer = "".join(swap_gates(rows)), "".join(swap_gates(swap_gates(rows)))
-    """)
-    assert once == "iiggffoo"
-    assert twice == "iiffggoo"
-
-
 def test_threads_are_cntks_word_and_no_more_than_there_are_cpus(guest: Guest) -> None:
     """What was asked for and not given is seen in the framework's word."""
     said, cpus = guest("""
@@ -45,21 +35,3 @@ def test_threads_are_cntks_word_and_no_more_than_there_are_cpus(guest: Guest) ->
         answer = answer, len(os.sched_getaffinity(0))
     """)
     assert said == [min(asked, cpus) for asked in (1, 2, 4096)]
-
-
-def test_the_rate_is_of_the_mean_gradient(guest: Guest) -> None:
-    """The same mini-batch twice over moves the weights as far as once."""
-    ratio = guest("""
-        moves = []
-        network = SMALL["small-recurrent"]
-        batch = batches.mini_batch(network, 4)
-        for times in (1, 2):
-            adapter, weights = make("small-recurrent"), batches.initial_weights(network)
-            doubled = batches.Batch(np.tile(batch.inputs, (times, 1)), np.tile(batch.labels, (times, 1)))
-            adapter.prepare(network, weights, doubled)
-            adapter.set_learning_rate(1.0)
-            adapter.step()
-            moves.append(dict(adapter.parameters())["fc.bias"] - weights["fc.bias"])
-        answer = float(np.linalg.norm(moves[1] - moves[0]) / np.linalg.norm(moves[0]))
-    """)
-    assert ratio < 1e-4

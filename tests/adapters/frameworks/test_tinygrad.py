@@ -2,26 +2,12 @@
 
 from pathlib import Path
 
-import asked_of_frameworks as asked
 import pytest
 from inside import Guest
 
 pytestmark = pytest.mark.framework
 
 FRAMEWORK = "tinygrad"
-
-#: What a step is made of, and where it is made: neither changes with weights, mini-batch or rate.
-CAPTURED = """(id(adapter.train.captured), [
-    id(each.uop.base.realized) for each in [*adapter.weights.values(), adapter.inputs, adapter.labels]
-])"""
-
-
-def test_without_a_compiler_it_is_refused(guest: Guest) -> None:
-    said = guest("""
-        os.environ["CC"] = "/not/there/clang"
-        answer = [make("small-dense").supports(SMALL["small-dense"])]
-    """)
-    asked.check_reasons(said, ["/not/there/clang cannot be run"])
 
 
 def test_kernels_are_kept_for_the_next_process_apart_for_each_compiler(guest: Guest, tmp_path: Path) -> None:

@@ -8,11 +8,6 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
-#: How often the loss is traced, of a step that is compiled.
-COUNTED = """
-traces, compute = [], keras.Model.compute_loss
-keras.Model.compute_loss = lambda *given, **named: traces.append(1) or compute(*given, **named)
-"""
 #: What is asked of one backend only.
 OF_BACKENDS = {
     "tensorflow": [
@@ -90,7 +85,3 @@ def test_moving_statistics_do_not_enter_the_step(guest: Guest) -> None:
         answer = usual == observed()
     """)
     assert same
-
-
-def test_another_backend_is_refused_with_those_that_are_driven(guests: Callable[..., Guest]) -> None:
-    asked.refusal("backend numpy", "tensorflow, jax, torch")(guests("keras", "jax", KERAS_BACKEND="numpy"))

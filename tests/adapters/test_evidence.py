@@ -1,16 +1,157 @@
-"""What the operating system saw: busy threads are found, and no difference of counters is a guess or negative."""
+"""CPUs, processes, and what the system saw of a launch."""
 
+import contextlib
+import json
+import os
 import subprocess
 import sys
 import threading
 import time
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_networks import data_of
 
+from dlbench.adapters import protocol
 from dlbench.adapters.launch import evidence
 from dlbench.adapters.launch.evidence import Snapshot
+from dlbench.adapters.protocol import Cell, Launch, Protocol
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs"
+)
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = os.sched_getaffinity(0)
+    yield sorted(before)
+    os.sched_setaffinity(0, before)
+
+
+def write(folder, cpus):
+    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
+    protocol.write_launch(
+        str(folder), Launch(cell, Protocol(), {}, str(folder), cpus=cpus, network=data_of(cell.network))
+    )
+
+
+def test_a_launch_is_bound_to_the_cpus_that_it_names_in_whatever_order(tmp_path, as_before):
+    for cpus in (None, as_before[::-1] * 2, *([cpu] for cpu in as_before)):
+        write(tmp_path, cpus)
+        evidence.bind(str(tmp_path))
+        assert os.sched_getaffinity(0) == set(cpus or as_before)
+        assert set(cpus or as_before) <= set(evidence.cpus_allowed())
+        assert evidence.binding_refusal(cpus) == ""
+
+
+@pytest.mark.parametrize("cpus", [[4095], [0, 4095], [-1], [10**30], ["0"], "0", 5, {"a": 1}])
+def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
+    write(tmp_path, None)
+    content = json.loads((tmp_path / protocol.CELL_FILE).read_text())
+    (tmp_path / protocol.CELL_FILE).write_text(json.dumps({**content, "cpus": cpus}))
+    evidence.bind(str(tmp_path))
+    assert sorted(os.sched_getaffinity(0)) == as_before  # nor is a part of it set
+    if isinstance(cpus, list) and all(isinstance(cpu, int) for cpu in cpus):
+        assert "cannot be bound" in evidence.binding_refusal(cpus)
+
+
+def test_threads_bound_apart_count_together(as_before):
+    """OpenMP's pools bind each thread to a CPU of its own, the main one too."""
+    if len(as_before) < 2:
+        pytest.skip("one CPU: threads cannot be bound apart")
+    ready, release = threading.Event(), threading.Event()
+
+    def other():
+        os.sched_setaffinity(0, as_before[1:2])
+        ready.set()
+        release.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        ready.wait()
+        os.sched_setaffinity(0, as_before[:1])
+        assert set(as_before[:2]) <= set(evidence.cpus_allowed())
+    finally:
+        release.set()
+        thread.join()
+
+
+BUSY = "import time; until = time.process_time() + {0}\nwhile time.process_time() < until: pass\n"
+
+
+def test_a_living_helper_and_its_own_child_are_seen():
+    before = evidence.company()
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY.format(30)!r}])"
+    helper = subprocess.Popen([sys.executable, "-c", nested], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            spent = evidence.cpu_seconds_by_process(before, evidence.company())
+            if len(spent) >= 3 and max(spent) > 0.3:
+                break
+            time.sleep(0.05)
+        assert len(spent) >= 3  # the helper, its child, and those that ended
+        assert max(spent) > 0.3
+    finally:
+        os.killpg(helper.pid, 9)
+        helper.wait()
+
+
+# A helper of a helper, whose parent has ended: it works in a session of its own.
+TWICE_FORKED = """
+import os, sys, time
+from dlbench.adapters.launch import evidence
+if {adopting}:
+    evidence.adopt_orphans()
+before = evidence.company()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        until = time.process_time() + 0.5
+        while time.process_time() < until:
+            pass
+        os.write({done}, b"done")
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+sys.stdin.buffer.read(4)
+spent = evidence.cpu_seconds_by_process(before, evidence.company())
+print(max(spent))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+@pytest.mark.parametrize("adopting", [True, False])
+def test_a_helper_whose_parent_has_ended_is_seen_once_orphans_are_adopted(adopting):
+    reading, writing = os.pipe()
+    statements = TWICE_FORKED.format(adopting=adopting, done=writing)
+    child = subprocess.Popen(
+        [sys.executable, "-c", statements],
+        stdin=reading,
+        stdout=subprocess.PIPE,
+        pass_fds=[writing],
+        start_new_session=True,
+        env={**os.environ, "DLBENCH_TEST_ORPHAN": str(os.getpid())},
+    )
+    try:
+        assert child.stdout is not None
+        spent = float(child.stdout.readline())
+    finally:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("DLBENCH_TEST_ORPHAN") == str(os.getpid()):
+                    process.kill()
+        child.communicate()
+        os.close(reading)
+        os.close(writing)
+    assert (spent >= 0.4) is adopting
+
+
+seconds = st.floats(0, 1e6)
 
 
 def burn(seconds):
@@ -57,14 +198,6 @@ def test_threads_that_burn_are_seen_in_the_spread_the_busiest_first():
     assert (found.requested, found.framework_says) == (3, 2)
     assert found.cpu_seconds >= 0.45
     assert found.wall_seconds > 0
-
-
-def test_others_are_counted_on_the_launchs_own_cpus(monkeypatch):
-    ticks = evidence._TICKS
-    lines = [f"cpu{number} {busy * ticks} 0 0 5 0 0 0 {ticks}" for number, busy in (("", 42), (0, 1), (1, 1), (2, 40))]
-    monkeypatch.setattr(evidence, "read_file", lambda path: "\n".join(lines) if path == "/proc/stat" else None)
-    assert (evidence.snapshot([0, 1]).machine_cpu, evidence.snapshot([0, 1]).steal) == (2.0, 1.0)
-    assert evidence.snapshot().machine_cpu == evidence.snapshot([0, 9]).machine_cpu == 42.0
 
 
 def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):

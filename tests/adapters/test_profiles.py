@@ -1,4 +1,4 @@
-"""What kind of work an operator is, by names as frameworks' profilers give them, and profiles made of their traces."""
+"""Profiles, and the libraries below frameworks."""
 
 import math
 
@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.libraries import profiles
+from dlbench.adapters.libraries import blas, profiles
 from dlbench.adapters.libraries.profiles import (
     COMMUNICATION,
     CONVOLUTION,
     ELEMENTWISE,
     FUSED,
-    KINDS,
     MATRIX,
     MEMORY,
     NORMALISATION,
@@ -132,11 +131,6 @@ def test_own_times_add_up_to_the_time_that_any_span_covers(spans):
     assert sum(duration for _, duration in found) == len(covered)
 
 
-def test_what_an_operator_called_is_not_counted_twice():
-    found = profiles.self_durations([Span("inner", 2.0, 3.0), Span("outer", 0.0, 10.0), Span("after", 10.0, 1.0)])
-    assert sorted(found) == [("after", 1.0), ("inner", 3.0), ("outer", 7.0)]
-
-
 def test_a_profile_joins_calls_of_one_name_and_counts_by_step():
     calls = [Calls("aten::mm", False, 0.4, 1), Calls("aten::add_", False, 0.9, 8), Calls("aten::mm", False, 0.8, 3)]
     found = profiles.profile("p", 4, 2.0, [*calls, Calls("aten::mm", True, 0.1, 1)])
@@ -222,42 +216,28 @@ def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
     assert sum(each.seconds for each in found if each.name == "add") == pytest.approx(9e-9)
 
 
-PROFILED = """
-network = SMALL["small-dense"]._replace(family=families.Feedforward(1024, (1024,), 512, "sigmoid"))
-adapter = make("small-dense", batch_size=128)
-adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 128))
-adapter.set_learning_rate(0.0)
-for _ in range(3):
-    adapter.step()
-adapter.synchronize()
-before = [value.copy() for _, value in adapter.parameters()]
-found = adapter.profile(3)
-adapter.step()
-adapter.synchronize()
-unchanged = all(np.array_equal(one, other) for one, (_, other) in zip(before, adapter.parameters()))
-answer = {"unchanged": unchanged, "profile": [found.step_seconds, found.steps, found.operators]}
-"""
+def _cpuinfo(vendor: str, flags: str) -> str:
+    return f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: a: b\nflags\t\t: fpu {flags}\n\n" * 2
 
 
-@pytest.mark.framework
+AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("vendor", "flags", "chosen"),
     [
-        "torch",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("tensorflow", "jax", "mxnet", "onnx")),
-        *("onnxruntime", "paddle"),
+        ("GenuineIntel", f"avx2 fma {AVX512}", None),  # chooses well itself
+        ("AuthenticAMD", f"avx2 fma {AVX512}", "7"),
+        ("AuthenticAMD", "avx2 fma avx512f", "5"),  # a part of AVX-512 is not enough
+        ("AuthenticAMD", "avx2 fma", "5"),
+        ("HygonGenuine", "avx2", None),
+        ("AuthenticAMD", "sse2 avx", None),
     ],
 )
-def test_a_frameworks_own_profiler_finds_that_matrix_products_take_most(guests, tmp_path, name):
-    (tmp_path / "cache").mkdir()
-    answer = guests(name)(PROFILED)
-    assert answer["unchanged"], "the profile left the adapter with other parameters or another learning rate"
-    step_seconds, steps, operators = answer["profile"]
-    assert steps == 3
-    assert all(0 <= seconds <= step_seconds and calls > 0 for _, _, _, seconds, calls in operators)
-    assert sum(seconds for _, _, _, seconds, _ in operators) > 0
-    assert not any(on_device for _, _, on_device, _, _ in operators)
-    spent = {each: sum(seconds for _, kind, _, seconds, _ in operators if kind == each) for each in KINDS}
-    assert max(spent, key=lambda kind: spent[kind]) == MATRIX, operators
-    # Two forward, three backward; a compiler may put some into one.
-    assert sum(calls for _, kind, _, _, calls in operators if kind == MATRIX) >= 3, operators
+def test_kernels_never_exceed_what_the_processor_runs(vendor: str, flags: str, chosen: str | None) -> None:
+    assert blas.widest_mkl_kernels(_cpuinfo(vendor, flags)) == chosen
+
+
+@pytest.mark.parametrize("text", ["", "nothing of the kind", "Features : neon"])
+def test_an_unknown_processor_is_left_to_mkl(text: str) -> None:
+    assert blas.widest_mkl_kernels(text) is None
