@@ -9,7 +9,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.base import ALL_KNOW, Adapter
 from dlbench.adapters.protocol import Cell, cell_from_dict, to_dict
 from dlbench.reports.cells import build_matrix, values
-from dlbench.reports.matrix.data import matrix_cells
+from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.naming import group_name, name_of, slug
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store

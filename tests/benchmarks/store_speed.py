@@ -35,7 +35,7 @@ from rich.table import Table
 from dlbench.adapters.protocol import to_dict
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.formats import terminal
-from dlbench.reports.matrix.words import matrix_page
+from dlbench.reports.matrix import matrix_page
 from dlbench.reports.storage import delivery, schema
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record
