@@ -31,7 +31,7 @@ from dlbench.adapters.protocol import BOUND, Cell, Contention, Outcome, Status, 
 from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import IMPORTED, Record
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def launch_flags(
     """
     if outcome.status not in (Status.OK, Status.PARITY_FAILED):
         return []
-    flags = _of_mathematics(outcome)
+    flags = _of_mathematics(outcome, cell.adapter == IMPORTED)
     if cell.on_cpu:
         capacity = capacity_of(cell, outcome, host, quota_cpus)
         flags += _of_threads(outcome, capacity)
@@ -265,13 +265,13 @@ def capacity_of(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: flo
     return min((limit for limit in (cpus, quota_cpus) if limit is not None), default=None)
 
 
-def _of_mathematics(outcome: Outcome) -> list[Flag]:
+def _of_mathematics(outcome: Outcome, imported: bool) -> list[Flag]:
     flags = []
     parity = outcome.parity
-    if parity is None or parity.verdict == "unchecked":
+    if not imported and (parity is None or parity.verdict == "unchecked"):
         reason = "no parity check" if parity is None else parity.reason or "no reference"
         flags.append(Flag(PARITY_UNCHECKED, f"unchecked: {reason}"))
-    elif parity.verdict == "disagrees":
+    elif parity is not None and parity.verdict == "disagrees":
         flags.append(Flag(PARITY, parity.reason or "it disagrees with the reference"))
     if outcome.final_loss_finite is False:
         flags.append(Flag(LOSS_NOT_FINITE, "the loss after the timed steps is not finite"))

@@ -20,8 +20,9 @@ def rest_of(cell: Cell) -> str:
 
 
 def group_name(cell: Cell) -> str:
-    """Return what stands over the cells of the same work: "fcn5, mini-batch 64, bfloat16"."""
-    return f"{cell.network}, mini-batch {cell.batch_size}{_extra(cell, ', ', axes.GROUP)}"
+    """Return the heading of the cells of the same work: "fcn5, mini-batch 64, bfloat16"."""
+    batch = f", mini-batch {cell.batch_size}" if cell.batch_size else ""
+    return f"{cell.network}{batch}{_extra(cell, ', ', axes.GROUP)}"
 
 
 def work_name(cell: Cell) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from .display.screen import complain
-from .errors import DlbenchError, Interrupted, Terminated, UsageError
+from .errors import DlbenchError, HungUp, Interrupted, Terminated, UsageError
 
 COMMANDS = {
     "list": ("commands.list", "List the networks, frameworks and suites."),
@@ -107,7 +107,8 @@ def _add_pages(reports: typer.Typer) -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise Terminated("Ended by SIGTERM.")
+    name = signal.Signals(number).name
+    raise (HungUp if number == signal.SIGHUP else Terminated)(f"Ended by {name}.")
 
 
 def _end_for_usage(error: Any) -> NoReturn:
@@ -144,6 +145,13 @@ def _settle_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _check_working_folder() -> None:
+    try:
+        os.getcwd()  # noqa: PTH109 - nothing but whether it is there
+    except OSError as error:
+        raise UsageError("The working folder was removed. Change into one that exists.") from error
+
+
 def _check_words(words: list[str]) -> None:
     """Raise UsageError for an option or an argument with nothing in it, such as a variable of a script left empty.
 
@@ -164,6 +172,8 @@ def _check_words(words: list[str]) -> None:
 def main() -> NoReturn:
     """Run the command line; every expected error is one line on stderr and a documented exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, _terminate)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a script's job in the background
         signal.signal(signal.SIGINT, _interrupt)
     # A reader that leaves a pipe early (head) ends this command as it ends any other.
@@ -171,6 +181,7 @@ def main() -> NoReturn:
     code = 0
     try:
         _settle_streams()
+        _check_working_folder()
         _check_words(sys.argv[1:])
         # A global option takes no value: the first word that is not an option names the command.
         app = build_app(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))

@@ -9,6 +9,7 @@
         |-- FrameworkEnvironmentError exit 3  an interpreter or environment that is missing or broken
         `-- Interrupted     exit 130    Ctrl-C: finished records are stored
             `-- Terminated  exit 143    the same by SIGTERM
+                `-- HungUp  exit 129    the same by SIGHUP: the terminal was closed
 
 Results of a command that ran to its end, where they are not 0, are the constants below.
 """
@@ -63,14 +64,26 @@ class Terminated(Interrupted):
     exit_code = 143
 
 
+class HungUp(Terminated):
+    """SIGHUP ended the run: its terminal was closed; every finished record is stored."""
+
+    exit_code = 129
+
+
 @contextlib.contextmanager
+<<<<<<< HEAD
 def interruptible(go_on: str) -> Iterator[None]:
     """Say with which command to go on where Ctrl-C or SIGTERM ends what is measured within."""
     words = f"Every finished launch is stored; resume with: {go_on}"
+=======
+def interruptible(resume: str) -> Iterator[None]:
+    """Name the command that resumes the run where Ctrl-C or a signal ends it."""
+    words = f"Every finished launch is stored. Resume: {resume}"
+>>>>>>> main
     try:
         yield
     except Terminated as error:
-        raise Terminated(f"Ended by SIGTERM. {words}") from error
+        raise type(error)(f"{error} {words}") from error
     except KeyboardInterrupt as error:
         raise Interrupted(f"Interrupted. {words}") from error
 

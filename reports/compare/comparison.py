@@ -34,10 +34,10 @@ from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, 
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import Record, Run, last_attempts
+from dlbench.reports.storage.record import SCREEN, Record, Run, last_attempts
 
 BASELINE, CANDIDATE = "baseline", "candidate"
-SCREEN, CONFIRM = "screen", "confirm"
+CONFIRM = "confirm"
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""
@@ -236,7 +236,7 @@ def _of_launches(
 
 
 def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0.0) -> Ratio | None:
-    """Return the geometric mean of the cells' ratios with its 95 % interval; None where no cell has a ratio.
+    """Return the geometric mean of the cells' ratios with its 95 % interval; None with fewer than two ratios.
 
     The cells' errors are taken for independent (their launches are shuffled), except for a shift of the machine from
     session to session, which falls on all cells alike and is added once for each session. Of a gate, the pairs up to
@@ -247,7 +247,7 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
         for found in map(_unselected, cells)
         if found is not None and found.ratio is not None and found.standard_error is not None
     ]
-    if not known:
+    if len(known) < 2:
         return None
     count = len(known)
     centre = sum(log for log, _, _ in known) / count
@@ -258,8 +258,7 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
     # Degrees of freedom after Satterthwaite 1946; the shift is assumed, not estimated, and has no spread.
     freedom = min((own + shift) ** 2 / spread, 1e6) if spread > 0 else 1e6
     half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(own + shift)
-    what = f"geometric mean of {count} cell{'s' if count != 1 else ''}"
-    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), what)
+    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), f"geometric mean of {count} cells")
 
 
 def _unselected(cell: CellComparison) -> Judgement | None:

@@ -35,7 +35,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.pictures import GREY
-from dlbench.reports.naming import row_name, work_name
+from dlbench.reports.naming import row_name, threads_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, judge, ratio
 from dlbench.reports.storage.hosts import Host
@@ -355,12 +355,12 @@ def _picture(lines: list[Line]) -> Picture:
     for line in lines:
         for point in line.teams:
             at = point.at
-            threads = f", {at.threads} thread{'s' if at.threads != 1 else ''} each" if at.threads else ""
+            threads = f", {threads_name(at.threads)}" if at.threads else ""
             name = line.row + (threads if line.with_threads else "")
             for way, batch in (("strong", at.batch_size), ("weak", at.batch_size // at.world_size)):
                 gain = point.gains.get(way)
                 if gain is not None and gain.speedup is not None:
-                    label = f"{name}, mini-batch {batch}{' each' * (way == 'weak')}"
+                    label = f"{name}, batch {batch}{' each' * (way == 'weak')}"
                     curves = panels.setdefault(work_name(line.place.cell), {})
                     curves.setdefault((label, way == "weak"), {})[at.world_size] = gain.speedup
     if not panels:

@@ -17,7 +17,7 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.inert import WHOLE, visible
 from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, FOREIGN_KEY, KEY, samples_of
-from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run, sound
+from dlbench.reports.storage.record import IMPORTED, RECORD_SCHEMA, Record, Run, sound
 
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
@@ -381,7 +381,7 @@ def _fingerprint(machine: Mapping[str, Any]) -> str | None:
         return None
 
 
-FRAMEWORK, ADAPTER, MODE, SUITE = "pytest-benchmark", "imported", "imported", "pytest-benchmark"
+FRAMEWORK = SUITE = "pytest-benchmark"
 
 
 @dataclass(frozen=True)
@@ -486,7 +486,7 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
         run=run,
         suite=SUITE,
         launch=launch,
-        cell=Cell(FRAMEWORK, ADAPTER, MODE, clean_name(benchmark.fullname), "cpu", threads=0, batch_size=1),
+        cell=Cell(FRAMEWORK, IMPORTED, IMPORTED, clean_name(benchmark.fullname), "cpu", threads=0, batch_size=0),
         outcome=Outcome(
             Status.OK,
             samples_ns=samples,

@@ -23,8 +23,12 @@ from dlbench.reports.storage.networks import read_network
 RECORD_SCHEMA = 1
 BASELINE = "baseline"
 """The side of a comparison whose launches stand for another build under the row's name."""
+IMPORTED = "imported"
+"""The adapter of a benchmark that another program measured; its mini-batch is 0."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+SCREEN, FIRST_LOOK = "screen", 6
+"""The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
 SEARCHING = "tune"
 """The purpose of a search's run."""
 _MOST_NANOSECONDS = 10**19  # three centuries
@@ -158,7 +162,7 @@ def sound(record: Record) -> bool:
     cell, outcome = record.cell, record.outcome
     return (
         min(cell.threads, record.launch, record.attempt) >= 0
-        and min(cell.batch_size, cell.world_size) >= 1
+        and min(cell.batch_size + (cell.adapter == IMPORTED), cell.world_size) >= 1
         and max(cell.threads, cell.batch_size, cell.world_size, record.launch, record.attempt) < 2**31
         and 0 <= record.wall_seconds < math.inf
         and 1 <= outcome.steps_per_sample <= 10**12

@@ -20,23 +20,6 @@ from . import options
 store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")
 
 
-@store_app.command("upgrade")
-def upgrade_command(file: Annotated[str, typer.Argument(help="The store: a file, or a database URL.")]) -> None:
-    """Bring a store of an earlier dlbench up to date, keeping a copy of the file as it was.
-
-    Reports read an older file without this, as a copy in memory; `run`, `gate` and `compare --now` upgrade the store
-    they write to in the same way. Of a store on a server no copy is kept.
-
-    Examples:
-
-    - `dlbench store upgrade results.sqlite`
-    """
-    said: list[str] = []
-    with Store.open(file, create=False, upgrade=True, report=said.append) as store:
-        for line in said or [f"{store.name} is up to date; nothing was changed"]:
-            say(line)
-
-
 @store_app.command("copy")
 def copy_command(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The store to be read: a file, or a database URL.")],
@@ -51,7 +34,7 @@ def copy_command(
     - `dlbench store copy results.sqlite postgresql+psycopg://me@host/results`
     - `dlbench store copy postgresql+psycopg://me@host/results backup.sqlite`
     """
-    with Store.open(source, create=False) as read, Store.open(target, report=say) as written, StatusLine(err) as status:
+    with Store.open(source, create=False) as read, Store.open(target) as written, StatusLine(err) as status:
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
         added = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
@@ -137,7 +120,7 @@ def import_command(
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(files)}. Nothing was imported.")
     existed = servers.is_url(store_file) or os.path.exists(store_file)  # noqa: PTH110 - a URL is no path
-    with Store.open(store_file, report=say) as store:
+    with Store.open(store_file) as store:
         present = {run.id for run in store.runs()} if existed else set()
         for each in imported:
             if each.run.id in present:

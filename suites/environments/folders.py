@@ -78,6 +78,7 @@ def written(folder: Path) -> Iterator[None]:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all, whatever ends this process and whoever writes it at the same time."""
+    path = path.resolve()  # a symbolic link is followed
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         partial.write_text(text, encoding="utf-8")

@@ -62,7 +62,6 @@ def ask(
         cell,
         _PROTOCOL,
         framework.launch_settings(mode, chosen),
-        None,
         str(folders.make_folder(folders.cache_directory(framework))),
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,

@@ -232,7 +232,6 @@ class LaunchRunner:
             cell,
             protocol,
             settings,
-            None,
             str(cache),
             cpus=self._cpus(cell),
             adapter_directory=framework.outside,

@@ -108,20 +108,6 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("raw", [b"\xff\xfe{", b"\x00" * 100, b'{"benchmarks": "\x80"}'])
-def test_bytes_that_are_no_text_are_refused(tmp_path, raw):
-    path = tmp_path / "file.json"
-    path.write_bytes(raw)
-    with pytest.raises(FileError):
-        files.read(path)
-
-
-def test_what_is_not_there_or_no_file_is_refused(tmp_path):
-    for path in (tmp_path / "none.json", tmp_path, "a\0b"):
-        with pytest.raises(FileError, match="cannot be read"):
-            files.read(path)
-
-
 def test_a_huge_file_is_refused_unread(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as stream:

@@ -1,6 +1,5 @@
 """The whole two-stage rule on launches whose truth is known: false alarms, power, coverage, cost; mutants caught."""
 
-import math
 from functools import cache
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from scipy import stats
 from simulated_launches import BAD, CI, Conditions, Decision, gate, launches, pairs_needed, pooled_alarm, steps
 
-from dlbench.reports.compare.verdict import DEFAULT, Verdict
+from dlbench.reports.compare.verdict import DEFAULT
 
 GOAL = 0.0005
 """False alarms per cell: 0.1 a night on 200 cells."""
@@ -45,13 +44,6 @@ def test_false_alarms_are_rare(name: str) -> None:
     assert stats.binomtest(found, NULL).proportion_ci(0.95, "exact").high < 3 * GOAL
 
 
-@pytest.mark.parametrize("name", USUAL_CONDITIONS)
-def test_a_candidate_that_is_faster_or_barely_slower_alarms_nobody(name: str) -> None:
-    assert alarms(name, 0.97, 1000) <= 1
-    if name in ("1 %", "2 %"):
-        assert not exceeds(alarms(name, 1.01, 1000), 1000, 0.02)
-
-
 @pytest.mark.parametrize(
     ("name", "ratio", "power"),
     [("1 %", 1.05, 0.99), ("2 %", 1.05, 0.95), ("3 %", 1.05, 0.85), ("3 %", 1.1, 0.99), ("bad", 1.1, 0.85)],
@@ -61,37 +53,12 @@ def test_real_slowdowns_are_found(name: str, ratio: float, power: float) -> None
 
 
 @pytest.mark.parametrize("name", USUAL_CONDITIONS)
-def test_equal_cells_cost_few_pairs(name: str) -> None:
-    spent = float(np.mean([each.pairs for each in decided(name, 1.0, 1000)]))
-    assert DEFAULT.screen_looks[0] <= spent <= 12.5
-    assert spent <= 6.5 or name != "1 %"
-
-
-@pytest.mark.parametrize("name", USUAL_CONDITIONS)
 def test_the_confirming_interval_covers_what_it_says(name: str) -> None:
     """Of the cells that were suspect: screening chose them, and their fresh pairs do not know it."""
     found = [each.judgement for each in decided(name, 1.1, 1500) if each.pairs > DEFAULT.screen_looks[-1]]
     assert len(found) > 1300
     covered = sum((each.low or 0) <= 1.1 <= (each.high or 0) for each in found)
     assert 0.93 <= covered / len(found) <= 0.97
-
-
-@pytest.mark.parametrize("name", USUAL_CONDITIONS)
-def test_no_regression_is_rarely_said_of_a_slowdown_that_it_excludes(name: str) -> None:
-    found = [each.judgement.verdict for each in decided(name, 1 + DEFAULT.tolerance, POWERED)]
-    assert found.count(Verdict.NO_REGRESSION) / POWERED <= 0.10
-
-
-@pytest.mark.slow
-def test_what_screening_saw_would_not_do_to_decide() -> None:
-    """Mutant: the verdict on the very pairs that raised the suspicion, at the rule's other thresholds."""
-    suspicious = [
-        cell
-        for cell in launches(np.random.default_rng(2), CI, 1500, DEFAULT.screen_looks[-1])
-        if stats.wilcoxon(cell[:, 1] - cell[:, 0], alternative="greater").pvalue <= DEFAULT.screen_p_value
-        and np.median(cell[:, 1] - cell[:, 0]) > math.log1p(DEFAULT.magnitude)
-    ]
-    assert exceeds(len(suspicious), 1500, GOAL)
 
 
 @pytest.mark.parametrize("name", USUAL_CONDITIONS)

@@ -19,10 +19,9 @@ import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import report as layout
 from dlbench.reports.compare.comparison import BASELINE, CellComparison, Comparison, SideOfCell
-from dlbench.reports.compare.report import Finding, comparison_to_junit
+from dlbench.reports.compare.report import Finding
 from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
 from dlbench.reports.flags import PARITY, THREADS_EXCEEDED, Flag
-from dlbench.reports.naming import head_of, name_of, row_name
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 
@@ -78,13 +77,6 @@ ONE_OF_EACH = {
 }
 ALL = comparison(*ONE_OF_EACH.values())
 EXPORTERS = {form: exporter("compare", form) for form in ("terminal", "markdown", "json", "csv", "junit")}
-
-
-def test_there_is_a_finding_for_every_verdict() -> None:
-    assert {each.name for each in Verdict} <= {each.name for each in Finding}
-    for expected, cell in ONE_OF_EACH.items():
-        assert layout.finding(cell) is expected
-    assert set(ONE_OF_EACH) == set(Finding) == set(layout.LEGEND)
 
 
 # -- any names at all -------------------------------------------------------------------------------------------------
@@ -254,24 +246,6 @@ def test_junit_outcomes() -> None:
     assert "4.0 threads wanted to run" in (error.text or "")
 
 
-def test_marks_are_explained_and_their_facts_said_once() -> None:
-    text = EXPORTERS["terminal"](ALL)
-    assert f"{FLAG.kind.symbol} {FLAG.kind.legend}" in text
-    assert text.count("4.0 threads wanted") == 1
-    many = comparison(
-        *(CellComparison(CELL._replace(threads=p), side(flags=(FLAG,)), side(), HOLE) for p in range(1, 9))
-    )
-    assert "and 7 more, baseline: >" in " ".join(EXPORTERS["terminal"](many).split())
-
-
-def test_of_many_inconclusive_cells_a_terminal_names_a_few_and_no_regression_is_left_out() -> None:
-    quiet = [cell_of(Verdict.INCONCLUSIVE, 1.0, CELL._replace(threads=p)) for p in range(1, 40)]
-    slow = [cell_of(Verdict.REGRESSION, 1.2, CELL._replace(threads=p, network="fcn8")) for p in range(1, 40)]
-    text = EXPORTERS["terminal"](comparison(*quiet, *slow))
-    assert "... and 31 more of inconclusive; --json shows all" in text
-    assert len(re.findall(r"^fcn8, mini-batch 64, torch eager, \d+ threads?: ", text, re.MULTILINE)) == 39
-
-
 KEYS = re.compile(r"`(\w+)`")
 
 
@@ -284,29 +258,3 @@ def test_the_schema_describes_every_key() -> None:
     used |= {*cell["pairs"][0], *cell[BASELINE], *content["machines"][0]}
     assert used <= described
     assert {field.name for field in fields(Rule)} <= described
-
-
-def test_cells_of_several_workers_are_named_apart() -> None:
-    of_each = [
-        CELL._replace(device=d, world_size=w, affinity=a)
-        for d in ("cpu", "cuda:0")
-        for w in (1, 2)
-        for a in ("oversubscribed", "bound")
-    ]
-    assert [head_of(cell, own="default") for cell in of_each] == [
-        where for where in ("1", "1 x2", "cuda:0/1", "cuda:0/1 x2") for _ in ("all", "bound")
-    ]
-    assert [row_name(cell) for cell in of_each] == ["torch eager", "torch eager, bound"] * 4
-    assert [name_of(cell).partition("torch ")[2] for cell in of_each] == [
-        f"eager{bound}, {where}{workers}"
-        for where in ("1 thread", "cuda:0, 1 thread")
-        for workers in ("", " x 2 workers")
-        for bound in ("", ", bound")
-    ]
-
-
-@given(hostile)
-def test_a_suite_may_have_any_name(name: str) -> None:
-    text = comparison_to_junit(ALL, name)
-    check_junit(text, ALL)
-    assert text.encode()

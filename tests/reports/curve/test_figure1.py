@@ -41,13 +41,6 @@ def test_the_knee_of_a_saturating_device_is_where_its_law_says(half: float, knee
     assert line.best == min(size for size in SIZES if size >= bound)
 
 
-def test_a_slow_size_in_the_middle_makes_no_knee() -> None:
-    line = line_of({16: 0.016, 32: 0.0315, 64: 0.034, 128: 0.068, 256: 0.136})
-    # From 16 to 32 nothing is gained, but from 16 to 64 nearly twice.
-    assert line.knee.at == 64
-    assert (line.best, line.as_fast) == (64, (128, 256))
-
-
 def test_growth_is_for_each_doubling_between_neighbours_that_take_part() -> None:
     first, second, third = line_of({16: 1.0, 64: 2.0, 128: 4.0}).points
     assert first.growth is None
@@ -193,15 +186,6 @@ def test_single_sizes_are_compared_with_nothing_and_left_out_beside_curves() -> 
     assert "Not shown: 2 rows measured at one mini-batch size only (fcn5, lstm32)." in said(records)
     for name in ("terminal", "markdown", "latex"):
         assert "Nothing was measured yet" in FORMATS[name](figure_of([]))
-
-
-def test_a_row_without_any_number_has_no_column_but_its_reason() -> None:
-    nothing = holes({16: Status.UNSUPPORTED, 32: Status.UNSUPPORTED}, framework="theano", mode="compiled")
-    text = FORMATS["terminal"](figure_of([*records_of(saturating(20.0)), *nothing]))
-    assert "theano compiled at 16, 32: n/a, unsupported!" in text
-    (head,) = [line for line in text.splitlines() if line.startswith("mini-batch")]
-    assert head.split() == ["mini-batch", "torch", "eager"]
-    assert "theano compiled at 16, 32: n/a, unsupported!" in said(nothing)
 
 
 def test_precisions_devices_workers_and_machines_are_lines_of_their_own() -> None:

@@ -1,7 +1,6 @@
 """Change points held against series of known truth, and against scipy where it computes the same."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -31,15 +30,6 @@ def test_ratios_without_change_raise_no_alarm(machine):
     assert share_alarmed([simulated_nights.ratios(rng, 60, machine) for _ in range(1000)]) <= 0.01
 
 
-@pytest.mark.slow
-def test_two_hundred_cells_without_change_raise_few_alarms_together():
-    rng = np.random.default_rng(102)
-    nights = ([simulated_nights.ratios(rng, 60) for _ in range(200)] for _ in range(25))
-    alarmed = [any(confirmed(steps) for steps in find_steps(cells)) for cells in nights]
-    # Where nothing changed the false discovery rate bounds the chance of any alarm; 4 of 25 have a chance below 4 %.
-    assert sum(alarmed) <= 3
-
-
 def test_a_step_of_five_per_cent_is_found_five_nights_later():
     rng = np.random.default_rng(103)
     found, exact = [], []
@@ -50,17 +40,6 @@ def test_a_step_of_five_per_cent_is_found_five_nights_later():
     assert np.mean(found) >= 0.92  # the goal is 85 %; observed 97 to 98 %
     assert np.mean(np.array(exact) == 0) >= 0.85
     assert np.mean(np.array(exact) <= 1) >= 0.95
-
-
-@pytest.mark.slow
-def test_one_changed_cell_among_two_hundred_is_found_five_nights_later():
-    rng = np.random.default_rng(104)
-    others = [simulated_nights.ratios(rng, 60) for _ in range(199)]
-    found = [
-        bool(confirmed(find_steps([simulated_nights.ratios(rng, 60, "ci", [(55, STEP)]), *others])[0]))
-        for _ in range(20)
-    ]
-    assert np.mean(found) >= 0.7  # observed 84 % of 60; ten nights later it is all of them
 
 
 @pytest.mark.parametrize("place", [30, pytest.param(55, marks=pytest.mark.slow)])
@@ -83,36 +62,11 @@ def test_absolute_times_alarm_more_often_and_far_less_than_without_their_own_tes
     assert plain >= 0.15
 
 
-def test_a_step_in_the_absolute_times_of_a_quiet_machine_is_found():
-    rng = np.random.default_rng(107)
-    series = [simulated_nights.absolute(rng, 60, "quiet", [(50, STEP)]) for _ in range(100)]
-    assert share_alarmed(series, drifting=True) >= 0.95
-
-
-def test_noisier_nights_are_no_change():
-    rng = np.random.default_rng(108)
-    noisier = np.where(np.arange(60) < 52, 1.0, 3.0)
-    assert share_alarmed([0.016 * rng.normal(size=60) * noisier for _ in range(500)]) <= 0.04
-
-
 @pytest.mark.parametrize("places", [(30,), (56,), (56, 58), (20, 22), (30, 31)])
 def test_odd_nights_are_no_change(places):
     rng = np.random.default_rng(109)
     odd = np.where(np.isin(np.arange(60), places), 0.15, 0.0)
     assert share_alarmed([0.016 * rng.normal(size=60) + odd for _ in range(200)]) <= 0.01
-
-
-def test_a_step_among_odd_nights_is_found_and_covered():
-    rng = np.random.default_rng(112)
-    found, covered = [], []
-    for _ in range(400):
-        odd = (rng.random(60) < 0.05) * rng.exponential(0.3, 60)
-        nights = 0.01 * rng.normal(size=60) + odd + STEP * (np.arange(60) >= 45)
-        steps = confirmed(find_steps([nights])[0])
-        found.append(bool(steps))
-        covered += [step.low <= STEP <= step.high for step in steps if step.position == 45]
-    assert np.mean(found) >= 0.97
-    assert np.mean(covered) >= 0.92
 
 
 def clear(*changes: tuple[int, float], nights: int = 60, seed: int = 1) -> np.ndarray:
@@ -138,11 +92,6 @@ def test_a_change_is_pending_until_its_fifth_night():
     for nights in range(1, 9):
         (step,) = find_steps([clear((30, 0.05), nights=30 + nights)])[0]
         assert (step.position, step.after, step.pending) == (30, nights, nights < ENOUGH_NIGHTS)
-
-
-def test_a_change_within_the_first_nights_is_not_told():
-    assert confirmed(find_steps([clear((4, 0.05))])[0]) == []
-    assert [step.position for step in find_steps([clear((5, 0.05))])[0]] == [5]
 
 
 def test_small_changes_are_left_out_by_their_size_alone():
@@ -175,15 +124,6 @@ def test_long_series_are_searched_across_their_blocks():
     assert [step.position for step in find_steps([apart])[0]] == places[1:]
     whole = clear(*zip(places, sizes, strict=True), nights=3000)
     assert [step.position for step in find_steps([whole])[0]] == places
-
-
-def test_many_long_series_are_searched_quickly():
-    rng = np.random.default_rng(111)
-    series = [0.016 * rng.normal(size=500) + 0.05 * (np.arange(500) >= 300) * (cell % 10 == 0) for cell in range(200)]
-    find_steps(series[:2])
-    began = time.process_time()
-    assert sum(map(len, find_steps(series))) == 20
-    assert time.process_time() - began < 2  # observed 0.1 to 0.2
 
 
 @given(

@@ -17,8 +17,6 @@ from scipy import stats
 import dlbench.reports
 from dlbench.adapters.protocol import Protocol
 from dlbench.reports.history.nights import ABSOLUTE, RATIO, build_history, differences, explained, series_of
-from dlbench.reports.history.report import line_of
-from dlbench.reports.naming import name_of
 
 history_to_terminal, history_to_markdown, history_to_json = (
     exporter("history", form) for form in ("terminal", "markdown", "json")
@@ -75,11 +73,6 @@ def test_a_nights_interval_is_welchs_over_the_launches():
         alone = stats.ttest_1samp(candidate[place], 0).confidence_interval(0.95)
         night = plain.night(place)
         assert (night.low, night.high) == pytest.approx((math.exp(alone.low), math.exp(alone.high)))
-
-
-def test_a_single_launch_has_no_interval():
-    (series,) = series_of(simulated.rows(1, "", np.zeros((12, 1))), CELLS)
-    assert (series.night(3).low, series.night(3).high) == (None, None)
 
 
 def test_a_night_with_one_side_only_is_no_ratio():
@@ -147,35 +140,6 @@ def test_an_environment_that_changes_is_an_event_of_its_side():
     assert [tuple(event) for event in cell.events] == [(12, "candidate", "old", "new")]
 
 
-def test_an_environment_that_changed_close_by_is_told_with_the_change():
-    rng = np.random.default_rng(13)
-    baseline, candidate = simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])
-    digests = np.where(np.arange(60) < 41, "old", "new")
-    frame = together(
-        simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)
-    )
-    text = " ".join(history_to_terminal(build_history(frame, CELLS, everything=True)).split())
-    assert "close by: 2026-02-11 candidate environment old -> new" in text
-    assert "Environments that changed" in text
-    assert "2026-02-11 02:00 candidate old new 1" in text
-
-
-def test_a_history_of_nothing():
-    history = build_history(simulated.rows(1, "", np.zeros((0, 1))), CELLS)
-    assert history.cells == ()
-    assert history_to_terminal(history) == history_to_markdown(history) == "Nothing was measured yet.\n"
-    assert json.loads(history_to_json(history))["nights"] == 0
-
-
-def test_two_environments_in_one_night_are_one_point_that_of_the_most_launches():
-    rng = np.random.default_rng(11)
-    main = simulated.rows(1, "", simulated.launches(rng, 12)[0])
-    stray = simulated.rows(1, "", simulated.launches(rng, 12)[0] + 9).assign(environment="stray", launches=1).iloc[3:5]
-    (series,) = series_of(together(main, stray), CELLS)
-    assert len(series) == 12
-    assert series.logs.max() < 5
-
-
 def test_json_is_what_its_schema_says(nights):
     history = build_history(nights, CELLS)
     told = json.loads(history_to_json(history))
@@ -185,24 +149,6 @@ def test_json_is_what_its_schema_says(nights):
     described = Path(folder, "SCHEMA.md").read_text(encoding="utf-8").partition("## `dlbench history --json`")[2]
     for key in {*told, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
         assert f"`{key}`" in described, key
-
-
-def test_the_line_of_bars_rises_with_the_step_and_not_with_noise(nights):
-    slower, same, _ = [cell.series for cell in build_history(nights, CELLS).cells]
-    line = line_of(slower, 30)
-    assert len(line) == 30
-    assert max(line[:19]) < min(line[21:])
-    assert len(set(line_of(same, 20))) <= 4
-    assert len(line_of(same, 500)) == 60
-
-
-def test_names_tell_cells_apart():
-    changes = [{}, {"threads": 2}, {"mode": "compile"}, {"batch_size": 8}, {"device": "cuda:0"}, {"affinity": "bound"}]
-    changes += [{"framework": "mxnet"}, {"network": "fcn8"}, {"precision": "float16"}, {"threads": 0}]
-    changes += [{"world_size": 2}, {"world_size": 4}, {"world_size": 2, "device": "cuda:0"}]
-    names = [name_of(factory.cell(**each)) for each in changes]
-    assert len(set(names)) == len(names)
-    assert name_of(factory.cell(world_size=2)) == "fcn5, mini-batch 64, torch eager, 1 thread x 2 workers"
 
 
 def recorded(torch: str = "2.13.0", **changes: object):
@@ -223,16 +169,6 @@ def test_differences_name_package_protocol_and_digest_and_nothing_measured():
     }
     assert {each.side for each in differences(before, after)} == {"candidate"}
     assert differences(before, replace(before, launch=4, run="another")) == ()
-
-
-def test_packages_that_come_and_go_are_told():
-    before, after = recorded(), recorded()
-    after.outcome.software["distributions"]["mkl"] = "2025.1"
-    del after.outcome.software["distributions"]["numpy"]
-    assert [tuple(each)[1:] for each in differences(before, after)] == [
-        ("mkl", None, "2025.1"),
-        ("numpy", "2.4.0", None),
-    ]
 
 
 def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):

@@ -15,7 +15,7 @@ from kept_stores import block, kept_store
 
 from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.matrix.data import matrix_cells
+from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text

@@ -81,6 +81,7 @@ def test_a_run_from_beginning_to_end(folder):
     [
         pytest.param(signal.SIGINT, 130, "Interrupted", id="Ctrl-C"),
         pytest.param(signal.SIGTERM, 143, "SIGTERM", id="SIGTERM", marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, "SIGHUP", id="SIGHUP", marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, -9, None, id="kill -9", marks=pytest.mark.slow),
     ],
 )

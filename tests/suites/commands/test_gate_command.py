@@ -55,7 +55,7 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         wait_until(lambda: len(records_in(folder)) > 1, "records")
         os.kill(child.pid, signal.SIGINT)
         _, errors = child.communicate()
-    (hint,) = re.findall(r"resume with: .*?(gate .*)", errors)
+    (hint,) = re.findall(r"Resume: .*?(gate .*)", errors)
     assert shlex.split(hint) == [*words, "--resume"]
     with running_command(folder, *words, "--resume") as child:
         wait_until(lambda: len(records_in(folder)) > 6, "records")

@@ -1,19 +1,15 @@
 """The pytest plugin in sessions of its own: cells as benchmarks, holes as skips and failures, verdicts."""
 
 import ast
-import importlib
-import importlib.metadata
 import inspect
 import subprocess
 import sys
-import tomllib
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plugin_sessions import ARGUMENTS, MADE_UP, PLUGIN, SUITE, content
+from plugin_sessions import ARGUMENTS, PLUGIN, SUITE, content
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.logger import Logger
 
@@ -22,20 +18,9 @@ from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.imported import runs_of
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
-from dlbench.suites.in_pytest.session import MeasuredCell, ReplayClock, clock
-
-pytest_plugins = ["pytester"]
-
+from dlbench.suites.in_pytest.session import MeasuredCell, clock
 
 FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cpu-1]"
-
-
-def test_the_package_brings_the_plugin():
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"dlbench": PLUGIN}
-    assert {"pytest_addoption", "pytest_configure", "dlbench_cell"} <= set(dir(importlib.import_module(PLUGIN)))
-    wanted = {requirement.partition(">=")[0] for requirement in project["optional-dependencies"]["pytest"]}
-    assert wanted == {"pytest", "pytest-benchmark"}
 
 
 def test_who_does_not_use_it_hardly_pays_for_it():
@@ -55,24 +40,10 @@ def test_a_session_of_others_is_left_alone(session, pytester):
     bare.assert_outcomes(passed=1, skipped=1)
 
 
-def test_every_option_is_dlbenchs_own(pytester):
-    plain = pytester.runpytest_subprocess("-p", "no:dlbench", "--help").outlines
-    ours = pytester.runpytest_subprocess(*ARGUMENTS[:-1], "--help").outlines
-    added = {line.split("=")[0].split()[0] for line in set(ours) - set(plain) if line.strip().startswith("--")}
-    assert "--dlbench-suite" in added
-    assert all(option.startswith("--dlbench-") for option in added)
-
-
 def test_without_pytest_benchmark_it_says_what_is_missing(pytester):
     found = pytester.runpytest_subprocess(*ARGUMENTS[:-1], "-p", "no:benchmark", "--dlbench-suite", "quick")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines(["*needs pytest-benchmark. Install it: pip install pytest-benchmark*"])
-
-
-def test_collecting_lists_the_cells_and_measures_nothing(session):
-    found = session("--collect-only", "-q", "--dlbench-store", "s.sqlite")
-    found.stdout.fnmatch_lines([f"dlbench::{SLOW.replace('[', '[[]')}", f"dlbench::{FAST.replace('[', '[[]')}"])
-    assert not Path("s.sqlite").exists()
 
 
 @pytest.mark.slow
@@ -123,12 +94,6 @@ def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault,
     assert "Traceback" not in text
 
 
-def test_an_interpreter_that_is_not_there_is_a_skip(session):
-    found = session("-rs", "--dlbench-frameworks", "mxnet", "--dlbench-threads", "1")
-    found.assert_outcomes(skipped=1)
-    assert "dlbench env build mxnet" in found.stdout.str() or "Python 3" in found.stdout.str()
-
-
 def test_tests_of_ones_own_are_run_over_the_cells(session, pytester):
     pytester.makepyfile(
         """
@@ -164,21 +129,6 @@ def test_only_what_was_chosen_is_measured(session):
     with Store.open("s.sqlite", create=False) as store:
         assert {record.cell.threads for record in store.records()} == {2}
         assert store.runs()[0].finished is not None
-
-
-@pytest.mark.slow
-def test_benchmark_disable_tries_each_cell_once(session):
-    session("--benchmark-disable", "--dlbench-store", "s.sqlite").assert_outcomes(passed=2)
-    with Store.open("s.sqlite", create=False) as store:
-        assert [len(record.outcome.samples_ns) for record in store.records()] == [1, 1]
-
-
-@pytest.mark.slow
-def test_benchmark_skip_measures_nothing_and_benchmark_only_takes_the_cells(session, pytester):
-    session("--benchmark-skip", "--dlbench-store", "s.sqlite").assert_outcomes(skipped=2)
-    assert not pytester.path.joinpath("s.sqlite").exists()
-    pytester.makepyfile("def test_other(): pass")
-    session("--benchmark-only", "--dlbench-launches", "1").assert_outcomes(passed=2, skipped=1)
 
 
 @pytest.mark.parametrize(
@@ -218,26 +168,6 @@ def test_tests_spread_over_processes_are_refused(session, pytester):
     found = session("--dist", "load")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines(["*run it without pytest-xdist (-n 0)*"])
-
-
-def test_samples_of_several_steps_are_replayed_as_such(session, pytester):
-    pytester.makeconftest(MADE_UP.replace("samples_ns=samples", "samples_ns=samples, steps_per_sample=7"))
-    session("--benchmark-json", "out.json", "-k", "cpu-1").assert_outcomes(passed=1, deselected=1)
-    (benchmark,) = content(pytester)["benchmarks"]
-    assert benchmark["stats"]["iterations"] == 7
-    assert benchmark["stats"]["data"] == pytest.approx([2.002e-3 / 7] * 5 + [2.004e-3 / 7] * 5, rel=1e-9)
-    (imported,) = runs_of([files.read("out.json")], "9.9")
-    assert [record.outcome.samples_ns for record in imported.records] == [[2_002_000] * 5, [2_004_000] * 5]
-
-
-def test_launches_end_where_a_cell_is_precise(session, pytester):
-    pytester.makeconftest(MADE_UP)
-    words = "--dlbench-launches", "3-9", "--dlbench-interval", "5%", "--dlbench-store", "s.sqlite"
-    found = session(*words)
-    found.assert_outcomes(passed=2)
-    found.stdout.fnmatch_lines(["dlbench: measuring 2 cells, 3-9 launches of each"])
-    with Store.open("s.sqlite", create=False) as store:
-        assert 3 <= len({record.launch for record in store.records()}) < 9
 
 
 class _Node:
@@ -285,17 +215,6 @@ def test_replayed_samples_are_the_recorded_ones(launches, steps):
     assert metadata.iterations == steps
 
 
-def test_outside_a_replay_the_clock_is_the_real_one():
-    own = ReplayClock()
-    before = own()
-    own.advance(10**12)
-    assert 0 <= own() - before < 100
-    own.start()
-    assert own() == own() == 0.0
-    own.stop()
-    assert own() > 0
-
-
 OWN_STEP = """
 def prepare(cell):
     losses = iter(1.0 / n for n in range(1, 1000))
@@ -316,10 +235,3 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
     found = session(*words, "-v", "--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-batch-sizes", "8")
     found.assert_outcomes(passed=1)
     found.stdout.fnmatch_lines(["dlbench::dlbench[[]own-*-b8-train_step-file-cpu-1[]] PASSED*"])
-
-
-def test_networks_beside_a_step_are_refused_in_the_plugins_own_words(session, pytester):
-    pytester.path.joinpath("train_step.py").write_text(OWN_STEP)
-    found = session("--dlbench-step", "train_step.py", "--dlbench-networks", "fcn5")
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    found.stderr.fnmatch_lines(["*--dlbench-networks has no meaning beside --dlbench-step*"])

@@ -6,8 +6,6 @@ import shutil
 import pytest
 from plugin_sessions import MADE_UP, SUITE
 
-pytest_plugins = ["pytester"]
-
 
 @pytest.mark.usefixtures("base")
 @pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 6)])
@@ -67,20 +65,6 @@ def test_only_a_regression_fails_the_session(session, pytester, baseline, factor
 
 
 @pytest.mark.usefixtures("base")
-@pytest.mark.slow
-def test_launches_that_others_disturbed_are_no_regression(session, pytester):
-    stolen = "threads=ThreadEvidence(1, 1, 1, 1.0, 1.0, None), contention=Contention(0.0, 0, 0, 0.0, 0.0, 9.0, 0.0, 0)"
-    pytester.makeconftest(
-        "from dlbench.adapters.protocol import Contention, ThreadEvidence\n"
-        + MADE_UP.replace("samples_ns=samples", f"samples_ns=samples, {stolen}")
-    )
-    words = "--dlbench-launches", "4", "--dlbench-baseline", "base.json"
-    found = session(*words, suite=slower(pytester, 1.25))
-    assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["CONTENDED  dlbench*: other programs disturbed 4 of 8 launches*", "2 CONTENDED"])
-
-
-@pytest.mark.usefixtures("base")
 def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pytester):
     words = "--dlbench-launches", "4", "--benchmark-compare", "0001"
     slow = slower(pytester, 1.25)
@@ -91,16 +75,6 @@ def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pyteste
     found = session(*words, suite=slow)
     assert found.ret == pytest.ExitCode.TESTS_FAILED
     found.stdout.fnmatch_lines(["2 REGRESSION"])
-
-
-@pytest.mark.usefixtures("base")
-@pytest.mark.slow
-def test_compare_fail_of_pytest_benchmark_works_on_cells(session, pytester):
-    words = "--dlbench-launches", "4", "--benchmark-compare", "0001", "--benchmark-compare-fail", "median:10%"
-    assert session(*words).ret == pytest.ExitCode.OK
-    found = session(*words, suite=slower(pytester, 1.25))
-    assert found.ret != pytest.ExitCode.OK
-    found.stderr.fnmatch_lines(["*Performance has regressed*"])
 
 
 def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):

@@ -1,0 +1,63 @@
+"""The real command in odd surroundings: a relative TMPDIR, a removed folder, a stopped runner, a copied store."""
+
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from processes import COMMAND, run_command, running_command, variables_of_command, wait_until
+from suites_of_null import suite_of_null
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.errors import StoreError
+from dlbench.reports.storage.store import Store
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.05, protocol={"launches": 3, "steps": 10}))
+    return tmp_path
+
+
+def records_in(path):
+    try:
+        with Store.open(path, create=False) as store:
+            return store.records()
+    except StoreError:
+        return []
+
+
+def test_a_relative_folder_for_temporary_files_will_do(folder):
+    done = run_command(folder, "run", "mine.toml", "--launches", "1", TMPDIR=".")
+    assert done.returncode == 0, done.stderr
+    assert [each.name for each in folder.glob("dlbench-launch-*")] == []
+
+
+def test_a_removed_working_folder_is_one_line(tmp_path):
+    (tmp_path / "gone").mkdir()
+    words = [str(each) for each in COMMAND]
+    script = 'rmdir "$PWD"; exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *words, "run", "quick"],
+        cwd=tmp_path / "gone",
+        env=variables_of_command(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "dlbench: The working folder was removed. Change into one that exists.\n"
+
+
+def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_holds_what_ended(folder):
+    store = folder / "dlbench.sqlite"
+    with running_command(folder, "run", "mine.toml", "--no-quiet-gate") as process:
+        wait_until(lambda: records_in(store), "the first record")
+        shutil.copy(store, folder / "copy.sqlite")  # without what SQLite keeps beside it
+        assert len(records_in(folder / "copy.sqlite")) >= 1
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert [record.outcome.status for record in records_in(store)] == [Status.OK] * 3, errors
