@@ -71,15 +71,9 @@ class HungUp(Terminated):
 
 
 @contextlib.contextmanager
-<<<<<<< HEAD
-def interruptible(go_on: str) -> Iterator[None]:
-    """Say with which command to go on where Ctrl-C or SIGTERM ends what is measured within."""
-    words = f"Every finished launch is stored; resume with: {go_on}"
-=======
 def interruptible(resume: str) -> Iterator[None]:
     """Name the command that resumes the run where Ctrl-C or a signal ends it."""
     words = f"Every finished launch is stored. Resume: {resume}"
->>>>>>> main
     try:
         yield
     except Terminated as error:
