@@ -9,7 +9,7 @@ import typer
 from dlbench.adapters.networks import digest_of, specification
 
 from ..display.screen import print_json, say, show, table
-from ..environments import environment, row_interpreters
+from ..environments import environment
 from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
@@ -201,7 +201,7 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
     machine = probe()
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
     # The tables say at their end what is left out.
-    sources = row_interpreters.prepare(builds, lambda line: None, build_missing=False)
+    sources = environment.prepare_sources(builds, lambda line: None, build_missing=False)
     where = capabilities.place_of(machine)
     with measuring(say, wait=True):
         found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, ProcessLauncher(), say)

@@ -16,8 +16,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import dlbench.adapters
+from dlbench.hardware_probe import probe_cpu
 
-from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
 from .toml_files import sentence, text_of
 
@@ -29,6 +29,18 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
 OUTSIDE = "outside_"
 """What the adapter of a cell begins with where it lies outside dlbench."""
+_AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+_AVX2 = {"avx2", "fma"}
+
+
+def openblas_kernels(present: frozenset[str]) -> str:
+    """Return OPENBLAS_CORETYPE for a processor with these instruction sets; empty: let OpenBLAS choose.
+
+    An OpenBLAS older than the processor does not know its model number and takes kernels of another age for it.
+    """
+    if present >= _AVX512 | _AVX2:
+        return "SkylakeX"
+    return "Haswell" if present >= _AVX2 else ""
 
 
 class _Data(BaseModel):
@@ -103,7 +115,7 @@ def _meanings(threads: int, environment: Path | None) -> dict[str, Callable[[], 
     return {
         "threads": lambda: str(threads or ""),
         "environment": lambda: str(environment or ""),
-        "openblas_kernels": openblas_kernels,  # asks the processor: only where it is wanted
+        "openblas_kernels": lambda: openblas_kernels(frozenset(probe_cpu().instruction_sets)),  # only where wanted
     }
 
 
