@@ -13,7 +13,7 @@ from dlbench.adapters import axes
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.errors import ReportError
 from dlbench.reports.frames import CELLS, LAUNCHES
-from dlbench.reports.matrix.data import matrix_cells
+from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.storage.results import Results
 from dlbench.suites.commands.stores import export_command
 from dlbench.suites.errors import UsageError
