@@ -228,19 +228,22 @@ class Matrix:
         return tuple(dict.fromkeys(column.machine for column in self.columns))
 
 
-def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
-    """Return the matrix of these results; with ``all_runs`` the launches of all runs of a cell are pooled."""
-    chosen, notes = _choose(results, all_runs)
+def build_matrix(results: Results) -> Matrix:
+    """Return the matrix of these results, which hold no more than the records that count (`Results.newest`)."""
+    of_cell: dict[tuple[str, Cell], list[Record]] = {}
+    for record in sorted(results.records, key=lambda record: record.started):
+        if record.side != BASELINE:
+            of_cell.setdefault((record.machine, record.cell), []).append(record)
+    of_cell = {key: last_attempts(records) for key, records in of_cell.items()}
     ceilings = _Ceilings(results)
     newest: dict[tuple[str, Row], Record] = {}
-    for (machine, cell), records in chosen.items():
-        key = machine, row_of(cell)
-        if not records[-1].environment:
-            continue  # it never ran
-        if key not in newest or records[-1].started > newest[key].started:
-            newest[key] = records[-1]
+    for (machine, cell), records in of_cell.items():
+        key, last = (machine, row_of(cell)), records[-1]
+        # Without an environment it never ran.
+        if last.environment and (key not in newest or last.started > newest[key].started):
+            newest[key] = last
     cells = []
-    for (machine, _), records in chosen.items():
+    for (machine, _), records in of_cell.items():
         made = _cell(records, results.hosts.get(machine), ceilings)
         of_row = newest.get((machine, made.row))
         if of_row is not None and made.environment and made.environment != of_row.environment:
@@ -250,7 +253,32 @@ def build_matrix(results: Results, all_runs: bool = False) -> Matrix:
                 sentence += f": two builds of version {version}"
             made = replace(made, flags=(*made.flags, Flag(OTHER_ENVIRONMENT, sentence)))
         cells.append(made)
-    return assemble(cells, results.hosts, notes)
+    return assemble(cells, results.hosts, _notes(results, [each for found in of_cell.values() for each in found]))
+
+
+def _notes(results: Results, records: Sequence[Record]) -> list[str]:
+    notes = [
+        f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
+        for name in sorted(results.displaced)
+    ]
+    runs = {record.run for record in records}
+    if len(runs) > 1:
+        times = sorted(record.started for record in records)
+        first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
+        notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
+    notes += [
+        f"{run}: a comparison of two builds; the candidate is shown, the baseline is not."
+        if of_two
+        else f"{run}: a search for the fastest (tune), which launched fast cells more often than others."
+        for run, of_two in sorted({(record.run, record.side != SEARCH) for record in records if record.side})
+    ]
+    if results.comparisons:
+        runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
+        notes.append(
+            f"Not shown: {runs_of} of two builds (compare, gate) or of a search (tune); --run "
+            f"{max(results.comparisons)} shows one."
+        )
+    return notes
 
 
 def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iterable[str] = ()) -> Matrix:
@@ -320,52 +348,6 @@ def _fastest(cells: list[CellResult]) -> list[CellResult]:
         return []
     least = min((timed for _, timed in pool), key=lambda timed: timed.median)
     return [cell for cell, timed in pool if not clearly_slower(timed, least)]
-
-
-def _choose(results: Results, all_runs: bool) -> tuple[dict[tuple[str, Cell], list[Record]], list[str]]:
-    """Return the records that count for each machine and cell, the newest last, and notes on what does not."""
-    grouped: dict[tuple[str, Cell], list[Record]] = {}
-    for record in sorted(results.records, key=lambda record: record.started):
-        if record.side == BASELINE:
-            continue
-        grouped.setdefault((record.machine, record.cell), []).append(record)
-    chosen = {}
-    displaced = set(results.displaced)
-    for key, found in grouped.items():
-        measured = [record for record in found if record.outcome.status is not Status.SKIPPED]
-        newest = (measured or found)[-1]
-        same_build = [record for record in found if record.environment == newest.environment]
-        if any(record.environment != newest.environment for record in measured):
-            displaced.add(f"{newest.cell.framework} {newest.cell.mode}")
-        attempts = [
-            record
-            for record in same_build
-            if (all_runs or record.run == newest.run) and (record.outcome.status is not Status.SKIPPED or not measured)
-        ]
-        chosen[key] = last_attempts(attempts)
-    notes = [
-        f"{name}: cells were measured with several environments (builds); only the newest of each cell is shown."
-        for name in sorted(displaced)
-    ]
-    runs = {record.run for found in chosen.values() for record in found}
-    if len(runs) > 1:
-        times = sorted(record.started for found in chosen.values() for record in found)
-        first, last = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times[0], times[-1]))
-        notes.append(f"Cells come from {len(runs)} runs, {first} to {last} UTC; --run ID shows one.")
-    sides = {(record.run, record.side != SEARCH) for found in chosen.values() for record in found if record.side}
-    notes += [
-        f"{run}: a comparison of two builds; the candidate is shown, the baseline is not."
-        if of_two
-        else f"{run}: a search for the fastest (tune), which launched fast cells more often than others."
-        for run, of_two in sorted(sides)
-    ]
-    if results.comparisons:
-        runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
-        newest_of = max(results.comparisons)
-        notes.append(
-            f"Not shown: {runs_of} of two builds (compare, gate) or of a search (tune); --run {newest_of} shows one."
-        )
-    return chosen, notes
 
 
 class _Ceilings:

@@ -80,7 +80,7 @@ class Source:
             from dlbench.reports.published import TABLES
 
             return TABLES[self.options.reference]()
-        return build_matrix(self.results(), self.options.all_runs)
+        return build_matrix(self.results())
 
     def builds(self) -> "Builds":
         """Return the builds of the results."""

@@ -160,13 +160,11 @@ def run_properties(arguments: list[str]) -> int:
 
 
 def run_kills(arguments: list[str]) -> int:
-    """Run ``tests/hardening/kills.py`` with the import path of the tests."""
-    import tomllib
-
-    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
-    path = os.pathsep.join(str(ROOT / folder) for folder in options["pythonpath"])
-    program = ROOT / "tests" / "hardening" / "kills.py"
-    return subprocess.run([str(PYTHON), str(program), *arguments], env={**os.environ, "PYTHONPATH": path}).returncode
+    """Run so many runs of the null framework that are killed at random moments."""
+    parser = argparse.ArgumentParser(prog="bootstrap.py kills")
+    parser.add_argument("--count", type=int, default=1000)
+    variables = {**os.environ, "DLBENCH_KILLS": str(parser.parse_args(arguments).count)}
+    return subprocess.run([*PYTEST, "-x", "tests/hardening/test_kills.py"], cwd=ROOT, env=variables).returncode
 
 
 def check() -> int:

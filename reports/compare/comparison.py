@@ -34,10 +34,10 @@ from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, 
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import Record, Run, last_attempts
+from dlbench.reports.storage.record import SCREEN, Record, Run, last_attempts
 
 BASELINE, CANDIDATE = "baseline", "candidate"
-SCREEN, CONFIRM = "screen", "confirm"
+CONFIRM = "confirm"
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""

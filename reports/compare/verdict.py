@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
+from dlbench.reports.storage.record import FIRST_LOOK
+
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
 _SIGNED_RANKS = "signed ranks over"
@@ -58,7 +60,7 @@ class Rule:
     session_deviation: float = 0.025
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
     # The two stages' numbers are the best of those tried at no more pairs a cell (tests/benchmarks/decision_rules.py).
-    screen_looks: tuple[int, ...] = (6, 10, 14)
+    screen_looks: tuple[int, ...] = (FIRST_LOOK, 10, 14)
     """Numbers of pairs after which screening looks whether a cell is clear, suspect, or needs more."""
     screen_p_value: float = 0.05
     screen_magnitude: float = 0.025

@@ -38,7 +38,7 @@ _TICKS = 9
 """Values written under a panel, at most."""
 _ASIDE = 0.006
 """How far neighbouring lines are moved aside so that none hides another, as a share of a panel's width."""
-_BEST: dict[str, Any] = {"marker": "*", "markersize": 11, "markeredgecolor": "black", "markeredgewidth": 0.6}
+_BEST: dict[str, Any] = {"marker": "*", "markersize": 9, "markeredgecolor": "black", "markeredgewidth": 0.6}
 _KNEE: dict[str, Any] = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.1}
 _APART: dict[str, Any] = {"markersize": 4, "markerfacecolor": "white", "zorder": 3}
 _ENDED: dict[str, Any] = {"marker": "x", "markersize": 5}
@@ -200,7 +200,7 @@ def _line(drawn: "Axes", line: Line, aside: float) -> None:
     if line.ended is not None:
         drawn.axvline(line.ended, color=GREY, linewidth=0.6, linestyle=DOTTED, zorder=0.5)
         foot = drawn.get_xaxis_transform()
-        drawn.plot([line.ended * aside**3], [0.03], color=colour, linestyle="", transform=foot, **_ENDED)
+        drawn.plot([line.ended * aside], [0.03], color=colour, linestyle="", transform=foot, **_ENDED)
 
 
 def _few_ticks(drawn: "Axes", panel: Panel) -> None:

@@ -1,6 +1,7 @@
 """The output formats: each takes any report."""
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,11 @@ from dlbench.reports.formats.csv import csv_text
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.markdown import page_to_markdown
-from dlbench.reports.formats.terminal import page_to_terminal
+from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
 from dlbench.reports.report import Report, ReportOptions
 
+NARROWEST = 40
+"""Columns of a terminal that tables are made for."""
 _Writer = Callable[[Report[Any], Any, ReportOptions], str]
 
 FORMATS: dict[str, _Writer] = {
@@ -38,5 +41,10 @@ def export(report: Report[Any], found: Any, options: ReportOptions, form: str, c
 
 
 def to_stdout(report: Report[Any], found: Any, options: ReportOptions, form: str) -> str:
-    """Return the same, coloured where standard output is a terminal and NO_COLOR is not set."""
-    return export(report, found, options, form, colour=os.isatty(1) and "NO_COLOR" not in os.environ)
+    """Return the same for standard output: coloured on a terminal without NO_COLOR, COLUMNS wide, in its encoding."""
+    if form != "terminal" or form in report.own_formats:
+        return export(report, found, options, form)
+    columns = os.environ.get("COLUMNS", "")
+    width = max(NARROWEST, int(columns)) if columns.isdecimal() and int(columns) else WIDTH
+    colour = os.isatty(1) and "NO_COLOR" not in os.environ
+    return page_to_terminal(report.page(found, options), width, colour, sys.stdout.encoding or "utf-8")

@@ -62,6 +62,19 @@ def written_out(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+_SPELLED = {"±": "+/-", "\u2013": "-", "…": "...", "→": "->", "\xd7": "x", "★": "*", "µ": "u", "─": "-"}
+_SPELLED |= {bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", start=1)}
+
+
+def spelled(text: str, encoding: str) -> str:
+    """Return a text with our own marks in ASCII where this encoding has none of them: "+/-3%"."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(_SPELLED.get(each, each) for each in text)
+    return text
+
+
 _UNSEEN_IN_JSON = re.compile(r"[^\n\x20-\x7e]")
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult
 from dlbench.reports.flags import KINDS, FlagKind
-from dlbench.reports.formats.inert import FIELD, one_line, visible
+from dlbench.reports.formats.inert import FIELD, one_line, spelled, visible
 from dlbench.reports.statistics import Ratio, Summary
 
 HOLES = {
@@ -80,25 +80,28 @@ class Page(NamedTuple):
     tables: tuple[Table, ...]
     after: tuple[str, ...] = ()
 
-    def inert(self, best: str) -> "Page":
+    def inert(self, best: str, encoding: str = "utf-8") -> "Page":
         """Return the page with every text as `formats.inert` shows it, and with the word for the mark of the best."""
-        return Page(
-            _lines(self.before, best), tuple(_inert(each, best) for each in self.tables), _lines(self.after, best)
-        )
 
+        def field(text: str) -> str:
+            return spelled(one_line(text, FIELD), encoding)
 
-def _inert(table: Table, best: str) -> Table:
-    return table._replace(
-        title=one_line(table.title, FIELD),
-        head=tuple(one_line(head, FIELD) for head in table.head),
-        rows=tuple(tuple(each._replace(text=one_line(each.text, FIELD)) for each in row) for row in table.rows),
-        notes=_lines(table.notes, best),
-        spans=tuple((one_line(name, FIELD), count) for name, count in table.spans),
-    )
+        def entry(each: Entry) -> Entry:
+            return each._replace(text=field(each.text), interval=spelled(each.interval, encoding))
 
+        def lines(of: Iterable[str]) -> tuple[str, ...]:
+            return tuple(spelled(visible(line.replace(BEST, best)).rstrip(), encoding) for line in of)
 
-def _lines(lines: Iterable[str], best: str) -> tuple[str, ...]:
-    return tuple(visible(line.replace(BEST, best)).rstrip() for line in lines)
+        def table(each: Table) -> Table:
+            return each._replace(
+                title=field(each.title),
+                head=tuple(map(field, each.head)),
+                rows=tuple(tuple(map(entry, row)) for row in each.rows),
+                notes=lines(each.notes),
+                spans=tuple((field(name), count) for name, count in each.spans),
+            )
+
+        return Page(lines(self.before), tuple(map(table, self.tables)), lines(self.after))
 
 
 class Quantity(NamedTuple):

@@ -11,11 +11,14 @@ def why_not(path: Path) -> str:
 
     A store of results is never written over, whatever its name is.
     """
-    folder = path.absolute().parent
+    path = path.resolve()  # a symbolic link is followed
+    folder = path.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         return f"{folder.name or folder} is not a folder that you may write to"
     if path.is_dir():
         return "it is a folder. Name a file"
+    if path.exists() and not path.is_file():
+        return "it is a device, a pipe or a socket. Name a file"
     if path.is_file() and (path.name.endswith(".sqlite.xz") or _may_be_a_database(path)):
         return "it is a store of results. Name another file"
     return ""

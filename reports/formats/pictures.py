@@ -54,6 +54,7 @@ def write_picture(figure: "Figure", path: Path) -> None:
     import matplotlib as mpl
 
     _make_inert(figure)
+    path = path.resolve()  # a symbolic link is followed
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             partial = Path(folder) / path.name

@@ -18,6 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dlbench.reports.formats import layout
+from dlbench.reports.formats.inert import spelled
 
 WIDTH = 80
 _INDENT = "  "
@@ -25,11 +26,12 @@ _UNBROKEN = "\u00a0"  # a blank at which no line is broken
 _MOST_INDENT = 8
 
 
-def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False) -> str:
+def page_to_terminal(page: layout.Page, width: int = WIDTH, colour: bool = False, encoding: str = "utf-8") -> str:
     """Return the words before, the tables beneath one another, the words after."""
-    page = page.inert(best="*")
+    page = page.inert("*", encoding)
     tables = (_table(table, width, colour) for table in page.tables)
-    return "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
+    text = "\n".join(filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)]))
+    return spelled(text, encoding)  # the lines of tables
 
 
 def _stacks(table: layout.Table, width: int) -> list[layout.Table]:

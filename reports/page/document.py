@@ -57,7 +57,7 @@ class Document:
     @cached_property
     def matrix(self) -> Matrix:
         """The cells, each with its number or the reason why there is none."""
-        return build_matrix(self.results, self.all_runs)
+        return build_matrix(self.results)
 
     @cached_property
     def launches(self) -> dict[tuple[str, Cell], list[Launch]]:

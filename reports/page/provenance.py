@@ -12,7 +12,7 @@ from dlbench.reports.naming import row_name
 from dlbench.reports.page.document import Document
 from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.storage.record import Run
-from dlbench.reports.tables.analysis import tables
+from dlbench.reports.tables import tables
 
 _NOTHING = Finding("", "Settings", Severity.FINE, "nothing that harms measurement", "")
 

@@ -19,8 +19,7 @@ from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markdown import page_to_markdown
-from dlbench.reports.matrix.data import matrix_rows
-from dlbench.reports.matrix.words import matrix_notes, matrix_page
+from dlbench.reports.matrix import matrix_notes, matrix_page, matrix_rows
 from dlbench.reports.page.cells import MOST_DOTS, cell_html, facts_html
 from dlbench.reports.page.data import inert, launches_of, page_data, software_of, thinning
 from dlbench.reports.page.document import Document

@@ -551,7 +551,7 @@ def _rows(found: Against) -> Rows:
 def _analyse(source: Source) -> Against:
     results = source.results()
     builds = Builds(results.records, source.releases())
-    mine = build_matrix(results, source.options.all_runs)
+    mine = build_matrix(results)
     return against(mine, study(SHI2016), source.counterparts(), builds, source.options.all_modes)
 
 

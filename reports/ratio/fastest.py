@@ -13,7 +13,7 @@ from dlbench.reports.cells import CellResult, Matrix, differ, in_the_running
 from dlbench.reports.columns import GROUP, MEDIAN, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table
 from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, common_flags, entry, flag_lines, times
-from dlbench.reports.matrix.data import of_cell
+from dlbench.reports.matrix import of_cell
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
 from dlbench.reports.ratio.pairs import NOTHING, counted, heading_of, listed, machine_columns, place_heading
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report

@@ -1,9 +1,8 @@
 """Opening a database: a SQLite file with care, any other through SQLAlchemy; and its errors in words.
 
-Every function raises StoreError, in one line that names the store and the remedy.
+Functions raise StoreError, in one line that names the store and the remedy.
 """
 
-import contextlib
 import errno
 import lzma
 import os
@@ -18,15 +17,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from dlbench.reports.errors import StoreError
-from dlbench.reports.storage import servers
+from dlbench.reports.storage import schema, servers
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for other writers before it gives up."""
 
-LARGEST_COPY = 500_000_000
-"""Bytes of an older store, or of a packed one, that are copied into memory to be read."""
+LARGEST_PACKED = 500_000_000
+"""Bytes of a packed store that are read into memory."""
 PACKED = ".xz"
-"""A file that ends so is read as a copy in memory, and never written: an example's store has a tenth of its size so."""
+"""Suffix of a packed store, which is read as a copy in memory and never written; a tenth of the size."""
 _HEADER = b"SQLite format 3\0"
 _SMALLEST_PAGE = 512
 
@@ -61,39 +60,41 @@ def writing(engine: sa.Engine, name: str, alone: bool = False) -> Iterator[sa.Co
         yield connection
 
 
-def back_up(engine: sa.Engine, path: str, suffix: str) -> Path:
-    """Copy a SQLite store as it is to a new file beside it, named by ``suffix``; raises what the file system does."""
-    target = Path(f"{path}.{suffix}")
-    number = 1
-    while target.exists():
-        number += 1
-        target = Path(f"{path}.{suffix}.{number}")
-    partial = target.with_name(f"{target.name}.part")
-    partial.unlink(missing_ok=True)  # of one that was killed
-    try:
-        with contextlib.closing(sqlite3.connect(partial)) as copy:
-            _copy(engine, copy)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-    return target
+def prepare(engine: sa.Engine, name: str, create: bool) -> None:
+    """Make the tables of an empty store where ``create`` is set; refuse a store of another schema version."""
+    foreign: set[str] = set()
+    with explained(name), engine.begin() as connection:
+        version = schema.stored_version(connection)
+        if not version:
+            foreign = set(sa.inspect(connection).get_table_names())
+            version = schema.stored_version(connection)  # another process may have made the tables between the two
+    if version == schema.VERSION:
+        return
+    if version:
+        raise StoreError(
+            f"{name} was written by {'a newer' if version > schema.VERSION else 'an older'} dlbench (store schema "
+            f"{version}, this one reads {schema.VERSION} only); use that version, or choose another store with --store."
+        )
+    of_file = engine.dialect.name == "sqlite"
+    # A server's database may be shared, if the names differ.
+    taken = foreign if of_file else foreign & set(schema.TABLES.tables)
+    if taken:
+        remedy = "file with --store."
+        if not of_file:
+            remedy = "database, or a schema of its own: ?options=-csearch_path%3DNAME at the end of the URL."
+        raise StoreError(f"{name} belongs to another program (it has a table {min(taken)}); choose another {remedy}")
+    if not create:
+        raise StoreError(f"{name} holds no results yet; fill it with `dlbench run SUITE`.")
+    if of_file:
+        _turn_on_write_ahead_log(engine, name)
+    with writing(engine, name, alone=True) as connection:
+        schema.create(connection)
 
 
-def _copy(engine: sa.Engine, target: sqlite3.Connection) -> None:
-    with engine.connect() as connection:
-        driver: Any = connection.connection.driver_connection
-        driver.backup(target)
-
-
-def is_sqlite(engine: sa.Engine) -> bool:
-    """Tell whether this is SQLite rather than a server."""
-    return engine.dialect.name == "sqlite"
-
-
-def turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
-    """Let readers and a writer of a SQLite file work at the same time; the file remembers it."""
-    # On file systems without shared memory SQLite keeps its rollback journal, and so it may: writers then wait for
-    # readers too. A lock here only means that another process is doing it.
+def _turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
+    # Readers and a writer then work at the same time; the file remembers it. On file systems without shared memory
+    # SQLite keeps its rollback journal: writers then wait for readers too. A lock here only means that another process
+    # is doing it.
     connection = engine.raw_connection()
     try:
         connection.cursor().execute("PRAGMA journal_mode=WAL")
@@ -132,10 +133,10 @@ def _unpacked(path: Path) -> bytes:
     """Return a store packed by `xz` as a copy in memory can take it."""
     try:
         with lzma.open(path) as file:
-            content = bytearray(file.read(LARGEST_COPY + 1))
+            content = bytearray(file.read(LARGEST_PACKED + 1))
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise StoreError(f"{path} cannot be unpacked ({error}); choose another file with --store.") from error
-    if len(content) > LARGEST_COPY:
+    if len(content) > LARGEST_PACKED:
         raise StoreError(f"{path} is too large to be read packed; unpack it first: xz --decompress {path}")
     if not content.startswith(_HEADER):
         raise StoreError(f"{path} holds no result store; choose another file with --store.")
@@ -155,6 +156,7 @@ def _check_file(path: Path, create: bool) -> None:
     try:
         if "\0" in str(path):
             raise ValueError("its name holds a zero byte")
+        path.absolute()  # raises where the working folder was deleted
         if path.is_dir():
             raise StoreError(f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}.")
         if path.exists() and not path.is_file():
@@ -211,6 +213,8 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
         # The sqlite3 module shall not begin transactions by itself: see _begin.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous=FULL")
+        # The file itself lacks no more than a few records, so that a plain copy of it is worth something.
+        connection.execute("PRAGMA wal_autocheckpoint=16")
         # So that a copy of the file alone holds every finished launch.
         connection.execute("PRAGMA wal_autocheckpoint=1")
 
@@ -220,23 +224,6 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
-
-
-def copy_in_memory(engine: sa.Engine, name: str) -> sa.Engine:
-    """Return an engine for a copy of a SQLite store; raises StoreError for a server, and for one too large to copy."""
-    if not is_sqlite(engine):
-        raise StoreError(f"{name} has an older schema; `dlbench store upgrade` brings it up to date.")
-    with explained(name), engine.connect() as connection:
-        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-        size = pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
-        if size > LARGEST_COPY:
-            raise StoreError(
-                f"{name} has an older schema and is too large to be read as it is ({size / 1e6:.0f} MB); "
-                f"`dlbench store upgrade {name}` brings it up to date."
-            )
-    copy = sqlite3.connect(":memory:", check_same_thread=False)
-    _copy(engine, copy)
-    return _sqlite_engine(lambda: copy, StaticPool)
 
 
 @contextmanager

@@ -22,12 +22,11 @@ import sqlalchemy as sa
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import database, schema, servers
 from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.record_columns import batched, read_json
-from dlbench.reports.storage.store import Store
+from dlbench.reports.storage.store import Store, batched
 
 RETRY_SECONDS = 60.0
 """Pause before a server that was away is tried again, between two launches."""
-_SAME_RECORD = ("launch", "attempt", "side", "stage", "started")
+_SAME_RECORD = ("cell", "launch", "attempt", "side", "stage", "started")
 """Columns in which two records of a run differ: no launch is made twice in one microsecond."""
 _SAME_SENTINEL = ("block", "moment", "content")
 
@@ -81,13 +80,14 @@ def copy_run(source: Store, target: Store, run: str, after: int = 0) -> Copied:
         same = same.where(table.c.started.in_([row.started for row in here])) if after else same
         missing = [row.id for row in _missing(here, connection.execute(same), _SAME_RECORD)]
         for some in batched(missing):
-            contents = _rows(source, sa.select(table.c.content).where(table.c.id.in_(some)).order_by(table.c.id))
-            target.insert(connection, [_record(source, row.content) for row in contents])
+            whole = _rows(source, sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id))
+            rows = [{name: value for name, value in row._mapping.items() if name != "id"} for row in whole]
+            connection.execute(sa.insert(table), rows)
         columns = [schema.sentinels.c[name] for name in _SAME_SENTINEL]
         same = sa.select(*columns).where(schema.sentinels.c.run == run)
         if new := list(_missing(sentinels, connection.execute(same), _SAME_SENTINEL)):
-            rows = [{"run": run, **{name: row._mapping[name] for name in _SAME_SENTINEL}} for row in new]
-            connection.execute(sa.insert(schema.sentinels), rows)
+            readings = [{"run": run, **{name: row._mapping[name] for name in _SAME_SENTINEL}} for row in new]
+            connection.execute(sa.insert(schema.sentinels), readings)
     return Copied(runs, len(missing))
 
 
@@ -134,13 +134,6 @@ def _pairs(store: Store, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
     return [tuple(row) for row in _rows(store, statement)]
 
 
-def _record(store: Store, content: str) -> Record:
-    try:
-        return Record.from_dict(read_json(content))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise database.damaged(store.name) from error
-
-
 def local_path(target: str) -> Path:
     """Return the file of the local store of a server: each host that shares a home has a file to itself."""
     given = os.environ.get("DLBENCH_HOME")
@@ -163,16 +156,16 @@ def opened(target: str, report: Report, create: bool = True, unfinished: Run | N
     StoreError.
     """
     if not servers.is_served(target):
-        with Store.open(target, create=create, upgrade=True, report=report) as store:
+        with Store.open(target, create=create) as store:
             yield store
         return
     path = local_path(target)
     if not path.exists():
-        Store.open(target, create=create, report=report).close()
+        Store.open(target, create=create).close()
         with database.explained(str(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
     with Store.open(path) as local:
-        store = DeliveringStore(local, lambda: Store.open(target, report=report), target, report)
+        store = DeliveringStore(local, lambda: Store.open(target), target, report)
         try:
             store.deliver()
             if unfinished is not None and local.run(unfinished.id) is None:

@@ -1,24 +1,20 @@
-"""What the store is asked in SQL: statements of SQLAlchemy over the light columns only.
+"""SQL statements over the light columns of a store: portable, and served by the indexes of `schema`.
 
-Portable: nothing of one database's own. Each is served by one of the indexes of `schema`.
+Which records count is decided here: `superseded` attempts never do, `counting` says which sides do, and `newest` which
+run and environment of a cell.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.compare.verdict import DEFAULT
-from dlbench.reports.storage import schema
-
-records, runs, cells = schema.records, schema.runs, schema.cells
+from dlbench.reports.storage.record import BASELINE, FIRST_LOOK, SCREEN
+from dlbench.reports.storage.schema import LAUNCH, records, runs
 
 Wanted = str | Collection[str] | None
-"""One value, several, or whatever there is."""
-
-_LAUNCH = ("run", "cell_id", "side", "environment", "stage", "launch")
-# What the attempts at one launch have in common, as in `attempts.effective`.
+"""One value, several, or any."""
 
 
 def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElement[bool]]:
@@ -34,14 +30,74 @@ def of_records(run: Wanted, suite: Wanted, machine: Wanted) -> list[sa.ColumnEle
     return wanted(table.run, run) + wanted(table.suite, suite) + wanted(table.machine, machine)
 
 
+def superseded() -> sa.Select[Any]:
+    """Return the ids of attempts that a later attempt at the same launch replaced."""
+    earlier = records.alias("earlier")
+    same = [earlier.c[name] == records.c[name] for name in LAUNCH]
+    return (
+        sa.select(earlier.c.id)
+        .join(records, sa.and_(*same, earlier.c.attempt < records.c.attempt))
+        .where(records.c.attempt > 0)
+    )
+
+
+def counting(side: sa.ColumnElement[Any], run: str | None) -> sa.ColumnElement[bool]:
+    """Return whether a side counts for a matrix: no baseline does, and other sides only in a run that is asked for."""
+    return side == "" if run is None else side != BASELINE
+
+
+def newest(run: str | None, suite: str | None, keys: Collection[int] | None) -> sa.Select[Any]:
+    """Return for each cell (of these keys) the run and environment that measured it last.
+
+    A run that only skipped the cell counts where nothing else did. Where two records started at once there are two
+    rows; the one with the larger ``newest_id`` counts. Columns: cell; measured and newest, starts of the newest record
+    that was launched and of the newest at all; first, the start of the first record that counts; first_id; least and
+    greatest of the environments that measured it; product_rate, the highest; newest_id, run and environment of the
+    newest record.
+    """
+    table = records.c
+    conditions = wanted(table.run, run) + wanted(table.suite, suite)
+    if keys is not None:
+        conditions.append(table.cell.in_(list(keys)))
+    counts = counting(table.side, run)
+    launched = sa.and_(counts, table.status != Status.SKIPPED.value)
+    # A framework's own product counts on either side of a run that was asked for.
+    of_product = table.side == "" if run is None else sa.true()
+    of_cell = (
+        sa.select(
+            table.cell,
+            sa.func.max(sa.case((launched, table.started))).label("measured"),
+            sa.func.max(sa.case((counts, table.started))).label("newest"),
+            sa.func.min(sa.case((counts, table.started))).label("first"),
+            sa.func.min(table.id).label("first_id"),
+            sa.func.min(sa.case((launched, table.environment))).label("least"),
+            sa.func.max(sa.case((launched, table.environment))).label("greatest"),
+            sa.func.max(sa.case((of_product, table.product_rate))).label("product_rate"),
+        )
+        .where(*conditions)
+        .group_by(table.cell)
+        .subquery()
+    )
+    last = records.alias("last")
+    is_last = sa.and_(
+        last.c.cell == of_cell.c.cell,
+        last.c.started == sa.func.coalesce(of_cell.c.measured, of_cell.c.newest),
+        counting(last.c.side, run),
+        sa.or_(of_cell.c.measured.is_(None), last.c.status != Status.SKIPPED.value),
+        *wanted(last.c.run, run),
+        *wanted(last.c.suite, suite),
+    )
+    return sa.select(of_cell, last.c.id.label("newest_id"), last.c.run, last.c.environment).outerjoin(last, is_last)
+
+
 def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
-    """Return for each run, cell, side and environment sums over the effective launches that are ok, of these runs.
+    """Return for each run, cell, side and environment sums over the launches that count and are ok.
 
     Columns: run, cell, side, environment, then count, sum and sum of squares of the log medians of the launches that
     were not contended, and the same of those that were.
     """
     table = records.c
-    # Conditions on what the runs are: only the wanted runs' index entries are read.
+    # Conditions on the runs: only their index entries are read.
     of_runs = wanted(runs.c.suite, suite) + wanted(runs.c.machine, machine) + wanted(runs.c.purpose, purpose)
     narrowed = [table.run.in_(sa.select(runs.c.id).where(*of_runs))] if of_runs else []
     log = sa.func.ln(table.seconds)
@@ -51,63 +107,16 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
         return sa.func.sum(sa.case((condition, value), else_=sa.literal(0)))
 
     sums = [total(condition, value) for condition in (~disturbed, disturbed) for value in (1, log, log * log)]
+    keys = table.run, table.cell, table.side, table.environment
     return (
-        sa.select(table.run, table.cell_id, table.side, table.environment, *sums)
+        sa.select(*keys, *sums)
         .where(
-            table.effective == 1,
+            table.id.not_in(superseded()),
             table.status == Status.OK.value,
             table.seconds.is_not(None),
-            # Of a gate the pairs of the first look: later ones were measured because of what these showed.
-            sa.or_(table.stage == "", sa.and_(table.stage == "screen", table.launch < DEFAULT.screen_looks[0])),
+            # Of a gate the pairs of the first look: later ones were measured because of their result.
+            sa.or_(table.stage == "", sa.and_(table.stage == SCREEN, table.launch < FIRST_LOOK)),
             *narrowed,
         )
-        .group_by(table.run, table.cell_id, table.side, table.environment)
+        .group_by(*keys)
     )
-
-
-def launches_with_attempts(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Return the statement for the launches of which there is more than one record."""
-    table = records.c
-    key = [table[name] for name in _LAUNCH]
-    return sa.select(*key).where(*conditions).group_by(*key).having(sa.func.count() > 1)
-
-
-def attempts(launch: sa.Row[Any]) -> sa.Select[Any]:
-    """Return the statement for the attempts at one launch of `launches_with_attempts`, in order."""
-    table = records.c
-    columns = (table.id, table.attempt, table.started, table.seconds, table.contended, table.effective)
-    return sa.select(*columns).where(*same_launch(launch._asdict())).order_by(table.attempt, table.started, table.id)
-
-
-def settle(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> None:
-    """Mark, of the launches with several attempts among these records, the attempt that counts."""
-    for launch in connection.execute(launches_with_attempts(*conditions)).all():
-        rows = connection.execute(attempts(launch)).all()
-        counts = rows[-1].id
-        for row in rows:
-            if row.effective != (row.id == counts):
-                change = sa.update(records).where(records.c.id == row.id)
-                connection.execute(change.values(effective=int(row.id == counts)))
-
-
-def same_launch(launch: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that a record is an attempt at this launch."""
-    return [records.c[name] == launch[name] for name in _LAUNCH]
-
-
-def launch_seconds(machine: str) -> sa.Select[Any]:
-    """Return for each cell of a machine the mean seconds of its launches that were carried out: cell, seconds."""
-    table = schema.records.c
-    carried_out = table.machine == machine, table.status != Status.SKIPPED.value
-    return sa.select(table.cell_id, sa.func.avg(table.wall_seconds)).where(*carried_out).group_by(table.cell_id)
-
-
-def record_counts() -> sa.Select[Any]:
-    """Return the statement for each run with its number of records."""
-    return sa.select(records.c.run, sa.func.count()).group_by(records.c.run)
-
-
-def first_starts(of_runs: Collection[str]) -> sa.Select[Any]:
-    """Return the statement for each of these runs with the start of its first record."""
-    condition = records.c.run.in_(list(of_runs))
-    return sa.select(records.c.run, sa.func.min(records.c.started)).where(condition).group_by(records.c.run)

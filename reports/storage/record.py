@@ -27,6 +27,8 @@ IMPORTED = "imported"
 """The adapter of a benchmark that another program measured; its mini-batch is 0."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+SCREEN, FIRST_LOOK = "screen", 6
+"""The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
 SEARCHING = "tune"
 """The purpose of a search's run."""
 _MOST_NANOSECONDS = 10**19  # three centuries

@@ -1,4 +1,4 @@
-"""What one or several stores hold, brought together for the reports."""
+"""Results: records of one or several stores that count, with their machines; narrowed to a run, a suite or axes."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,19 +6,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.errors import ReportError
 from dlbench.reports.storage.hosts import Host, read_host
-from dlbench.reports.storage.newest import CellSummary
 from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.store import Store
+from dlbench.reports.storage.store import Newest, Store
 
 
 @dataclass(frozen=True)
 class Results:
-    """Records, and what is known of the machines they were made on."""
+    """Records and the machines they were measured on."""
 
     records: tuple[Record, ...] = ()
     hosts: dict[str, Host] = field(default_factory=dict)
@@ -32,7 +31,7 @@ class Results:
     comparisons: tuple[str, ...] = ()
     """Runs of two sides (compare, gate) and searches whose records were left out, since they were not asked for."""
     displaced: tuple[str, ...] = ()
-    """Rows ("framework mode") of which cells were measured with an older environment too, in records left out."""
+    """Rows ("framework mode") with cells that were measured with an older environment too, in records left out."""
 
     @classmethod
     def of(
@@ -40,8 +39,8 @@ class Results:
     ) -> "Results":
         """Read opened stores: all their records, or those of a run, suite or machine (fingerprint).
 
-        Of comparisons (two builds under one name) only a run that is asked for is read. A record that lies in several
-        of the stores counts once. Raises StoreError.
+        Records of comparisons (two builds under one name) are read only of a run that is asked for. A record that lies
+        in several of the stores counts once. Raises StoreError.
         """
         parts = []
         for store in stores:
@@ -68,41 +67,49 @@ class Results:
 
     @classmethod
     def newest(
-        cls, stores: Iterable[Store], run: str | None = None, suite: str | None = None, machine: str | None = None
+        cls,
+        stores: Iterable[Store],
+        run: str | None = None,
+        suite: str | None = None,
+        machine: str | None = None,
+        all_runs: bool = False,
     ) -> "Results":
         """Read of opened stores only the records that count for a matrix.
 
-        These are, of each cell on each machine, the records of the newest run that measured it, with the environment
-        that it was last measured with; so `build_matrix` makes the same of them as of all records, without reading
-        all. Raises StoreError.
+        These are, for each cell on each machine, the records of the newest run that measured it (with ``all_runs``:
+        of all runs), with the environment that measured it last. Raises StoreError.
         """
         opened = list(stores)
-        summaries = [store.cell_summaries(run, suite, machine) for store in opened]
-        everywhere = [(place, summary) for place, of_store in enumerate(summaries) for summary in of_store]
-        of_cell: dict[tuple[str, Cell], list[tuple[int, CellSummary]]] = {}
-        for place, summary in sorted(everywhere, key=lambda pair: (pair[1].first, pair[0], pair[1].first_id)):
-            of_cell.setdefault((summary.machine, summary.cell), []).append((place, summary))
+        known = [store.newest(run, suite, machine) for store in opened]
+        of_cell: dict[tuple[str, Cell], list[tuple[int, Newest]]] = {}
+        everywhere = [(place, each) for place, of_store in enumerate(known) for each in of_store]
+        for place, each in sorted(everywhere, key=lambda pair: (pair[1].first, pair[0], pair[1].first_id)):
+            of_cell.setdefault((each.machine, each.cell), []).append((place, each))
         products: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
-        displaced: dict[str, None] = {}
-        chosen: list[dict[str, dict[int, tuple[str, bool]]]] = [{} for _ in opened]
+        displaced: set[str] = set()
+        chosen: list[dict[str | None, dict[int, Newest]]] = [{} for _ in opened]
         for (name, cell), found in of_cell.items():
             where = name, cell.device, cell.precision
-            rates = [summary.product_rate for _, summary in found if summary.product_rate is not None]
+            rates = [each.product_rate for _, each in found if each.product_rate is not None]
             products.setdefault(where, []).extend((cell.threads, rate) for rate in rates)
-            counting = [(place, summary) for place, summary in found if summary.newest is not None]
+            counting = [(place, each) for place, each in found if each.started is not None]
             if not counting:
                 continue
-            _, last = max(counting, key=lambda pair: (pair[1].measured, pair[1].newest, pair[0], pair[1].newest_id))
-            if frozenset().union(*(summary.environments for _, summary in counting)) - {last.environment}:
-                displaced[f"{cell.framework} {cell.mode}"] = None
-            for place, summary in counting:
-                chosen[place].setdefault(last.run, {})[summary.number] = last.environment, last.measured
+            _, last = max(counting, key=lambda pair: (pair[1].measured, pair[1].started, pair[0], pair[1].newest_id))
+            if frozenset().union(*(each.environments for _, each in counting)) - {last.environment}:
+                displaced.add(f"{cell.framework} {cell.mode}")
+            for place, each in counting:
+                chosen[place].setdefault(run if all_runs else last.run, {})[each.key] = last
         parts = []
         for place, store in enumerate(opened):
-            machines = dict.fromkeys(s.machine for s in sorted(summaries[place], key=lambda s: s.first_id))
-            records = (
-                r for of, cells in chosen[place].items() for r in store.records_of_cells(of, cells, run is not None)
-            )
+            machines = dict.fromkeys(each.machine for each in sorted(known[place], key=lambda each: each.first_id))
+            records: list[Record] = []
+            for of, cells in chosen[place].items():
+                for key, record in store.records_of_cells(cells, of, asked=run is not None):
+                    skipped = record.outcome.status is Status.SKIPPED and cells[key].measured
+                    in_suite = suite in (None, record.suite)
+                    if record.environment == cells[key].environment and not skipped and in_suite:
+                        records.append(record)
             left_out = () if run is not None else tuple(store.compared_runs(suite, machine))
             parts.append(cls(tuple(records), *cls._known_of(store, machines), comparisons=left_out))
         kept = {place: tuple(rates) for place, rates in products.items()}
@@ -116,17 +123,18 @@ class Results:
         suite: str | None = None,
         machine: str | None = None,
         newest: bool = False,
+        all_runs: bool = False,
         trainings: bool = False,
     ) -> "Results":
-        """Read the stores at these paths or URLs, which must exist, or what is `newest` in them. Raises StoreError.
+        """Read the stores at these paths or URLs, which must exist, or the `newest` of them. Raises StoreError.
 
-        With ``trainings`` every record of them that trained on a text is among the newest, however old.
+        With ``trainings`` every record of a training on a text is among the newest, however old.
         """
         with ExitStack() as stack:
             opened = [stack.enter_context(Store.open(target, create=False)) for target in targets]
-            if not newest:
+            if not newest and not all_runs:
                 return cls.of(opened, run, suite, machine)
-            found = cls.newest(opened, run, suite, machine)
+            found = cls.newest(opened, run, suite, machine, all_runs)
             if not trainings:
                 return found
             older = cls.merge([found, cls(tuple(_trained(opened, run, suite, machine)))])
@@ -134,7 +142,7 @@ class Results:
 
     @classmethod
     def merge(cls, parts: Iterable["Results"]) -> "Results":
-        """Bring several together; a record that is in more than one counts once."""
+        """Combine several; a record that is in more than one counts once."""
         records: dict[tuple[object, ...], Record] = {}
         hosts: dict[str, Host] = {}
         ceilings: dict[str, Ceilings] = {}
@@ -142,7 +150,8 @@ class Results:
         for part in parts:
             left_out.update(dict.fromkeys(part.comparisons))
             for record in part.records:
-                records.setdefault((record.run, record.launch, record.cell, record.started, record.machine), record)
+                key = record.run, record.launch, record.attempt, record.cell, record.side, record.stage
+                records.setdefault((*key, record.started, record.machine), record)
             for name, host in part.hosts.items():
                 if name not in hosts or not hosts[name].description:
                     hosts[name] = host
@@ -152,7 +161,7 @@ class Results:
 
 
 def _trained(stores: Iterable[Store], run: str | None, suite: str | None, machine: str | None) -> Iterator[Record]:
-    """Yield what trained on a text: of the runs that asked for it, which are few."""
+    # Only runs that asked for it, which are few.
     for store in stores:
         for each in store.runs():
             if each.protocol.curve_steps and run in (None, each.id) and suite in (None, each.suite):

@@ -1,60 +1,106 @@
-"""The tables of the store as this version of dlbench knows them, and the way there.
+"""Tables and indexes of a store, and the key of a cell.
 
-A new store runs every migration of `migrations` from the first; an old one those it lacks, in one transaction, and
-``schema_history`` says which ran when.
+Times are ISO 8601 text in UTC, which sorts as time does in every database. Runs, records, machines and sentinels
+are JSON text in ``content`` or ``description``; the columns beside them are those that queries select and
+aggregate by. Both indexes of ``records`` hold all that their queries read, so that a report over a million records does
+not touch their content. In ``records``
 
-Times are ISO 8601 text in UTC, which sorts as time does in every database. Records, runs, machines and sentinels are
-JSON text in ``content`` or ``description``; the columns beside them are for choosing rows, and for people with an SQL
-prompt. In ``records`` five columns are caches, derived when the record is appended and derivable again
-(`Store.rederive`): ``cell_id``; ``seconds``, the launch's median seconds per step; ``contended`` (1, 0, null: its
-evidence is silent); ``product_rate``, see `record_columns.product_rate`; ``effective``, 1 for the one attempt of a
-launch that counts (see `attempts`).
+- ``cell`` is `cell_key` of machine and cell;
+- ``seconds`` is the launch's median seconds per step, null without a number;
+- ``contended`` is 1 or 0, null where the launch's evidence does not say;
+- ``product_rate`` is the framework's own matrix product in FLOP/s, see `flags.product_rate`.
+
+There are no migrations: a store of another `VERSION` is refused.
 """
 
-from datetime import UTC, datetime
+import hashlib
+import json
 
-from sqlalchemy import Column, Connection, Integer, String, Table, Text, insert, select
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table, Text
 
-from dlbench.reports.storage.migrations import MIGRATIONS, tables
+from dlbench.adapters.protocol import Cell
 
-TABLES = tables(MIGRATIONS[-1].version)
-machines, ceilings, runs, cells, sentinels, records, fleets, fleet_jobs = (
-    TABLES.tables[name]
-    for name in ("machines", "ceilings", "runs", "cells", "sentinels", "records", "fleets", "fleet_jobs")
-)
-schema_history = Table(
-    "schema_history",
+VERSION = 7
+TABLES = sa.MetaData()
+
+
+def _text(name: str, length: int | None = 128, **more: object) -> Column[str]:
+    kind = Text() if length is None else String(length)
+    return Column(name, kind, **{"nullable": False, **more})  # type: ignore[arg-type]
+
+
+version = Table("dlbench_schema", TABLES, Column("version", Integer, primary_key=True, autoincrement=False))
+machines = Table("machines", TABLES, _text("fingerprint", primary_key=True), _text("description", None))
+ceilings = Table("ceilings", TABLES, _text("fingerprint", primary_key=True), _text("content", None))
+runs = Table(
+    "runs",
     TABLES,
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("what", Text, nullable=False),
-    Column("applied", String(40), nullable=False),
+    _text("id", primary_key=True),
+    *map(_text, ("suite", "machine")),
+    _text("started", 40),
+    _text("finished", 40, nullable=True),
+    _text("purpose", 32),
+    _text("content", None),
 )
+sentinels = Table(
+    "sentinels",
+    TABLES,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    _text("run", index=True),
+    Column("block", Integer, nullable=False),
+    _text("moment", 16),
+    _text("content", None),
+)
+records = Table(
+    "records",
+    TABLES,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    *map(_text, ("run", "suite", "machine")),
+    Column("cell", BigInteger, nullable=False),
+    *(_text(name, 32) for name in ("side", "stage")),
+    _text("environment"),
+    Column("launch", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    _text("status", 32),
+    _text("started", 40),
+    Column("wall_seconds", Float, nullable=False),
+    Column("seconds", Float),
+    Column("contended", Integer),
+    Column("product_rate", Float),
+    _text("content", None),
+)
+LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
+"""Columns that the attempts at one launch have in common, as in `record.last_attempts`."""
+_of_launch = [records.c[name] for name in LAUNCH]
+_repeats = records.c.attempt > 0
+Index("records_by_machine", records.c.machine, records.c.suite)
+Index("records_by_launch", *_of_launch, *(records.c[n] for n in ("attempt", "status", "contended", "seconds")))
+Index(
+    "records_by_cell",
+    *(records.c[n] for n in ["cell", "started", "status", "side", "environment", "suite", "product_rate"]),
+)
+Index("records_repeated", *_of_launch, records.c.attempt, sqlite_where=_repeats, postgresql_where=_repeats)
 
 
-def newest_version() -> int:
-    """Return the schema version that this dlbench writes."""
-    return MIGRATIONS[-1].version
+def cell_key(machine: str, cell: Cell) -> int:
+    """Return a 63-bit number of machine and cell, the same in every store; an axis added later does not change it."""
+    usual = Cell._field_defaults
+    kept = {name: value for name, value in cell._asdict().items() if name not in usual or value != usual[name]}
+    text = json.dumps([machine, kept], sort_keys=True, separators=(",", ":"))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def stored_version(connection: Connection) -> int:
-    """Return the schema version of an opened store; 0 where it has no history yet."""
-    if not connection.dialect.has_table(connection, schema_history.name):
-        return 0
-    versions = connection.execute(select(schema_history.c.version)).scalars().all()
-    return max(versions, default=0)
+def stored_version(connection: sa.Connection) -> int:
+    """Return the schema version of an opened store; 0 where it has none yet."""
+    for name in (version.name, "schema_history"):  # the latter in stores before version 7
+        if connection.dialect.has_table(connection, name):
+            return connection.execute(sa.text(f"SELECT MAX(version) FROM {name}")).scalar() or 0
+    return 0
 
 
-def migrate(connection: Connection) -> None:
-    """Apply, within the connection's transaction, the migrations that the store lacks."""
-    present = stored_version(connection)
-    if present == newest_version():
-        return
-    schema_history.create(connection, checkfirst=True)
-    for migration in MIGRATIONS:
-        if migration.version > present:
-            migration.upgrade(connection)
-            connection.execute(
-                insert(schema_history).values(
-                    version=migration.version, what=migration.what, applied=datetime.now(UTC).isoformat()
-                )
-            )
+def create(connection: sa.Connection) -> None:
+    """Create the tables of an empty store, within the connection's transaction."""
+    if not stored_version(connection):  # another process may have made them meanwhile
+        TABLES.create_all(connection)
+        connection.execute(sa.insert(version).values(version=VERSION))

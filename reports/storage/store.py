@@ -1,36 +1,66 @@
 """The Store: runs, records, machines and ceilings in one SQLite file, or in any database SQLAlchemy speaks.
 
-`Store.append` returns when the record is on the disk (one transaction, ``synchronous=FULL``): a runner that
-is killed afterwards loses nothing. Several processes may write one store at the same time: SQLite keeps a
-write-ahead log where the file system allows it, and a writer waits `database.BUSY_SECONDS` for its turn. Whatever goes
-wrong is a StoreError of one line that names the store and the remedy.
+`Store.append` returns when the record is on the disk (one transaction, ``synchronous=FULL``): a runner that is killed
+afterwards loses nothing. Several processes may write one store at the same time: SQLite keeps a write-ahead log where
+the file system allows it, and a writer waits `database.BUSY_SECONDS` for its turn. Errors are StoreErrors of one line
+that names the store and the remedy.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from itertools import islice
+from statistics import median
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.errors import StoreError
-from dlbench.reports.evidence.nights import frame_of_nights
-from dlbench.reports.storage import database, newest, opening, queries, record_columns, schema
-from dlbench.reports.storage.cell_columns import from_columns
+from dlbench.reports.flags import contended, product_rate
+from dlbench.reports.storage import database, queries, schema
 from dlbench.reports.storage.hosts import Host, read_host
-from dlbench.reports.storage.newest import CellSummary
 from dlbench.reports.storage.queries import Wanted
 from dlbench.reports.storage.record import Record, Run
-from dlbench.reports.storage.record_columns import batched, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _Kept = TypeVar("_Kept", Run, Record)
+_Item = TypeVar("_Item")
+
+BATCH = 500
+"""Records read or written at a time where there are many: a few megabytes."""
+_IN_COLUMNS = ("run", "suite", "machine", "side", "stage", "environment", "launch", "attempt", "wall_seconds")
+
+
+class Newest(NamedTuple):
+    """The run and environment that measured a cell on a machine last, see `queries.newest`."""
+
+    machine: str
+    cell: Cell
+    key: int
+    measured: bool
+    """Whether it was ever launched; else all its records are skipped ones."""
+    started: str | None
+    """Start of its newest record, ISO 8601; None where no record counts."""
+    newest_id: int
+    run: str
+    environment: str
+    first: str
+    """Start of its first record that counts; with the least id of all its records, ``first_id``."""
+    first_id: int
+    environments: frozenset[str]
+    """The least and the greatest with which it was measured: one element where it was always the same."""
+    product_rate: float | None
+    """The highest rate of the framework's own matrix product."""
+
+
+_NEWEST = TypeAdapter(Newest)
 
 
 class Store:
@@ -39,27 +69,23 @@ class Store:
     def __init__(self, engine: sa.Engine, name: str) -> None:
         self._engine = engine
         self.name = name
-        """What the user calls it: the path, or the URL without its password."""
+        """As the user calls it: the path, or the URL without its password."""
         self._place = name
-        self._numbers = record_columns.CellNumbers(schema.cells)
         self._hosts: dict[str, Host] = {}
 
     @classmethod
-    def open(
-        cls,
-        target: str | os.PathLike[str],
-        create: bool = True,
-        upgrade: bool | None = None,
-        report: Callable[[str], None] = lambda line: None,
-    ) -> "Store":
+    def open(cls, target: str | os.PathLike[str], create: bool = True) -> "Store":
         """Open the store in a file, or at a database URL (anything that holds "://").
 
-        With ``create`` a missing file is made. With ``upgrade``, which is as ``create`` unless given, a store of an
-        older schema is brought up to date; ``report`` is told so, and where it is kept as it was. Without it a file is
-        read as a copy in memory that is brought up to date, and nothing may be written. Raises StoreError.
+        With ``create`` a missing one is made. Raises StoreError, also for one of another schema version.
         """
         engine, name = database.open_engine(os.fspath(target), create)
-        return cls(opening.ready(engine, name, create, create if upgrade is None else upgrade, report), name)
+        try:
+            database.prepare(engine, name, create)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine, name)
 
     @property
     def engine(self) -> sa.Engine:
@@ -75,7 +101,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give back the connections; what was appended is already on the disk."""
+        """Return the connections; everything appended is already on the disk."""
         self._engine.dispose()
 
     def add_machine(self, fingerprint: str, machine: Mapping[str, Any]) -> None:
@@ -108,7 +134,7 @@ class Store:
             self._insert_run(connection, run)
 
     def finish_run(self, run: str, when: datetime) -> None:
-        """Note that the run with this id came to its end; raises StoreError where there is none."""
+        """Note that the run with this id ended; raises StoreError where there is none."""
         with self._writing() as connection:
             statement = sa.update(schema.runs).where(schema.runs.c.id == run)
             if connection.execute(statement.values(finished=when.astimezone(UTC).isoformat())).rowcount == 0:
@@ -123,7 +149,7 @@ class Store:
         return next(iter(self._runs(sa.select(schema.runs).where(schema.runs.c.id == run))), None)
 
     def _runs(self, statement: sa.Select[Any]) -> list[Run]:
-        # The column alone knows the end: the content was written when the run began.
+        # The column alone has the end: the content was written when the run began.
         rows = self._rows(statement)
         found = (self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows)
         # Not by the database: servers sort text by the rules of a language.
@@ -131,35 +157,24 @@ class Store:
 
     def append(self, record: Record) -> None:
         """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
-        with self._appending() as connection:
-            (row,) = self._insert_records(connection, [record])
-            queries.settle(connection, *queries.same_launch(row))
-
-    def insert(self, connection: sa.Connection, records: Sequence[Record]) -> None:
-        """Insert records of one run within an open transaction of this store."""
-        try:
-            self._insert_records(connection, records)
-            queries.settle(connection, schema.records.c.run == records[0].run)
-        except BaseException:
-            self._numbers.forget()
-            raise
+        with self._writing() as connection:
+            self._insert_records(connection, [record])
 
     def append_runs(self, runs: Iterable[tuple[Run, Iterable[Record]]]) -> None:
         """Keep runs and their records in one transaction, e.g. to import them.
 
         Raises StoreError, also where a run's id is taken, and then nothing is kept.
         """
-        with self._appending(alone=True) as connection:
+        with self._writing(alone=True) as connection:
             for run, records in runs:
                 self._insert_run(connection, run)
                 for some in batched(records):
                     self._insert_records(connection, some)
-                queries.settle(connection, schema.records.c.run == run.id)
 
     def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
-        """Keep what the sentinel showed at a block of a run; ``moment`` is "before" or "after" it."""
+        """Keep the sentinel's reading at a block of a run; ``moment`` is "before" or "after" it."""
         if moment not in ("before", "after"):
-            raise ValueError(f"a sentinel stands before or after a block, not {moment!r}")
+            raise ValueError(f"a sentinel is read before or after a block, not {moment!r}")
         with self._writing() as connection:
             row = {"run": run, "block": block, "moment": moment, "content": _json(content)}
             connection.execute(sa.insert(schema.sentinels).values(row))
@@ -171,80 +186,102 @@ class Store:
         return [(row.block, row.moment, self._parse(row.content)) for row in rows]
 
     def cells(self) -> dict[int, Cell]:
-        """Return every cell that has records, by the number that `nights` knows it by.
+        """Return every cell that has records, by its key, in the order in which they came: see `schema.cell_key`."""
+        return {key: cell for key, (_, cell) in self.places().items()}
 
-        A number is of this store alone, and of one machine: the same cell on another machine has another.
-        """
-        rows = self._rows(sa.select(schema.cells).order_by(schema.cells.c.id))
-        with self._understood():
-            return {row.id: from_columns(dict(row._mapping)) for row in rows}
+    def places(self) -> dict[int, tuple[str, Cell]]:
+        """Return machine and cell of every cell that has records, by its key, in the order in which they came."""
+        table = schema.records.c
+        firsts = self._pairs(sa.select(sa.func.min(table.id), table.cell).group_by(table.cell))
+        found = {}
+        for some in batched(number for number, _ in sorted(firsts)):
+            for record in self._stream([table.id.in_(some)]):
+                found[schema.cell_key(record.machine, record.cell)] = record.machine, record.cell
+        return found
+
+    def newest(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Newest]:
+        """Return for each cell of each machine the run and environment that measured it last."""
+        places = self.places()
+        keys = None if machine is None else [key for key, (name, _) in places.items() if name == machine]
+        found: dict[int, Newest] = {}
+        for row in self._rows(queries.newest(run, suite, keys)):
+            with self._understood():
+                name, cell = places[row.cell]
+                new = Newest(
+                    machine=name,
+                    cell=cell,
+                    key=row.cell,
+                    measured=row.measured is not None,
+                    started=row.measured or row.newest,
+                    newest_id=row.newest_id or 0,
+                    run=row.run or "",
+                    environment=row.environment or "",
+                    first=row.first or "",
+                    first_id=row.first_id,
+                    environments=frozenset({row.least, row.greatest} - {None}),
+                    product_rate=row.product_rate,
+                )
+                new = _NEWEST.validate_python(new)
+            if new.key not in found or new.newest_id > found[new.key].newest_id:
+                found[new.key] = new
+        return list(found.values())
 
     def nights(self, suite: Wanted = None, machine: Wanted = None, purpose: Wanted = None) -> "pd.DataFrame":
         """Return a row for each run (of these), cell, side and environment, the oldest run first.
 
         Columns: run, started (of the run, ISO 8601 text in UTC), machine, environment, cell (see `cells`), side,
         launches, log_mean and log_variance (mean and sample variance of the natural logarithms of the launches'
-        medians; NaN for the variance of one), contended_launches. Of each launch the attempt counts that
-        `attempts.choose` takes, where it is ok. The mean is over the launches that were not contended; where all were,
-        over those, and ``launches`` then equals ``contended_launches``.
+        medians; NaN for the variance of one), contended_launches, quiet. The mean is over the launches that count, are
+        ok and were not contended (``quiet``); where all were, over those.
         """
         sums = self._rows(queries.nights(suite, machine, purpose))
         of_runs = {row.run for row in sums}
         started = dict(self._pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
         if strays := of_runs - set(started):
-            started |= dict(self._pairs(queries.first_starts(strays)))
-        machines = dict(self._pairs(sa.select(schema.cells.c.id, schema.cells.c.machine)))
+            table = schema.records.c
+            first = sa.select(table.run, sa.func.min(table.started)).where(table.run.in_(strays)).group_by(table.run)
+            started |= dict(self._pairs(first))
+        machines = {key: name for key, (name, _) in self.places().items()}
         with self._understood():
-            if strangers := {row.cell_id for row in sums} - set(machines):
+            if strangers := {row.cell for row in sums} - set(machines):
                 raise KeyError(f"cells {strangers}")
             for each in of_runs:
                 datetime.fromisoformat(started[each])
-            return frame_of_nights(sums, started, machines)
+            return _frame_of_nights(sums, started, machines)
 
     def record_counts(self) -> dict[str, int]:
         """Return how many records each run has; a run without any is missing."""
-        return dict(self._pairs(queries.record_counts()))
+        table = schema.records.c
+        return dict(self._pairs(sa.select(table.run, sa.func.count()).group_by(table.run)))
 
     def launch_seconds(self, machine: str) -> dict[Cell, float]:
-        """Return for each cell that was launched on a machine how long a launch of it lasted, in the mean."""
-        rows = dict(self._pairs(queries.launch_seconds(machine)))
-        return {cell: rows[number] for number, cell in self.cells().items() if number in rows}
-
-    def rederive(self) -> None:
-        """Derive the cached columns of every record anew, e.g. once a machine's description is known."""
-        hosts = {name: read_host(name, description) for name, description in self.machines().items()}
-        with self._appending(alone=True) as connection:
-            names = ("attempt", "side", "stage", "seconds", "contended", "product_rate")
-            record_columns.refill(connection, schema.records, self._numbers, hosts, names)
-            connection.execute(sa.update(schema.records).values(effective=1))
-            queries.settle(connection)
+        """Return the mean wall seconds of a launch of each cell that was launched on a machine."""
+        table = schema.records.c
+        launched = table.machine == machine, table.status != Status.SKIPPED.value
+        mean = sa.select(table.cell, sa.func.avg(table.wall_seconds)).where(*launched).group_by(table.cell)
+        rows, cells = dict(self._pairs(mean)), self.cells()
+        return {cells[key]: seconds for key, seconds in rows.items()}
 
     def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
         """Return the records in the order they were appended: all, or those of a run, suite or machine."""
         return list(self.stream(run, suite, machine))
 
     def stream(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> Iterator[Record]:
-        """Give `records` one after the other, without holding them all."""
-        table = schema.records.c
-        conditions = queries.of_records(run, suite, machine)
-        numbers = [row.id for row in self._rows(sa.select(table.id).where(*conditions).order_by(table.id))]
-        same: dict[str, Any] = {}
-        for some in batched(numbers):
-            statement = sa.select(table.content).where(table.id.in_(some)).order_by(table.id)
-            for row in self._rows(statement):
-                yield self._record(row.content, same)
+        """Yield `records` one after the other, without holding them all."""
+        yield from self._stream(queries.of_records(run, suite, machine))
 
-    def cell_summaries(
-        self, run: str | None = None, suite: str | None = None, machine: str | None = None
-    ) -> list[CellSummary]:
-        """Return for each cell of each machine which run and environment measured it last; no content is read."""
-        found: dict[int, CellSummary] = {}
-        for row in self._rows(newest.cell_summaries(run, suite, machine)):
-            with self._understood():
-                summary = newest.cell_summary(row)
-            if summary.number not in found or summary.newest_id > found[summary.number].newest_id:
-                found[summary.number] = summary
-        return list(found.values())
+    def records_of_cells(
+        self, keys: Iterable[int], run: str | None, asked: bool = False
+    ) -> Iterator[tuple[int, Record]]:
+        """Yield records of these cells that count for a matrix, each with its cell's key: of a run, or of all.
+
+        ``asked`` means that the run was asked for by its id: then launches of a comparison's candidate count too.
+        """
+        side = queries.counting(schema.records.c.side, run if asked else None)
+        for some in batched(keys):
+            conditions = [*queries.wanted(schema.records.c.run, run), schema.records.c.cell.in_(some), side]
+            for record in self._stream(conditions):
+                yield schema.cell_key(record.machine, record.cell), record
 
     def compared_runs(self, suite: str | None = None, machine: str | None = None) -> list[str]:
         """Return the ids of the runs of two sides (compare, gate) and of the searches that hold a record."""
@@ -252,35 +289,22 @@ class Store:
         conditions = queries.of_records(None, suite, machine)
         return [row.run for row in self._rows(sa.select(table.run).where(table.side != "", *conditions).distinct())]
 
-    def records_of_cells(self, run: str, chosen: Mapping[int, tuple[str, bool]], asked: bool = False) -> list[Record]:
-        """Return a run's records of these cells (by number) that count, in the order they were appended.
-
-        For each cell: the environment wanted, and whether skipped launches are left out. ``asked`` tells whether the
-        run was asked for by its id: then launches of a comparison's candidate count too.
-        """
-        kept = []
-        same: dict[str, Any] = {}
-        for some in batched(chosen):
-            for row in self._rows(newest.contents(run, some, asked)):
-                environment, measured = chosen[row.cell_id]
-                if row.environment == environment and not (measured and row.status == Status.SKIPPED.value):
-                    kept.append((row.id, self._record(row.content, same)))
-        return [record for _, record in sorted(kept, key=lambda pair: pair[0])]
-
     def example(self, run: str, cell: int, side: str) -> Record | None:
         """Return one record of this run, cell (see `cells`) and side, a timed one where there is any; else None."""
         table = schema.records.c
-        asked = table.run == run, table.cell_id == cell, table.side == side
+        asked = table.run == run, table.cell == cell, table.side == side
         timed_first = sa.case((table.status == Status.OK.value, 0), else_=1), table.id
         # Chosen by the index alone: only the one content is read.
         chosen = self._rows(sa.select(table.id).where(*asked).order_by(*timed_first).limit(1))
-        rows = self._rows(sa.select(table.content).where(table.id == chosen[0].id)) if chosen else []
-        return self._build(Record, self._parse(rows[0].content)) if rows else None
+        return next(self._stream([table.id == chosen[0].id])) if chosen else None
 
-    def history(self) -> list[tuple[int, str, str]]:
-        """Return the migrations that made this store's schema: (version, what, when in ISO 8601)."""
-        table = schema.schema_history
-        return [(row.version, row.what, row.applied) for row in self._rows(sa.select(table).order_by(table.c.version))]
+    def _stream(self, conditions: Sequence[sa.ColumnElement[bool]]) -> Iterator[Record]:
+        table = schema.records.c
+        numbers = [row.id for row in self._rows(sa.select(table.id).where(*conditions).order_by(table.id))]
+        same: dict[str, Any] = {}
+        for some in batched(numbers):
+            for row in self._rows(sa.select(table.content).where(table.id.in_(some)).order_by(table.id)):
+                yield self._record(row.content, same)
 
     def _insert_run(self, connection: sa.Connection, run: Run) -> None:
         if connection.execute(sa.select(schema.runs.c.id).where(schema.runs.c.id == run.id)).first():
@@ -289,30 +313,23 @@ class Store:
         kept = {name: content[name] for name in ("id", "suite", "machine", "started", "finished", "purpose")}
         connection.execute(sa.insert(schema.runs).values(**kept, content=_json(content)))
 
-    def _insert_records(self, connection: sa.Connection, records: Sequence[Record]) -> list[dict[str, Any]]:
-        rows = [
-            {
-                **record_columns.columns(record, self._host(connection, record.machine)),
-                "cell_id": self._numbers.of(connection, record.machine, record.cell),
-                "content": _json(record.to_dict()),
-            }
-            for record in records
-        ]
+    def _insert_records(self, connection: sa.Connection, records: Sequence[Record]) -> None:
+        rows = [to_row(record, self._host(connection, record.machine)) for record in records]
         connection.execute(sa.insert(schema.records), rows)
-        return rows
 
     def _host(self, connection: sa.Connection, machine: str) -> Host | None:
         if machine not in self._hosts:
             table = schema.machines
-            statement = sa.select(table.c.description).where(table.c.fingerprint == machine)
-            described = connection.execute(statement).scalar()
+            described = connection.execute(
+                sa.select(table.c.description).where(table.c.fingerprint == machine)
+            ).scalar()
             if described is None:
-                return None  # It may yet be told.
+                return None  # It may yet be added.
             self._hosts[machine] = read_host(machine, self._parse(described))
         return self._hosts[machine]
 
     def _replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
-        # Writers of one server may tell of the same machine at the same moment: they take turns.
+        # Writers of one server may describe the same machine at the same moment: they take turns.
         with self._writing(alone=True) as connection:
             connection.execute(sa.delete(table).where(table.c.fingerprint == fingerprint))
             connection.execute(sa.insert(table).values(fingerprint=fingerprint, **values))
@@ -324,21 +341,12 @@ class Store:
     def _pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
         return [tuple(row) for row in self._rows(statement)]
 
-    @contextmanager
-    def _appending(self, alone: bool = False) -> Iterator[sa.Connection]:
-        try:
-            with self._writing(alone) as connection:
-                yield connection
-        except BaseException:
-            self._numbers.forget()
-            raise
-
     def _writing(self, alone: bool = False) -> AbstractContextManager[sa.Connection]:
         return database.writing(self._engine, self._place, alone)
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Raise StoreError where columns hold what they cannot: SQLite lets any of them hold anything."""
+        """Raise StoreError where columns hold impossible values: SQLite lets any of them hold anything."""
         try:
             yield
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -346,7 +354,7 @@ class Store:
 
     def _parse(self, text: Any) -> dict[str, Any]:
         try:
-            content = read_json(text)
+            content = _read_json(text)
         except (TypeError, ValueError, RecursionError) as error:
             raise database.damaged(self.name) from error
         if not isinstance(content, dict):
@@ -368,6 +376,68 @@ class Store:
             raise type(error)(f"In {self.name}: {error}") from error
 
 
+def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield the items `BATCH` at a time."""
+    rest = iter(items)
+    while some := list(islice(rest, BATCH)):
+        yield some
+
+
+def to_row(record: Record, host: Host | None) -> dict[str, Any]:
+    """Return the columns of a record, see `schema`."""
+    seconds, disturbed = record.outcome.step_seconds(), contended(record, host)
+    return {
+        **{name: getattr(record, name) for name in _IN_COLUMNS},
+        "cell": schema.cell_key(record.machine, record.cell),
+        "status": record.outcome.status.value,
+        # Always with microseconds: text without them would sort after some with, in a database that compares words.
+        "started": record.started.isoformat(timespec="microseconds"),
+        "seconds": median(seconds) if seconds else None,
+        "contended": None if disturbed is None else int(disturbed),
+        "product_rate": product_rate(record, host),
+        "content": _json(record.to_dict()),
+    }
+
+
+def _frame_of_nights(
+    rows: Iterable[Sequence[Any]], started: Mapping[str, str], machines: Mapping[int, str]
+) -> "pd.DataFrame":
+    import pandas as pd
+
+    sums = ["quiet", "quiet_sum", "quiet_squares", "contended_launches", "loud_sum", "loud_squares"]
+    frame = pd.DataFrame([tuple(row) for row in rows], columns=["run", "cell", "side", "environment", *sums])
+    frame = frame.astype({"cell": "int64", **dict.fromkeys(sums, "float64")})
+    quiet = frame["quiet"] > 0
+    launches = frame["quiet"].where(quiet, frame["contended_launches"])
+    total = frame["quiet_sum"].where(quiet, frame["loud_sum"])
+    squares = frame["quiet_squares"].where(quiet, frame["loud_squares"])
+    frame["log_mean"] = total / launches
+    # Logarithms of step times are of the order of 1 to 10: their squares leave 8 digits or more to a deviation of 1 %.
+    spread = (squares - total * frame["log_mean"]).clip(lower=0.0)
+    frame["log_variance"] = spread / (launches - 1).where(launches > 1)
+    frame["launches"] = launches.astype("int64")
+    frame["contended_launches"] = frame["contended_launches"].astype("int64")
+    frame["quiet"] = quiet
+    frame["started"] = frame["run"].map(started)
+    frame["machine"] = frame["cell"].map(machines)
+    frame["place"] = frame["cell"].map({key: place for place, key in enumerate(machines)})
+    frame = frame.sort_values(["started", "run", "place", "side"], kind="stable", ignore_index=True)
+    return frame[list(NIGHTS)]
+
+
+NIGHTS = (
+    *("run", "started", "machine", "environment", "cell", "side"),
+    *("launches", "log_mean", "log_variance", "contended_launches", "quiet"),
+)
+"""The columns of `Store.nights`."""
+
+
 def _json(content: Any) -> str:
     # Not-a-number stays readable for Python: a diverged loss must not cost the record.
     return json.dumps(content, separators=(",", ":"))
+
+
+def _read_json(text: str) -> Any:
+    # Without halves of surrogate pairs: no database and no file takes them.
+    content = json.loads(text)
+    return json.loads(json.dumps(content, ensure_ascii=False).encode(errors="replace")) if "\\u" in text else content

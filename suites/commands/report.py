@@ -194,9 +194,10 @@ def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -
     """Return what the options of a report choose; raises UsageError where that is nothing, and StoreError."""
     asked_for = narrowing_of(targets, given)
     run, suite, machine = (word or None for word in (asked_for.run, asked_for.suite, asked_for.machine))
-    # Of a store of many nights only what a report shows is read.
-    newest = not given.get("all_runs")
-    results = asked_for.of(Results.read(targets, run, suite, machine, newest=newest, trainings=trainings))
+    all_runs = bool(given.get("all_runs"))
+    results = asked_for.of(
+        Results.read(targets, run, suite, machine, newest=True, all_runs=all_runs, trainings=trainings)
+    )
     asked = {"--run": run, "--suite": suite, "--machine": machine}
     asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
     if not results.records and any(asked.values()):
@@ -239,5 +240,5 @@ def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:
 def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
     """Return the matrix of one run as it stands, for a terminal of 80 columns or as JSON."""
     report = catalogue.report("matrix")
-    found = report.analyse(Source(lambda: Results.of([store], run)))
+    found = report.analyse(Source(lambda: Results.newest([store], run)))
     return export(report, found, ReportOptions(), "json" if as_json else "terminal")

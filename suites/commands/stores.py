@@ -1,10 +1,12 @@
 """`dlbench store`, `dlbench export` and `dlbench import`: the care of stores, and the forms of other tools."""
 
 import os
+import sys
 from typing import Annotated
 
 import typer
 
+from dlbench.reports import frames
 from dlbench.reports.errors import StoreError
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
@@ -18,23 +20,6 @@ from ..run import preparation
 from . import options
 
 store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")
-
-
-@store_app.command("upgrade")
-def upgrade_command(file: Annotated[str, typer.Argument(help="The store: a file, or a database URL.")]) -> None:
-    """Bring a store of an earlier dlbench up to date, keeping a copy of the file as it was.
-
-    Reports read an older file without this, as a copy in memory; `run`, `gate` and `compare --now` upgrade the store
-    they write to in the same way. Of a store on a server no copy is kept.
-
-    Examples:
-
-    - `dlbench store upgrade results.sqlite`
-    """
-    said: list[str] = []
-    with Store.open(file, create=False, upgrade=True, report=said.append) as store:
-        for line in said or [f"{store.name} is up to date; nothing was changed"]:
-            say(line)
 
 
 @store_app.command("copy")
@@ -51,7 +36,7 @@ def copy_command(
     - `dlbench store copy results.sqlite postgresql+psycopg://me@host/results`
     - `dlbench store copy postgresql+psycopg://me@host/results backup.sqlite`
     """
-    with Store.open(source, create=False) as read, Store.open(target, report=say) as written, StatusLine(err) as status:
+    with Store.open(source, create=False) as read, Store.open(target) as written, StatusLine(err) as status:
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
         added = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
@@ -76,7 +61,7 @@ def deliver_command(store_file: options.StoreFile = options.DEFAULT_STORE) -> No
     say(f"{store.name} has everything that was measured here.")
 
 
-FORMATS = ("pytest-benchmark",)
+FORMATS = ("pytest-benchmark", "csv", "parquet")
 
 Format = Annotated[str, typer.Option("--format", help=f"The form of the file: {', '.join(FORMATS)}.")]
 
@@ -88,15 +73,22 @@ def export_command(
     suite: options.OfSuite = None,
     machine: options.OfMachine = None,
 ) -> None:
-    """Write one run, raw samples and all, to standard output in the form of another tool.
+    """Write results to standard output for other tools.
+
+    pytest-benchmark: one run with its raw samples. csv and parquet: a table of launches, one a row, of the newest run
+    of each cell or of one run (`dlbench.launches` in Python, which documents the columns).
 
     Examples:
 
     - `dlbench export --format pytest-benchmark > run.json`
     - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
+    - `dlbench export --format csv > launches.csv`
     """
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
+    if form != "pytest-benchmark":
+        _export_launches(form, store_file, run, suite, machine)
+        return
     with Store.open(store_file, create=False) as store:
         narrowed = {"--run": run, "--suite": suite, "--machine": machine}
         found = [
@@ -111,6 +103,20 @@ def export_command(
         if len(found) > 1:
             say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
         print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
+
+
+def _export_launches(form: str, store_file: str, run: str | None, suite: str | None, machine: str | None) -> None:
+    found = frames.launches(store_file, run, suite, machine)
+    if form == "csv":
+        print(found.to_csv(index=False), end="")
+        return
+    if sys.stdout.isatty():
+        raise UsageError("Parquet is no text for a terminal. Write it to a file: `... --format parquet > FILE`.")
+    try:
+        content = found.to_parquet(index=False)
+    except ImportError as error:
+        raise UsageError("--format parquet needs the package pyarrow; install it, or choose --format csv.") from error
+    sys.stdout.buffer.write(content)
 
 
 def import_command(
@@ -137,7 +143,7 @@ def import_command(
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(files)}. Nothing was imported.")
     existed = servers.is_url(store_file) or os.path.exists(store_file)  # noqa: PTH110 - a URL is no path
-    with Store.open(store_file, report=say) as store:
+    with Store.open(store_file) as store:
         present = {run.id for run in store.runs()} if existed else set()
         for each in imported:
             if each.run.id in present:

@@ -143,7 +143,7 @@ def run_command(
     scheduler = _SCHEDULERS[on](fleet)
     nodes = scheduler.nodes(where.nodes, [] if where.nodelist is None else values.words(where.nodelist))
     fleet.jobs = [Job(node) for node in nodes]
-    Store.open(how.store_file, report=say).close()  # refused before anything is submitted
+    Store.open(how.store_file).close()  # refused before anything is submitted
     say(f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {name} for {', '.join(nodes)}, in {fleet.folder}")
     _submit(fleet, scheduler, fleet.jobs, how)
 

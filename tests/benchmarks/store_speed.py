@@ -6,7 +6,7 @@
     python tests/benchmarks/store_speed.py --url postgresql+psycopg://me@host/empty     beside it a copy on a server
 
 The store is what 500 nights of a suite of 200 cells at 10 launches each leave. Every record's content is that of a
-real launch of a framework (those in tests/reports/data, with their software, parity and thread evidence) with other
+real launch of a framework (those of the goldens, with their software, parity and thread evidence) with other
 numbers; 2 % of the launches are contended. Each report runs once, which pays for imports too, and then five times, of
 which the medians are printed, in a process of its own. "waiting" is for a CPU that others had: on a quiet machine it is
 0. The file is warm in the page cache; MB is the peak of the process's memory.
@@ -32,17 +32,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dlbench.adapters.protocol import Cell, to_dict
+from dlbench.adapters.protocol import to_dict
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.formats import terminal
-from dlbench.reports.matrix.words import matrix_page
-from dlbench.reports.storage import delivery, record_columns, schema
+from dlbench.reports.matrix import matrix_page
+from dlbench.reports.storage import delivery, schema
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
+from dlbench.reports.storage.store import Store, to_row
 
-REAL = Path(__file__).parent.parent / "data" / "store_v1.sqlite"
+REAL = Path(__file__).parent.parent / "goldens" / "stores" / "cpu.sqlite.xz"
 NETWORKS = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32")
 THREADS = (1, 2, 4, 8, 16)
 BATCH_SIZES = (16, 64)
@@ -53,12 +53,13 @@ FIRST_NIGHT = datetime(2025, 1, 1, 2, 0, tzinfo=UTC)
 
 def build(path: Path, nights: int, launches: int) -> None:
     """Fill a new store; the light columns are checked against what `derived` makes of a sample of the contents."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(shutil.copy(REAL, folder))
-        with Store.open(copy) as store:
-            real = [record for record in store.records() if record.cell.framework != "null"]
-            machines = store.machines()
-            (run,) = [run for run in store.runs() if run.id == real[0].run]
+    with Store.open(REAL, create=False) as store:
+        every = [record for record in store.records() if record.outcome.threads and record.outcome.contention]
+        machines = store.machines()
+        known = {run.id: run for run in store.runs()}
+    one_each = {(record.cell.framework, record.cell.mode): record for record in every if record.run in known}
+    real = list(one_each.values())[:4]
+    run = known[real[0].run]
     machine = real[0].machine
     kinds = [(record, network, batch) for record in real for network in NETWORKS for batch in BATCH_SIZES]
     templates = [
@@ -75,14 +76,13 @@ def build(path: Path, nights: int, launches: int) -> None:
                 replace(run, id=f"{start:%Y%m%dT%H%M%S}-{night:06x}", suite="nightly", plan=plan, launches=launches,
                         started=start, finished=start + timedelta(hours=3))
             )  # fmt: skip
-        numbers = _number_cells(store, machine, plan)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA synchronous=OFF")
     connection.execute("PRAGMA cache_size=-500000")
     names = [column.name for column in schema.records.columns if column.name != "id"]
     marks = ", ".join(f":{name}" for name in names)
     for night in range(nights):
-        rows = _night(templates, numbers, night, launches)
+        rows = _night(templates, machine, night, launches)
         connection.executemany(f"INSERT INTO records ({', '.join(names)}) VALUES ({marks})", rows)
         connection.commit()
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -90,13 +90,7 @@ def build(path: Path, nights: int, launches: int) -> None:
     check(path)
 
 
-def _number_cells(store: Store, machine: str, plan: tuple[Cell, ...]) -> dict[Cell, int]:
-    numbers = record_columns.CellNumbers(schema.cells)
-    with store._writing() as connection:
-        return {cell: numbers.of(connection, machine, cell) for cell in plan}
-
-
-def _night(templates: list[Any], numbers: dict[Cell, int], night: int, launches: int) -> Iterator[dict[str, Any]]:
+def _night(templates: list[Any], machine: str, night: int, launches: int) -> Iterator[dict[str, Any]]:
     generator = random.Random(night)
     start = FIRST_NIGHT + timedelta(days=night)
     of_night = math.exp(generator.gauss(0.0, 0.01))
@@ -105,6 +99,7 @@ def _night(templates: list[Any], numbers: dict[Cell, int], night: int, launches:
         (cell, record, record.to_dict(), to_dict(cell), statistics.median(seconds) / cell.threads**0.5)
         for cell, record, seconds in templates
     ]
+    keys = {cell: schema.cell_key(machine, cell) for cell, _, _ in templates}
     for launch in range(launches):
         generator.shuffle(prepared)
         for cell, record, content, of_cell, typical in prepared:
@@ -121,21 +116,21 @@ def _night(templates: list[Any], numbers: dict[Cell, int], night: int, launches:
                 cpu_seconds_by_thread=[wall] * threads,
             )  # fmt: skip
             outcome["contention"].update(run_queue_seconds=0.0, steal_seconds=0.5 * wall if contended else 0.0)
+            outcome["contention"].update(pressure_seconds=0.0, throttled_seconds=0.0, others_cpu_seconds=0.0)
             outcome["gemm_flops_per_second"] = rate = 1e11 * threads**0.5 * (1 + generator.random() * 0.05)
             content.update(
-                run=f"{start:%Y%m%dT%H%M%S}-{night:06x}", suite="nightly", launch=launch, cell=of_cell, started=started
+                run=f"{start:%Y%m%dT%H%M%S}-{night:06x}",
+                suite="nightly",
+                launch=launch,
+                cell=of_cell,
+                started=started,
+                machine=machine,
             )
             yield {
                 "run": content["run"],
                 "suite": "nightly",
-                "machine": record.machine,
+                "machine": machine,
                 "launch": launch,
-                "framework": cell.framework,
-                "mode": cell.mode,
-                "network": cell.network,
-                "device": cell.device,
-                "threads": threads,
-                "batch_size": cell.batch_size,
                 "status": "ok",
                 "environment": record.environment,
                 "started": started,
@@ -144,11 +139,10 @@ def _night(templates: list[Any], numbers: dict[Cell, int], night: int, launches:
                 "attempt": 0,
                 "side": "",
                 "stage": "",
-                "cell_id": numbers[cell],
+                "cell": keys[cell],
                 "seconds": statistics.median([sample * 1e-9 for sample in samples]),
                 "contended": int(contended) if wall >= 0.2 else None,
                 "product_rate": rate,
-                "effective": 1,
             }
 
 
@@ -162,7 +156,9 @@ def check(path: Path) -> None:
     for number in random.Random(0).sample(range(1, most + 1), 300):
         row = dict(connection.execute("SELECT * FROM records WHERE id = ?", (number,)).fetchone())
         record = Record.from_dict(json.loads(row["content"]))
-        for name, value in record_columns.columns(record, hosts.get(record.machine)).items():
+        for name, value in to_row(record, hosts.get(record.machine)).items():
+            if name == "content":
+                continue
             same = math.isclose(row[name], value) if isinstance(value, float) else row[name] == value
             assert same, (number, name, row[name], value)
     connection.close()

@@ -235,11 +235,8 @@ def test_a_record_with_rubbish_inside_is_damaged(tmp_path: Path, place: tuple[st
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("DELETE FROM cells", ["history"]),
-        ("UPDATE cells SET threads = 'many'", ["history"]),
         ("UPDATE runs SET started = 'then'", ["history"]),
         ("UPDATE records SET product_rate = 'fast'", ["report", "matrix"]),
-        ("UPDATE cells SET further = '[['", ["report", "matrix"]),
     ],
 )
 def test_a_column_with_rubbish_inside_is_damaged(command, tmp_path: Path, change: str, words: list[str]) -> None:

@@ -1,61 +1,146 @@
-"""A few of the kills of ``bootstrap.py kills``, and that it would see what may not be."""
+"""kill -9 at random moments: no record is lost or doubled, and a resumed run ends like an undisturbed one.
 
+python3 suites/bootstrap.py kills --count 1000        so many runs, each killed two to six times
+"""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import time
+from collections import Counter
 from pathlib import Path
 from random import Random
 
-import kills
-import kills_of_builds
-import kills_of_runs
+import command_server
+import psutil
 import pytest
-from kills_of_runs import Place, Violation
+from processes import PATIENCE, variables_of_command, wait_until
+from suites_of_null import suite_of_null
 
+from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import database
 from dlbench.reports.storage.store import Store
+from dlbench.suites import cli  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
-COUNT = 3
-
-
-def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:
-    counts = kills.kill_so_often(COUNT, seed=1, folder=tmp_path)
-    assert counts.total() >= COUNT
-    assert set(counts) <= set(kills.KINDS)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """Give the place of a run that nobody disturbed."""
-    place = Place(tmp_path, tmp_path / "home")
-    (tmp_path / "mine.toml").write_text(kills_of_runs.SUITE)
-    assert kills_of_runs.ended(place.begin("run", "mine.toml")) == 0
-    return place
+BRIEF = {"warmup_steps": 1, "steps": 3, "seconds": 0.01, "launches": 2}
+SUITE = suite_of_null(step_seconds=0.0005, networks=["fcn5", "lstm32"], protocol=BRIEF)
+LAUNCHES = {(network, launch) for network in ("fcn5", "lstm32") for launch in (0, 1)}
+TRIALS = int(os.environ.get("DLBENCH_KILLS", "4"))
+KINDS = ("runner", "guest", "both", "write")
 
 
-def test_a_lost_and_a_doubled_record_are_seen(place: Place) -> None:
-    path = place.folder / kills_of_runs.STORE
-    _, records = kills_of_runs.check(place, [])
-    assert len(records) == 4
-    with Store.open(path) as store:
-        store.append(records[0])
-    with pytest.raises(Violation, match="twice"):
-        kills_of_runs.check(place, [])
-    with Store.open(path) as store, database.writing(store._engine, "") as connection:
-        connection.exec_driver_sql("DELETE FROM records WHERE id > 2")
-    with pytest.raises(Violation, match="4 records were reported, 2 are stored"):
-        kills_of_runs.check(place, [])
-    with pytest.raises(Violation, match="lost or changed"):
-        kills_of_runs.check(place, records)
+def begin(folder, *words, first=lambda: None):
+    """Start the command in a fork; return its process number."""
+    (folder / "output").mkdir(exist_ok=True)
+    variables = variables_of_command(folder / "home")
+    order = {"words": words, "folder": str(folder), "variables": variables, "output": str(folder / "output")}
+    return command_server.fork({**order, "program": "dlbench"}, first)
 
 
-def test_an_environment_that_counts_as_built_and_is_not_whole_is_seen(tmp_path: Path) -> None:
-    def break_one(framework: object, folder: Path) -> None:
-        found = next((folder / "home" / "environments").glob("tiny-*/bin/file-7"), None)
-        if found is not None:
-            found.write_text("begin\n")
-        look(framework, folder)
+def ended(pid, seconds=PATIENCE):
+    """Return the exit code of a session that ends within so many seconds, else None."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    return None
 
-    look = kills_of_builds._look
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kills_of_builds, "_look", break_one)
-        patch.setattr(kills_of_builds, "BUILD_SECONDS", 0.0)
-        with pytest.raises(Violation, match="counts as built with 19 of 20 files"):
-            kills_of_builds.trial(tmp_path, Random(1))
+
+def of_launches(folder):
+    """Return the processes of launches of this folder's runs."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            running = process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
+            if running and str(folder) in process.environ().get("TMPDIR", ""):
+                yield process
+
+
+def kill(process):
+    with contextlib.suppress(psutil.Error, ProcessLookupError):
+        process.kill()
+
+
+def die_in_write(which, before_commit):
+    """Let this process be killed in its so-manieth write to the store."""
+    really, begun = database.writing, [0]
+
+    @contextlib.contextmanager
+    def watched(*arguments, **further):
+        begun[0] += 1
+        with really(*arguments, **further) as connection:
+            yield connection
+            if begun[0] == which and before_commit:
+                os.kill(os.getpid(), signal.SIGKILL)
+        if begun[0] == which:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    database.writing = watched
+
+
+def session(folder, kind, words, random):
+    """Carry out one session of a run that is killed in this way, or ends before."""
+    if kind == "write":
+        which, before = random.randint(1, 9), random.random() < 0.5
+        assert ended(begin(folder, *words, first=lambda: die_in_write(which, before))) in (0, -signal.SIGKILL)
+        return
+    pid = begin(folder, *words)
+    if ended(pid, random.uniform(0.0, 3.0)) is not None:
+        return
+    children = psutil.Process(pid).children(recursive=True)
+    if kind == "guest":
+        for child in children:
+            with contextlib.suppress(psutil.Error):
+                if str(GUEST_DIRECTORY) in child.cmdline():
+                    kill(child)
+        assert ended(pid) in (0, 1)
+        return
+    kill(psutil.Process(pid))
+    for child in children if kind == "both" else ():
+        kill(child)
+    ended(pid)
+
+
+def records_in(folder):
+    """Return the runs and records of the store, which must be sound; none where there is no store yet."""
+    try:
+        with Store.open(folder / "dlbench.sqlite", create=False) as store:
+            runs, records = store.runs(), store.records()
+    except StoreError:
+        return [], []
+    with contextlib.closing(sqlite3.connect(folder / "dlbench.sqlite")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    return runs, records
+
+
+@pytest.mark.parametrize("number", range(TRIALS))
+def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
+    kind, random = KINDS[number % len(KINDS)], Random(number)
+    (tmp_path / "mine.toml").write_text(SUITE)
+    before, runs = [], []
+    for _ in range(random.randint(2, 6)):
+        session(tmp_path, kind, ("run", "mine.toml", *(("--resume",) if runs else ())), random)
+        wait_until(lambda: not list(of_launches(tmp_path)), "the end of all guests")
+        said = (tmp_path / "output" / "err").read_text()
+        assert "Traceback" not in said
+        runs, records = records_in(tmp_path)
+        assert records[: len(before)] == before
+        # A record is stored first and reported then: the kill may have come between the two.
+        reported = [line for line in said.splitlines() if line.startswith("[")]
+        assert len(records) - len(before) - len(reported) in (0, 1)
+        before = records
+        if runs and runs[0].finished:
+            break
+    else:
+        assert ended(begin(tmp_path, "run", "mine.toml", *(("--resume",) if runs else ()))) == 0
+        runs, records = records_in(tmp_path)
+    assert len(runs) == 1
+    assert runs[0].finished
+    assert Counter((r.cell.network, r.launch, r.attempt) for r in records) == Counter(
+        {(*launch, 0): 1 for launch in LAUNCHES}
+    )
+    if kind != "guest":
+        assert all(record.outcome.samples_ns for record in records)

@@ -1,6 +1,5 @@
 """What GPUs did at best in made-up launches, and how it is shown."""
 
-from dataclasses import replace
 from typing import Any
 
 import factory_of_records as make
@@ -60,22 +59,6 @@ def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(pairs: lis
     assert gpu.ridge("float32") == (pytest.approx(max(products) / max(copies)) if products and copies else None)
 
 
-def test_each_precision_transfer_and_framework_is_a_line_of_its_own() -> None:
-    (gpu,) = found_in(
-        launch(5e13, operator_start_seconds=4e-6, operator_finish_seconds=1e-5),
-        launch(7e14, precision="bfloat16", mode="compile", operator_start_seconds=5e-6),
-        launch(6e14, framework="jax", mode="jit", precision="bfloat16", operator_start_seconds=3e-5),
-        launch(**{f"{name}_bytes_per_second": place + 1.0 for place, name in enumerate(TRANSFERS)}),
-    )
-    assert {name: (best.value, best.row) for name, best in gpu.products.items()} == {
-        "float32": (5e13, "torch eager"),
-        "bfloat16": (7e14, "torch compile"),
-    }
-    assert [best.value for best in gpu.transfers.values()] == [1.0, 2.0, 3.0, 4.0, 5.0]
-    assert {name: best.value for name, best in gpu.starts.items()} == {"jax": 3e-5, "torch": 4e-6}
-    assert {name: best.value for name, best in gpu.finishes.items()} == {"torch": 1e-5}
-
-
 def test_another_board_in_the_same_slot_is_another_gpu() -> None:
     found = found_in(
         launch(1e13, board=A100),
@@ -112,12 +95,6 @@ def test_products_of_records_that_were_not_read_count_where_the_board_is_clear()
     assert gpu.products["float32"] == Best(5e14, 1, "torch eager")
     of_two = found_in(launch(1e13, board=A100), launch(2e13), products=elsewhere)
     assert [gpu.products["float32"].value for gpu in of_two] == [1e13, 2e13]
-
-
-def test_what_ran_on_the_cpu_or_told_nothing_is_no_gpu() -> None:
-    assert found_in(make.record(), launch(1e9, device="cpu"), launch()) == []
-    crashed = make.record(device="cuda:0")
-    assert found_in(replace(crashed, outcome=crashed.outcome._replace(device=None))) == []
 
 
 def test_where_nothing_was_measured_it_says_what_to_do() -> None:

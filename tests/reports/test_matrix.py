@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import factory_of_records as make
 import pytest
 from known_networks import NETWORKS
@@ -8,13 +10,18 @@ from dlbench.reports.cells import CellResult, Matrix, build_matrix, column_at, g
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
+from dlbench.reports.storage.store import Store
 
 HOST = Host(make.MACHINE, "two CPUs", 2, 2, 2.0)
 
 
 def matrix_of(*records: Record, ceilings: Ceilings | None = None, all_runs: bool = False) -> Matrix:
     hosts = {record.machine: Host(record.machine, record.machine, 2, 2, 2.0) for record in records}
-    return build_matrix(Results(records, hosts, {make.MACHINE: ceilings} if ceilings else {}), all_runs)
+    with Store.open("sqlite://") as store:
+        for record in records:
+            store.append(record)
+        found = Results.newest([store], all_runs=all_runs)
+    return build_matrix(replace(found, hosts=hosts, ceilings={make.MACHINE: ceilings} if ceilings else {}))
 
 
 def only(matrix: Matrix) -> CellResult:

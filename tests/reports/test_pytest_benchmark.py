@@ -21,7 +21,7 @@ from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import counted, failure, run_to_pytest_benchmark, samples_of, stats
 from dlbench.reports.pytest_benchmark.imported import FileError, medians_of, runs_of
 from dlbench.reports.storage.results import Results
-from dlbench.reports.tables.analysis import tables
+from dlbench.reports.tables import tables
 
 SECONDS = st.floats(min_value=1e-7, max_value=1e4)
 

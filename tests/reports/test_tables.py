@@ -6,7 +6,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.hosts import Host, host_of
 from dlbench.reports.storage.networks import FIRST
-from dlbench.reports.tables.analysis import hardware_table, networks_table, software_table
+from dlbench.reports.tables import hardware_table, networks_table, software_table
 
 
 def texts(rows: object) -> list[list[str]]:

@@ -65,11 +65,11 @@ def hostile_store(folder: Path, name: str, turn: int) -> Path:
     """
     path = folder / f"{name}-{turn}.sqlite"
     path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
-    with Store.open(path, upgrade=True):
+    with Store.open(path):
         pass
     with sqlite3.connect(path) as database:
         tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for table in set(tables) - {"schema_history"}:
+        for table in set(tables) - {"dlbench_schema"}:
             _rewrite(database, table, turn)
     return path
 

@@ -17,7 +17,7 @@ def kept_store(folder: Path, name: str) -> Path:
     """Write one of the kept stores to a folder."""
     path = folder / f"{name}.sqlite"
     path.write_bytes(lzma.decompress((STORES / f"{name}.sqlite.xz").read_bytes()))
-    with Store.open(path, upgrade=True):
+    with Store.open(path):
         pass
     return path
 

@@ -8,7 +8,7 @@ import factory_of_records as make
 import numpy as np
 
 from dlbench.hardware_probe import Reading
-from dlbench.reports.fleet.nodes import Kind, NodeSeen, Thing
+from dlbench.reports.ratio.nodes import Kind, NodeSeen, Thing
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.hosts import Host, Node

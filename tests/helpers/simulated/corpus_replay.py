@@ -13,9 +13,9 @@ import numpy as np
 from corpus import CorpusLaunch, Pair, cell_of
 from scipy import stats
 
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONTENDED_SHARE, SCREEN, compare_sides, pairs_of
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONTENDED_SHARE, compare_sides, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, Verdict, judge, judge_stages, screen
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import SCREEN, Record
 from dlbench.suites.run.schedules import for_gate
 
 POOLED_LAUNCHES = 6

@@ -13,7 +13,6 @@ from dlbench.reports.compare.comparison import (
     BASELINE,
     CANDIDATE,
     CONFIRM,
-    SCREEN,
     CellComparison,
     Comparison,
     compare_runs,
@@ -23,7 +22,7 @@ from dlbench.reports.compare.comparison import (
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge_pairs
 from dlbench.reports.flags import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import SCREEN, Record
 
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0)
 OTHER = Host("m-two", "Ryzen, 8 CPUs", 8, 8, 8.0)

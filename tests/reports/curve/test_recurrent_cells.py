@@ -64,14 +64,6 @@ def test_steps_to_a_loss_are_those_of_the_law(length, target):
         assert found is None
 
 
-def test_a_loss_beyond_the_curve_is_unknown():
-    curve = curve_of(launches(0.01, [[50, 3.0], [100, 2.5]])[0])
-    assert (curve.loss_at(10), curve.loss_at(101)) == (None, None)
-    assert curve.loss_at(25.5) == 3.0
-    assert curve.loss_at(50.5) == pytest.approx(2.75)
-    assert (curve.steps_to(3.5), curve.steps_to(2.4)) == (25.5, None)
-
-
 def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
     short, first, last = (
         launches(0.01, [[50, loss], *([[100, loss]] if two else [])])[0] for loss, two in ((3, 0), (3.1, 1), (3.2, 1))
@@ -127,9 +119,9 @@ def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
     (learnt,), (way,) = found.learnt, found.ways
     # The loss falls to a tenth of the way after so many lengths.
     assert learnt.target == pytest.approx(KNOWS_NOTHING - learnt.share * (KNOWS_NOTHING - 2.0))
-    assert way.steps == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
+    assert way.steps_to_target == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
     hours, low, high = way.hours
-    assert hours == pytest.approx(way.steps * seconds / 3600, rel=1e-3)
+    assert hours == pytest.approx(way.steps_to_target * seconds / 3600, rel=1e-3)
     assert low / hours == pytest.approx(way.seconds.low / way.seconds.median)
     assert high / hours == pytest.approx(way.seconds.high / way.seconds.median)
 
@@ -143,15 +135,6 @@ def test_the_target_is_the_largest_share_that_any_network_reached_and_others_nev
     found = study_of(both)
     assert {way.net.cell: way.hours is None for way in found.ways} == {"gru": False, "rnn": True}
     assert "not in 600" in shown(found)
-
-
-def test_the_best_are_those_that_no_other_beats_in_both():
-    found = study_of(records())
-    for way in found.ways:
-        beaten = any(o.loss < way.loss and o.seconds.median < 0.9 * way.seconds.median for o in found.ways)
-        assert way.best is not beaten
-    # Nothing is faster than the first, and nothing lower than the second.
-    assert {"rnn 1 x 64", "gru 2 x 128"} <= {way.net.name for way in found.ways if way.best}
 
 
 # Findings.

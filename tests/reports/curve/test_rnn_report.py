@@ -49,17 +49,6 @@ def test_lines_threads_crossings_and_rows() -> None:
     assert (eager.sizes, eager.of) == (9, 9)
 
 
-def test_networks_that_few_rows_have_are_not_compared() -> None:
-    sizes = [size for size in GRID if size[2] == 2]
-    rows = [launches(lambda size: 1.0, sizes, threads=1), launches(lambda size: 2.0, sizes, threads=2)]
-    alone = launches(lambda size: 0.5, [(5000, 20, 2)], threads=1)
-    several = [*rows[0], *rows[1], *launches(lambda size: 3.0, sizes, mode="loop", threads=1), *alone]
-    first, *others = found(several).compared
-    assert (first.line.name, first.sizes, first.of) == ("torch eager, 1 thread", len(sizes), len(sizes))
-    assert {size.hidden for size in first.wins} == {size[0] for size in sizes}
-    assert [each.wins for each in others] == [(), ()]
-
-
 def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     many = {"threads": make.threads(1, 1.0, cpu_per_wall=3.0)}
     exceeding = [each for size in GRID for each in small(1.0, *size, mode="eager", threads=1)]
@@ -119,12 +108,6 @@ def test_mistakes_are_one_line(call: Call) -> None:
         code, out, errors = call(*words)
         assert (code, out) == (2, "")
         assert part in " ".join(errors.split())
-
-
-def test_the_study_itself_may_stand_in_place_of_a_store(call: Call) -> None:
-    code, out, _ = call("--reference", "brandfonbrener2017", "--json")
-    assert code == 0
-    assert {line["machine_name"] for line in json.loads(out)["lines"]} > {"Tesla K80", "MacBook Pro 2016"}
 
 
 def test_a_run_of_the_null_framework_is_reported_from_end_to_end(command: Call, tmp_path: Path) -> None:

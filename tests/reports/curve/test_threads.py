@@ -1,6 +1,6 @@
 """Threads: the count to use, its rivals, the disturbed ones, and what noise can explain of costs and findings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,9 @@ from records_of_threads import HOST, TESTED, curve_of, curves_of, records_of
 from dlbench.adapters.protocol import BOUND, Outcome, Status
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve.advice import advice, findings, headline, mechanism, wait_policies
-from dlbench.reports.curve.threads import Curve, best_threads, curves, left_out, named_counts
+from dlbench.reports.curve.threads import Curve, curves, left_out
 from dlbench.reports.curve.threads_report import drawn_curves, threads_to_picture
-from dlbench.reports.statistics import holm, judge, published, ratio, summarise, welch
+from dlbench.reports.statistics import holm, judge, ratio, summarise, welch
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -71,20 +71,6 @@ def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster()
     assert curve_of(uneven, TWO_CPUS).best == 8
     # Where each thread has a CPU of its own there is nothing to share.
     assert curve_of(uneven, Host(make.MACHINE, "many CPUs", 16, 16, 16.0, logical_cpus=16)).best == 4
-
-
-def test_a_known_curve_is_recovered_from_noise() -> None:
-    # Amdahl with a serial tenth up to two cores, then half as much again for each doubling: the best is 2.
-    truth = {1: 1.0, 2: 0.55, 4: 0.825, 8: 1.24}
-    random = np.random.default_rng(7)
-
-    def launch(time: float) -> list[float]:
-        steps = 0.02 * random.standard_normal() + 0.03 * random.standard_normal(10)
-        return list(time * np.exp(steps))
-
-    for _ in range(100):
-        assert best_threads({p: summarise([launch(t) for _ in range(5)]) for p, t in truth.items()}) == 2
-    assert best_threads({4: published(1.0), 2: published(1.02), 1: published(1.03)}) == 2
 
 
 def test_unusable_cells_take_no_part_but_are_shown() -> None:
@@ -234,11 +220,6 @@ def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_n
     assert mechanism(found) == ""
 
 
-def test_the_tested_counts_are_the_capacities_and_their_doubles() -> None:
-    assert named_counts(Host("", "", 16, 64, 64.0, logical_cpus=32)) == {16, 32, 64}
-    assert named_counts(Host("", "")) == {32}
-
-
 WIDE = Host(make.MACHINE, "eight cores", 8, 8, 8.0, logical_cpus=8)
 LAW = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3, 4, 6, 8)}
 
@@ -319,19 +300,6 @@ def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
                 assert point.penalty.family == 3
                 assert point.penalty.p_adjusted == pytest.approx(expected[each.group.network, point.threads])
                 assert point.past_cores.p_adjusted == point.penalty.p_adjusted
-
-
-def test_one_comparison_may_show_more_than_many() -> None:
-    # 1.06x with p about 0.02 where it is the only comparison; not among twenty.
-    noisy: dict[int, float | Sequence[float]] = {2: (0.49, 0.50, 0.51), 4: (0.52, 0.53, 0.54)}
-    (alone,) = curves_of(records_of(noisy), TWO_CPUS)
-    assert alone.points[1].past_cores.verdict == "worse"
-    assert "gets worse on 1 of 1 networks" in findings([alone])[1]
-    assert "noise may explain" not in advice(alone)
-    many = curves_of([r for b in range(1, 21) for r in records_of(noisy, batch_size=b)], TWO_CPUS)
-    assert all(each.points[1].past_cores and each.points[1].past_cores.verdict != "worse" for each in many)
-    assert "gets worse" not in " ".join(findings(many))
-    assert all(advice(each).endswith("noise may explain the cost of 4") for each in many)
 
 
 def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:

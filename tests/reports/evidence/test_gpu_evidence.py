@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 import dlbench.reports
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
-from dlbench.reports import gpu_evidence
+from dlbench.reports import flags, gpu_evidence
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, compare_sides
-from dlbench.reports.compare.verdict import Verdict
-from dlbench.reports.flags import KINDS, disturbed, left_out, record_flags
-from dlbench.reports.storage import record_columns
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Verdict, compare_sides
+from dlbench.reports.flags import KINDS, contended, disturbed, left_out, record_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Results
@@ -106,8 +104,8 @@ def test_on_the_cpu_nothing_of_this_is_looked_at() -> None:
 
 @given(st.floats(0.5, 1.5))
 def test_two_clocks_agree_within_two_per_cent(ratio: float) -> None:
-    expected = abs(ratio - 1) > gpu_evidence.DEVICE_TIME_SHARE
-    if abs(abs(ratio - 1) - gpu_evidence.DEVICE_TIME_SHARE) > 1e-6:
+    expected = abs(ratio - 1) > flags.DEVICE_TIME_SHARE
+    if abs(abs(ratio - 1) - flags.DEVICE_TIME_SHARE) > 1e-6:
         assert names(launch(events=ratio)) == (["device_time"] if expected else [])
 
 
@@ -125,8 +123,8 @@ def test_events_that_do_not_belong_to_the_samples_tell_nothing() -> None:
 
 @given(st.floats(0.0, 1.2))
 def test_a_gpu_that_waits_for_its_host(busy: float) -> None:
-    if abs(busy - gpu_evidence.BUSY_SHARE) > 1e-6:
-        assert names(launch(busy=busy)) == (["host_bound"] if busy < gpu_evidence.BUSY_SHARE else [])
+    if abs(busy - flags.BUSY_SHARE) > 1e-6:
+        assert names(launch(busy=busy)) == (["host_bound"] if busy < flags.BUSY_SHARE else [])
 
 
 def test_without_a_profile_the_drivers_utilisation_stands_in() -> None:
@@ -156,10 +154,10 @@ def starting(seconds: float | None, launches: float | None = 120.0, **changes: A
 @given(st.floats(1e-7, 1e-2), st.floats(1, 1e5))
 def test_a_step_of_many_operators_is_launch_bound(seconds: float, launches: float) -> None:
     record = starting(seconds, launches)
-    share = gpu_evidence.starting_share(record.outcome)
+    share = flags.starting_share(record.outcome)
     assert share == pytest.approx(seconds * launches / 0.1)
     assert names(record) == ["host_bound"]
-    assert ("launch-bound" in sentence(record)) == (share >= gpu_evidence.LAUNCH_BOUND_SHARE)
+    assert ("launch-bound" in sentence(record)) == (share >= flags.LAUNCH_BOUND_SHARE)
     assert ("all of a step" in sentence(record)) == (share >= 1)
     # A GPU that is busy all the time waits for nobody, whatever starting would cost.
     assert names(starting(seconds, launches, busy=0.95)) == []
@@ -253,11 +251,11 @@ def test_a_slowed_gpu_makes_no_verdict() -> None:
 
 
 def test_the_store_knows_whether_a_gpu_was_shared() -> None:
-    assert record_columns.contended(launch(told=telemetry([OWN, OTHER])), None) is True
-    assert record_columns.contended(launch(), None) is False
-    assert record_columns.contended(launch(told=telemetry(None)), None) is None
-    assert record_columns.contended(replace(launch(), telemetry=None), None) is None
-    assert record_columns.contended(launch(status=Status.CRASHED, samples_ns=[]), None) is None
+    assert contended(launch(told=telemetry([OWN, OTHER])), None) is True
+    assert contended(launch(), None) is False
+    assert contended(launch(told=telemetry(None)), None) is None
+    assert contended(replace(launch(), telemetry=None), None) is None
+    assert contended(launch(status=Status.CRASHED, samples_ns=[]), None) is None
 
 
 def test_joules_of_a_mini_batch() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.reports.evidence.one_of_several import Means, against_others
+from dlbench.reports.ratio.nodes import Means, against_others
 
 LOGS = st.lists(st.floats(-2.0, 2.0), min_size=3, max_size=6).filter(lambda logs: np.std(logs) > 1e-3)
 

@@ -73,7 +73,6 @@ def results() -> Results:
 
 
 @pytest.mark.parametrize("report", MADE, ids=lambda report: report.name)
-@pytest.mark.thinned(2)
 def test_no_name_and_no_reason_does_anything(report: Any) -> None:
     source = Source(results, lambda: [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE])
     found = report.analyse(source)
@@ -96,7 +95,6 @@ def source_of(path: Path) -> Source:
 
 
 @pytest.mark.parametrize(("name", "turn"), [("cpu", 0), ("gpu", 7), ("workers", 14), ("faults", 21), ("gates", 28)])
-@pytest.mark.thinned(2)
 def test_somebody_elses_store_is_shown_and_does_nothing(tmp_path: Path, name: str, turn: int) -> None:
     path = hostile_store(tmp_path, name, turn)
     for report in MADE:

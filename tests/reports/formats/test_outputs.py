@@ -1,10 +1,12 @@
 """Where reports may be written, and what they never write over."""
 
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
 from dlbench.reports.formats.outputs import why_not
 
 
@@ -36,6 +38,18 @@ def test_a_packed_store_is_not_written_over(tmp_path: Path) -> None:
     assert why_not(tmp_path / "store.sqlite.xz").startswith("it is a store")
 
 
-def test_folders_are_named(tmp_path: Path) -> None:
+def test_folders_devices_and_pipes_are_refused_and_a_link_is_followed(tmp_path: Path) -> None:
     assert why_not(tmp_path) == "it is a folder. Name a file"
     assert why_not(tmp_path / "none" / "r.html") == "none is not a folder that you may write to"
+    os.mkfifo(tmp_path / "pipe.html")
+    for path in (tmp_path / "pipe.html", Path("/dev/null")):
+        assert why_not(path) == "it is a device, a pipe or a socket. Name a file"
+    (tmp_path / "link.svg").symlink_to(tmp_path / "target.svg")
+    assert why_not(tmp_path / "link.svg") == ""
+    (written,) = dots_to_picture(
+        [Dots("", "", (Panel("", ("a",), {("a", "1"): (1.0, None, None)}),))], tmp_path / "link.svg"
+    )
+    assert written.is_symlink()
+    assert (tmp_path / "target.svg").read_text().startswith("<?xml")
+    (tmp_path / "elsewhere.svg").symlink_to("/dev/full")
+    assert "device" in why_not(tmp_path / "elsewhere.svg")

@@ -137,7 +137,8 @@ def use(path: Path) -> None:
                 store.runs()
                 store.machines()
                 store.ceilings(make.MACHINE)
-                store.history()
+                store.newest()
+                store.nights()
                 store.append(make.record())
         except StoreError as refusal:
             message = str(refusal)

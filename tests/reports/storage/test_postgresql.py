@@ -128,7 +128,7 @@ def test_what_a_server_refuses_is_one_line_with_the_remedy(postgresql: Server, d
     postgresql.carry_out("CREATE TABLE strangers (id int)", database=database)
     other = postgresql.database()
     postgresql.carry_out("CREATE TABLE runs (experiment TEXT)", database=other)
-    assert "has a table runs of another program" in refused(postgresql.url(other))
+    assert "it has a table runs" in refused(postgresql.url(other))
 
 
 def test_a_server_that_was_restarted_is_found_again(postgresql: Server, url: str) -> None:

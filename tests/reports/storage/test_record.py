@@ -107,6 +107,6 @@ def test_a_missing_field_is_named() -> None:
 
 
 def test_of_the_attempts_at_a_launch_the_last_counts() -> None:
-    first, other, last = make.record(launch=0), make.record(launch=1), make.record(launch=0, attempt=1)
+    first, other, last = make.record(launch=0), make.record(launch=1), replace(make.record(launch=0), attempt=1)
     elsewhere = make.record(launch=0, run="run-2")
     assert last_attempts([last, first, other, elsewhere]) == [last, other, elsewhere]

@@ -7,7 +7,7 @@ from pretended_gpus import STAND_IN
 from processes import run_command
 from suites_of_null import suite_of_null
 
-from dlbench.adapters.libraries.profiles import ELEMENTWISE, KINDS, MATRIX, MEMORY
+from dlbench.adapters.libraries.profiles import ELEMENTWISE, MATRIX, MEMORY
 from dlbench.reports.explained import IDLE
 from dlbench.suites.errors import UsageError
 
@@ -81,16 +81,6 @@ def test_it_shows_kinds_and_operators_of_one_launch_and_stores_nothing(run, tmp_
     assert "Relu" not in done.stdout  # of two operators only one is shown
     assert "launching fcn5, mini-batch 8, pretended usual, 2 threads" in done.stderr
     assert not list(tmp_path.glob("*.sqlite"))
-
-
-def test_json_alone_stands_on_standard_output(run):
-    done = run("pretended:usual/lstm32", "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["cell"]["network"], told["cell"]["batch_size"], told["steps"]) == ("lstm32", 128, 5)
-    assert {each["name"]: each["calls"] for each in told["operators"]} == {"MatMul": 2.0, "Relu": 1.0}
-    assert {each["kind"] for each in told["operators"]} < set(KINDS)
-    assert sum(each["share"] for each in told["kinds"]) == pytest.approx(1.0)
 
 
 def test_a_network_of_ones_own_is_explained_with_the_suite_that_defines_it(run, tmp_path):

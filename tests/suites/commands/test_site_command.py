@@ -23,7 +23,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object],
     """12 real nights of a gate over two cells, their sides exchanged: the candidate is 11 % slower from `SLOWER` on."""
     path = tmp_path_factory.mktemp("kept") / "gated.sqlite"
     path.write_bytes(lzma.decompress((STORES / "gated-nights.sqlite.xz").read_bytes()))
-    with Store.open(path, upgrade=True) as store:
+    with Store.open(path) as store:
         found = []
         for run in store.runs()[4:]:
             # What a history is made of: the pairs of the first look.

@@ -1,19 +1,22 @@
-"""What a framework can do: asked once, kept while nothing it depends on changes, told in words that follow from it."""
+"""What a framework can do here and its default thread count: asked once, of a launcher that only pretends."""
 
 import json
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretended_runs import Pretender
 from processes import run_command
 
-from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
-from dlbench.suites.environments.row_interpreters import Source
-from dlbench.suites.errors import FrameworkEnvironmentError
+from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
+from dlbench.suites.environments.environment import Source
+from dlbench.suites.planning import suite
+from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find
-from dlbench.suites.planning.values import Build
+from dlbench.suites.planning.plan import expand
+from dlbench.suites.planning.values import Build, Capacity
 from dlbench.suites.run import capabilities
 from dlbench.suites.run.capabilities import Threads
 from dlbench.suites.run.launcher import Launched
@@ -27,7 +30,7 @@ TOLD = {
 }
 
 
-class Pretender:
+class Honours:
     """A framework of two threads by default that honours a count by this way: variables, calls, either, both, none."""
 
     def __init__(self, way, told=None):
@@ -70,33 +73,14 @@ def ask(launcher, machine="here", digest="env", cpus=2, name="mxnet"):
     ],
 )
 def test_how_threads_are_honoured_is_what_was_seen(way, words):
-    found = ask(Pretender(way))
+    found = ask(Honours(way))
     # Seven is what it says of itself each time; two and one are what worked.
     assert (found.threads.by_nothing, found.threads.asked) == (2, 1)
     assert found.threads.words == words
 
 
-def test_its_answers_are_kept_apart_from_the_networks():
-    found = ask(Pretender("either"))
-    assert found.answers == {"gpu": (False, "asked")}
-    assert found.networks == {"fcn5": "", "resnet50": "it has no batch normalisation"}
-    assert found.version == "9.9"
-
-
-@pytest.mark.parametrize(
-    ("software", "version"),
-    [
-        ({"distributions": {"mxnet": "9.9"}, "version": "9"}, "9.9"),
-        ({"distributions": {"other": "9.9"}, "version": "1.0.0"}, "1.0.0"),
-        ({"distributions": {}}, ""),
-    ],
-)
-def test_a_version_is_the_distributions_or_else_what_the_framework_says(software, version):
-    assert capabilities._version(find("mxnet"), Outcome(Status.OK, "", software=software)) == version
-
-
 def test_it_is_asked_once_and_again_when_something_changes(tmp_path):
-    launcher = Pretender("either")
+    launcher = Honours("either")
     first = ask(launcher)
     asked = len(launcher.orders)
     assert ask(launcher) == first
@@ -110,49 +94,11 @@ def test_it_is_asked_once_and_again_when_something_changes(tmp_path):
     assert ask(launcher) == first  # what cannot be read is asked again
 
 
-def test_on_one_cpu_nothing_is_said_of_threads():
-    launcher = Pretender("either")
-    assert ask(launcher, cpus=1).threads is None
-    assert len(launcher.orders) == 1
-
-
 def test_a_framework_that_fails_says_why_and_is_asked_again():
-    launcher = Pretender("either", told=Outcome(Status.CRASHED, "exit code 1"))
+    launcher = Honours("either", told=Outcome(Status.CRASHED, "exit code 1"))
     assert ask(launcher).problem == "crashed: exit code 1"
     ask(launcher)
     assert len(launcher.orders) == 2
-
-
-class Failing(Pretender):
-    """A pretender whose launches for threads, but not the one that asks, end so."""
-
-    end: object
-
-    def launch(self, order, tick=lambda directory: None):
-        launched = super().launch(order, tick)
-        if order.launch.only_capabilities:
-            return launched
-        if isinstance(self.end, Exception):
-            raise self.end
-        return Launched(Outcome(self.end, "by chance"), 1.0)
-
-
-@pytest.mark.parametrize("end", [Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY])
-def test_what_a_failed_launch_left_unseen_is_asked_again(end):
-    failing = Failing("either")
-    failing.end = end
-    assert ask(failing).threads.words == "not seen"
-    assert ask(Pretender("either")).threads.words == "OMP_NUM_THREADS, or its own setting"
-
-
-def test_a_launch_that_cannot_be_carried_out_is_a_problem_of_this_framework_alone():
-    failing = Failing("either")
-    failing.end = FrameworkEnvironmentError("No room for a launch.")
-    framework = find("mxnet")
-    sources = {"mxnet": Source(Build("mxnet", framework), Path("/python"), "CPython", "env")}
-    found = capabilities.of_all([framework, find("torch7")], sources, "here", 2, failing, lambda line: None)
-    assert found["mxnet"].problem == "No room for a launch."
-    assert found["torch7"].problem == "no environment"
 
 
 counts = st.none() | st.integers(1, 4)
@@ -185,22 +131,77 @@ def test_the_command_shows_and_gives_everything(tmp_path):
     assert (torch7["licence"], torch7["last_release"]) == ("BSD-3-Clause", None)
 
 
+def showing(evidence):
+    """Return a launcher whose launches show this thread evidence."""
+    return Pretender(lambda cell: Outcome(Status.OK, threads=evidence))
+
+
+def evidence(says, *busy):
+    return ThreadEvidence(0, says, len(busy), sum(busy), 1.0, list(busy))
+
+
+@pytest.fixture
+def plan():
+    return planned(TUNED)
+
+
+def planned(tuning):
+    return expand(suite.load("quick"), SuiteOverrides(frameworks="mxnet,null", tuning=tuning), Capacity(2, 2), 0)
+
+
+def defaults(plan, launcher, machine="here", digest="env"):
+    found = {row.build.name: Source(row.build, Path("/python"), "CPython", digest) for row in plan.rows}
+    return capabilities.threads_by_default(plan, found, machine, launcher, lambda line: None)
+
+
+def test_the_launch_sets_no_thread_count(plan):
+    launcher = showing(evidence(None, 0.9, 0.8, 0.0))
+    defaults(plan, launcher)
+    (order,) = launcher.orders
+    assert order.launch.cell.threads == 0
+    assert not any("THREADS" in name for name in order.variables if name.startswith("OMP"))
+
+
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("shown", "expected"),
     [
-        (["--capabilities", "--python", "mine:torch=/no/such/python"], "Write torch=PATH"),
-        (["--capabilities", "--frameworks", "null", "--python", "torch=/no/such/python"], "torch, which --frameworks"),
-        (["--capabilities", "--python", "torch=/no/such/python"], "/no/such/python"),
+        (evidence(3, 0.9, 0.8), 3),
+        (evidence(0, 0.9, 0.8, 0.0), 2),
+        (evidence(None, 0.9), 1),
+        (evidence(None, 0.8, 0.7, 0.6), 2),
     ],
+    ids=["its word", "zero is no word", "no word", "three take turns on two"],
 )
-def test_a_build_to_be_asked_is_one_of_those_named(words, said, tmp_path):
-    done = run_command(tmp_path, "list", *words)
-    assert done.returncode != 0
-    assert said in done.stderr.splitlines()[-1]
+def test_the_frameworks_word_counts_and_else_what_was_seen(plan, shown, expected):
+    assert defaults(plan, showing(shown)) == {("mxnet", "hybrid", TUNED): expected}
 
 
-def test_an_interpreter_that_is_given_is_the_one_asked(tmp_path):
-    done = run_command(tmp_path, "list", "--capabilities", "--python", f"null={sys.executable}", "--json")
-    assert done.returncode == 0, done.stderr
-    (null,) = json.loads(done.stdout)
-    assert (null["name"], null["problem"]) == ("null", "")
+def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
+    launcher = showing(evidence(2))
+    folder = tmp_path / "adapter"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "framework.toml").write_text("")
+    rows = [row for row in plan.rows if row.build.name == "mxnet"]
+    framework = rows[0].build.framework.model_copy(update={"directory": folder})
+    moved = replace(
+        plan,
+        rows=tuple(replace(row, build=replace(row.build, framework=framework)) for row in rows),
+        cells=tuple(cell for cell in plan.cells if cell.framework == "mxnet"),
+    )
+    for content, asked in (("a", 1), ("a", 1), ("b", 2), ("a", 2)):
+        (folder / "inner" / "part.py").write_text(content)
+        defaults(moved, launcher)
+        assert len(launcher.orders) == asked
+
+
+def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):
+    launcher = showing(None)
+    assert defaults(plan, launcher) == {}
+    assert defaults(plan, launcher) == {}
+    assert len(launcher.orders) == 2
+
+
+def test_a_damaged_memory_is_asked_anew(plan, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "default-threads.json").write_text("[not json")
+    assert defaults(plan, showing(evidence(4))) == {("mxnet", "hybrid", TUNED): 4}

@@ -1,4 +1,7 @@
-"""One launch is one process: whatever the guest does, an outcome comes back and nothing of it is left running."""
+"""One launch is one process: whatever the guest does, an outcome comes back and nothing of it is left running.
+
+Guests that flood, fork, kill, fill the disk and leave strange things behind are interpreters of their own.
+"""
 
 import os
 import signal
@@ -12,7 +15,7 @@ import pytest
 from made_up_pythons import script
 from processes import BRIEF, gone, null_order, wait_until
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import OUTCOME_FILE, PHASE_FILE, Status
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.run import launcher, outcomes
 from dlbench.suites.run.judge import judged
@@ -62,31 +65,6 @@ def test_every_fault_has_its_status_and_reason(tmp_path, fault, status, reason, 
     assert outcome.samples_ns == []
 
 
-def test_a_loss_that_is_not_finite_is_said(tmp_path):
-    outcome = launch(tmp_path, {"fault": "nan", "fault_step": 1}).outcome
-    assert outcome.status is Status.OK
-    assert (outcome.final_loss, outcome.final_loss_finite) == (None, False)
-
-
-@pytest.mark.parametrize("fault", ["hang", "stubborn"])
-def test_a_guest_that_hangs_is_ended(tmp_path, monkeypatch, fault):
-    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 1.0)
-    pids = []
-    # Earlier tests may have left a helper of their own (loky's resource tracker).
-    others = {child.pid for child in psutil.Process().children()}
-
-    def tick(directory):
-        pids.extend(child.pid for child in psutil.Process().children() if child.pid not in others)
-
-    order = null_order(tmp_path, {"fault": fault}, timeout=3.0)
-    launched = ProcessLauncher().launch(order, tick)
-    assert launched.outcome.status is Status.TIMED_OUT
-    assert launched.outcome.reason.startswith("ended after 3 s")
-    assert launched.wall_seconds >= 3.0
-    assert pids
-    assert all(map(gone, pids))
-
-
 def test_what_it_was_doing_when_its_time_was_over_is_said(tmp_path):
     slow = guest(
         tmp_path, 'echo \'{"phase": "first step", "expected_seconds": null}\' > "$3/phase.json"\nexec sleep 600'
@@ -97,25 +75,6 @@ def test_what_it_was_doing_when_its_time_was_over_is_said(tmp_path):
 
 def helpers(tmp_path):
     return [int(word) for word in (tmp_path / "helpers").read_text().split()]
-
-
-@pytest.mark.parametrize(
-    ("ending", "status"),
-    [
-        ("exec sleep 600", Status.TIMED_OUT),
-        ("trap '' TERM; while :; do sleep 1; done", Status.TIMED_OUT),  # helper and guest ignore SIGTERM
-        ("exit 5", Status.CRASHED),
-        ("kill -SEGV $$", Status.CRASHED),
-    ],
-)
-def test_the_helpers_a_guest_forked_end_with_it(tmp_path, monkeypatch, ending, status):
-    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
-    helper = "sh -c \"trap '' TERM; while :; do sleep 1; done\" & echo $! >> " + str(tmp_path / "helpers")
-    forking = guest(tmp_path, f"{helper}\n{helper}\n{ending}")
-    assert launch(tmp_path, interpreter=forking, timeout=1.5).outcome.status is status
-    assert len(helpers(tmp_path)) == 2
-    for pid in helpers(tmp_path):
-        wait_until(lambda pid=pid: gone(pid), "the end of a helper")
 
 
 def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
@@ -184,11 +143,6 @@ def test_an_answer_that_cannot_be_read_is_a_crash(tmp_path, answer, complaint):
     assert complaint in outcome.reason
 
 
-def test_standard_output_is_never_parsed(tmp_path):
-    noisy = guest(tmp_path, f'echo \'{{"status": "crashed"}}\'; echo noise >&2\nexec {sys.executable} "$@"')
-    assert launch(tmp_path, interpreter=noisy).outcome.status is Status.OK
-
-
 def test_no_answer_gives_the_last_words(tmp_path):
     talkative = guest(tmp_path, "for i in 1 2 3 4 5 6; do echo word $i >&2; echo >&2; done; printf '\\377' >&2; exit 9")
     outcome = launch(tmp_path, interpreter=talkative).outcome
@@ -196,21 +150,10 @@ def test_no_answer_gives_the_last_words(tmp_path):
     assert outcome.reason.startswith("exit code 9, no answer; last words: word 4 | word 5 | word 6")
 
 
-def test_a_guest_that_says_too_much_is_cut(tmp_path):
-    outcome = launch(tmp_path, interpreter=guest(tmp_path, "seq 100000 | tr '\\n' ' ' >&2; exit 1")).outcome
-    assert 100 < len(outcome.reason) < 700
-
-
 def test_an_interpreter_that_went_away_is_a_crash_and_not_the_end_of_the_run(tmp_path):
     outcome = launch(tmp_path, interpreter=tmp_path / "none").outcome
     assert outcome.status is Status.CRASHED
     assert "cannot be started: No such file or directory" in outcome.reason
-
-
-def test_no_room_for_temporary_files_is_said_with_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(FrameworkEnvironmentError, match="TMPDIR"):
-        launch(tmp_path)
 
 
 def test_a_full_disk_for_temporary_files_is_said_and_nothing_is_left(tmp_path, monkeypatch):
@@ -221,13 +164,6 @@ def test_a_full_disk_for_temporary_files_is_said_and_nothing_is_left(tmp_path, m
     monkeypatch.setattr(launcher, "write_launch", full)
     with pytest.raises(FrameworkEnvironmentError, match="No space left on device"):
         launch(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_control_directory_is_gone_afterwards(tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
-    launch(tmp_path)
-    launch(tmp_path, {"fault": "crash"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -245,12 +181,6 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
     assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
-
-
-def test_the_guest_is_isolated_and_run_by_path(tmp_path):
-    looking = guest(tmp_path, f'echo "$1 $2 $#" > {tmp_path}/words\nexec {sys.executable} "$@"')
-    assert launch(tmp_path, interpreter=looking).outcome.status is Status.OK
-    assert (tmp_path / "words").read_text() == f"-I {launcher.GUEST_DIRECTORY} 3\n"
 
 
 def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monkeypatch):
@@ -302,11 +232,6 @@ def test_the_parent_rests_while_a_guest_is_measured(tmp_path):
     assert 1 <= len(ticks) <= 2 * wall + 2
 
 
-def test_the_end_of_a_guest_is_noticed_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher, "_TICK_SECONDS", 60.0)
-    assert launch(tmp_path, interpreter=guest(tmp_path, "exec sleep 0.1")).wall_seconds < 30
-
-
 def test_without_pidfd_it_works_all_the_same(tmp_path, monkeypatch):
     def none(pid):
         raise OSError(38, "Function not implemented")
@@ -315,13 +240,6 @@ def test_without_pidfd_it_works_all_the_same(tmp_path, monkeypatch):
     assert launch(tmp_path).outcome.status is Status.OK
     stuck = launch(tmp_path, interpreter=guest(tmp_path, "exec sleep 600"), timeout=1.0)
     assert stuck.outcome.status is Status.TIMED_OUT
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"phase": 1}', '{"phase": "\\u001b[2J"}'])
-def test_a_phase_that_cannot_be_read_is_no_phase(tmp_path, content):
-    (tmp_path / "phase.json").write_text(content)
-    assert outcomes.read_phase(tmp_path) == ("", None)
-    assert outcomes.read_phase(tmp_path / "none") == ("", None)
 
 
 # A process whose parent ends at once, so that it is no longer of this one's tree; it prints its number and waits.
@@ -346,3 +264,177 @@ def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
         if os.getpid() in [each.pid for each in psutil.Process(number).parents()]:
             pytest.skip("this process adopts orphans")
         assert of_a_launch(number) is marked
+
+
+#: Starts a process that left the session, has no parent and no mark any more, and never ends by itself.
+ESCAPES = """
+import os, signal, sys, time
+for number in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with open(sys.argv[2], "a") as file:
+            file.write("%d\\n" % os.getpid())
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"], {})
+for _ in range(int(sys.argv[1])):
+    os.wait()
+"""
+#: Says on the host's line what stands in a file, to its end.
+SAYS = (
+    f"{sys.executable} -c 'import os, shutil, sys, time; "
+    'shutil.copyfileobj(open(sys.argv[1], "rb"), os.fdopen(int(os.environ["DLBENCH_HOST"]), "wb")); time.sleep(0.2)\''
+)
+
+
+def launch_script(folder, body, ticks=None, **options):
+    """Launch a guest that is a shell script; ``$3`` is the launch's folder."""
+    order = null_order(folder, interpreter=script(folder / "python", f"#!/bin/sh\n{body}\n"), **options)
+    return judged(order, ProcessLauncher().launch(order, *([ticks] if ticks else [])), None).outcome
+
+
+def is_well(folder):
+    """Tell whether an honest launch ends well after a bad one."""
+    order = null_order(folder)
+    return judged(order, ProcessLauncher().launch(order), None).outcome.status is Status.OK
+
+
+@pytest.mark.parametrize("stream", ["", " >&2"])
+def test_a_flood_of_words_fills_neither_disk_nor_reason(stream, tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
+    most = []
+    flood = f"head -c 300000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
+    outcome = launch_script(tmp_path, flood, lambda directory: most.append(outcomes.bytes_in(directory, 10**9)))
+    assert outcome.status is Status.CRASHED
+    assert outcome.reason.startswith("exit code 3, no answer")
+    assert outcome.reason.endswith("the end")
+    assert len(outcome.reason) < 1000
+    assert max(most, default=0) < 10**6
+    assert is_well(tmp_path)
+
+
+def test_whatever_a_guest_forks_ends_with_it(tmp_path):
+    noted, program = tmp_path / "pids", tmp_path / "escapes.py"
+    program.write_text(ESCAPES)
+    escaping = (
+        f"{sys.executable} {program} 20 {noted}\nwhile [ $(wc -l < {noted}) -lt 20 ]; do sleep 0.05; done\nexit 1"
+    )
+    assert launch_script(tmp_path, escaping).status is Status.CRASHED
+    escaped = [int(line) for line in noted.read_text().split()]
+    assert len(escaped) == 20
+    for pid in escaped:
+        wait_until(lambda pid=pid: gone(pid), "the end of a process that left everything behind")
+    assert is_well(tmp_path)
+
+
+def test_a_guest_that_ignores_every_request_to_end_is_ended_with_all_it_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
+    noted, program = tmp_path / "pids", tmp_path / "escapes.py"
+    program.write_text(ESCAPES)
+    stubborn = f"trap '' TERM INT HUP\n{sys.executable} {program} 3 {noted}\nwhile :; do sleep 1; done"
+    outcome = launch_script(tmp_path, stubborn, timeout=3.0)
+    assert outcome.status is Status.TIMED_OUT
+    for pid in map(int, noted.read_text().split()):
+        wait_until(lambda pid=pid: gone(pid), "the end of a process that left everything behind")
+
+
+@pytest.mark.parametrize("signal", ["KILL", "TERM", "STOP"])
+def test_a_guest_that_turns_on_its_parent_harms_its_own_launch_alone(signal, tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
+    outcome = launch_script(tmp_path, f"kill -{signal} $PPID\nsleep 0.3\nexit 4", timeout=5.0)
+    assert outcome.status in (Status.CRASHED, Status.TIMED_OUT)
+    assert is_well(tmp_path)
+    assert [child for child in psutil.Process().children() if child.status() == psutil.STATUS_STOPPED] == []
+
+
+def test_a_guest_that_fills_the_disk_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher, "_MOST_BYTES", 20 * 1024**2)
+    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
+    filling = 'i=0; while :; do i=$((i+1)); head -c 4000000 /dev/zero > "$TMPDIR/$i"; done'
+    start = time.monotonic()
+    outcome = launch_script(tmp_path, filling, timeout=60.0)
+    assert time.monotonic() - start < 30
+    assert outcome.status is Status.CRASHED
+    assert "into its folder" in outcome.reason
+    assert list(tmp_path.glob("dlbench-launch-*")) == []
+    assert is_well(tmp_path)
+
+
+@pytest.mark.parametrize("name", [OUTCOME_FILE, PHASE_FILE])
+@pytest.mark.parametrize(
+    ("leave", "what"),
+    [
+        ('mkfifo "$3/{name}"', "a named pipe"),
+        ('mkdir "$3/{name}"', "a folder"),
+        ('ln -s /etc/passwd "$3/{name}"', "a link"),
+        ('ln -s /dev/zero "$3/{name}"', "a link"),
+        ('ln -s nowhere "$3/{name}"', "a link"),
+        ('truncate -s 1G "$3/{name}"', "bytes, more than"),
+        ('printf "\\377\\376" > "$3/{name}"', "no JSON"),
+        ('printf "{{" > "$3/{name}"', "no JSON"),
+        ('printf \'{{"phase": [1], "expected_seconds": 1e999}}\' > "$3/{name}"', ""),
+    ],
+)
+@pytest.mark.thinned(2)
+def test_whatever_lies_where_a_file_is_expected_neither_hangs_nor_ends_the_run(name, leave, what, tmp_path):
+    seen = []
+    start = time.monotonic()
+    outcome = launch_script(
+        tmp_path,
+        leave.format(name=name) + "\nsleep 0.8\nexit 6",
+        lambda directory: seen.append(outcomes.read_phase(directory)),
+    )
+    assert time.monotonic() - start < 20
+    assert outcome.status is Status.CRASHED
+    assert seen
+    assert set(seen) == {("", None)}
+    if name == OUTCOME_FILE:
+        assert outcome.reason.startswith("its answer cannot be believed")
+        assert what in outcome.reason
+    else:
+        assert outcome.reason == "exit code 6, no answer"
+    assert is_well(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        (b"hello\n", "where 'begin' belongs"),
+        (b"begin\nend\n", "where 'end' belongs"),
+        (b"begin\nend -5\n", "where 'end' belongs"),
+        (b"begin\nend 99999999999999999999999999\nread\n", "where 'reset' belongs"),
+        (b"begin\nend 5\nreset\nreset\n", "where 'steps' belongs"),
+        (b"x" * 500, "where a word belongs"),
+        (b"\xff\xff\n", "where 'begin' belongs"),
+    ],
+)
+@pytest.mark.thinned(2)
+def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, tmp_path):
+    answer = (
+        '{"schema_version": 1, "status": "ok", "samples_ns": [1], "threads": {"requested": 1, "framework_says": null, '
+        '"os_threads": 1, "cpu_seconds": 0.1, "wall_seconds": 0.1, "cpu_seconds_by_thread": null}}'
+    )
+    (tmp_path / "answer").write_text(answer)
+    (tmp_path / "said").write_bytes(said)
+    outcome = launch_script(tmp_path, f'{SAYS} {tmp_path}/said\ncp {tmp_path}/answer "$3/outcome.json"')
+    assert outcome.status is Status.CRASHED
+    assert complaint in outcome.reason
+
+
+def test_a_guest_that_talks_without_end_on_the_hosts_line_is_ended_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
+    before = psutil.Process().memory_info().rss
+    outcome = launch_script(tmp_path, f"{SAYS} /dev/zero", timeout=2.0)
+    assert outcome.status in (Status.TIMED_OUT, Status.CRASHED)
+    assert psutil.Process().memory_info().rss - before < 50 * 1024**2
+    assert is_well(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_no_descriptor_and_no_process_is_left_behind(tmp_path):
+    assert is_well(tmp_path)
+    before = len(list(Path("/proc/self/fd").iterdir())), len(psutil.Process().children())
+    for body in ("exit 1", "kill -9 $PPID", "mkfifo $3/outcome.json"):
+        launch_script(tmp_path, body)
+    assert (len(list(Path("/proc/self/fd").iterdir())), len(psutil.Process().children())) == before

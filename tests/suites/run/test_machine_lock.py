@@ -1,7 +1,8 @@
-"""One dlbench measures at a time on a machine, seen from processes of their own."""
+"""One measurement at a time: the lock of a user, and that of all users of a machine."""
 
 import contextlib
 import os
+import pwd
 import signal
 import stat
 import subprocess
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, wait_until
+from processes import PATIENCE
 
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
+from dlbench.suites.run import machine_lock
 from dlbench.suites.run.machine_lock import lock_file, measuring, other_dlbench
 
 pytestmark = pytest.mark.alone
@@ -70,14 +72,6 @@ def test_what_computes_nothing_takes_no_lock() -> None:
         pass
 
 
-def test_alone() -> None:
-    for _ in range(2):
-        with measuring(refuse_report):
-            assert lock_file().with_suffix(".pid").read_text() == str(os.getpid())
-            assert stat.S_IMODE(lock_file().parent.stat().st_mode) == 0o700
-        assert not lock_file().with_suffix(".pid").exists()
-
-
 def test_a_second_one_is_refused_with_the_firsts_number() -> None:
     with holder() as first:
         with (
@@ -114,21 +108,6 @@ def test_whoever_is_killed_holds_nothing(number: signal.Signals) -> None:
             assert lock_file().with_suffix(".pid").read_text() == str(os.getpid())
 
 
-def test_an_error_while_measuring_lets_go() -> None:
-    with pytest.raises(ZeroDivisionError), measuring(refuse_report):
-        raise ZeroDivisionError
-    with measuring(refuse_report):
-        pass
-
-
-def test_without_a_readable_number_it_is_still_refused() -> None:
-    with holder():
-        for text in ("", "rubbish"):
-            lock_file().with_suffix(".pid").write_text(text)
-            with pytest.raises(UsageError, match=r"^Another dlbench is measuring"), measuring(refuse_report):
-                pass
-
-
 def test_children_do_not_inherit_the_lock() -> None:
     with measuring(refuse_report):
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -148,16 +127,6 @@ def test_a_folder_that_cannot_be_is_told_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_waiting_ends_by_ctrl_c() -> None:
-    with holder() as first:
-        with holder("wait") as second:
-            assert heard(second)
-            second.send_signal(signal.SIGINT)
-            wait_until(lambda: second.poll() is not None, "the waiting process to end")
-        assert first.poll() is None
-        assert lock_file().with_suffix(".pid").read_text() == str(first.pid)
-
-
 def test_another_dlbench_at_work_is_found_by_its_command_line(tmp_path: Path) -> None:
     commands = {
         1: ["/sbin/init"],
@@ -171,3 +140,89 @@ def test_another_dlbench_at_work_is_found_by_its_command_line(tmp_path: Path) ->
     assert other_dlbench(tmp_path) == "dlbench (process 12)"
     (tmp_path / "12" / "cmdline").unlink()
     assert other_dlbench(tmp_path) == ""
+
+
+# What an ordinary user may do, who has no right to write to the file of another.
+TRY = """
+import fcntl, sys
+try:
+    fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    print("held")
+else:
+    print("free")
+"""
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("everybodys")
+    monkeypatch.setenv("DLBENCH_LOCK_FOLDER", str(folder))
+    return folder
+
+
+def tried_by_another(place: Path) -> str:
+    """Try to take the lock from another process, as another user where this one is root."""
+    as_whom = {}
+    if os.getuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        as_whom = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        for folder in (place, *place.parents):
+            if folder.stat().st_uid == 0 and folder != Path("/"):
+                folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+    # The system's Python: nobody may not read that of a user.
+    command = ["/usr/bin/python3" if os.getuid() == 0 else sys.executable, "-c", TRY]
+    return subprocess.run(
+        [*command, place / machine_lock._NAME], capture_output=True, text=True, **as_whom
+    ).stdout.strip()
+
+
+def held(place: Path, wait: bool = False, said: list[str] | None = None, holder: str = ""):
+    lines: list[str] = [] if said is None else said
+    return machine_lock._node_lock(lines.append, wait, lambda: holder)
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="the system has no Python that everybody may use")
+def test_another_user_sees_that_it_is_held_whatever_the_umask(place: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with held(place):
+            assert tried_by_another(place) == "held"
+        assert tried_by_another(place) == "free"
+    finally:
+        os.umask(before)
+
+
+def test_a_second_one_is_refused_and_told_who_measures(place: Path) -> None:
+    with held(place):
+        with (
+            pytest.raises(UsageError, match=r"^dlbench \(process 7\) is measuring"),
+            held(place, holder="dlbench (process 7)"),
+        ):
+            pytest.fail("two at a time")
+        with pytest.raises(UsageError, match=r"^A dlbench of another user or container"), held(place):
+            pytest.fail("two at a time")
+    with held(place):
+        pass
+
+
+def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("")
+    (place / machine_lock._NAME).symlink_to(tmp_path / "elsewhere")
+    with held(place), held(place):  # no lock, and no harm
+        pass
+
+
+def test_why_it_does_not_hold_for_everybody_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DLBENCH_LOCK_FOLDER", raising=False)
+    assert "container" in machine_lock.why_narrow(in_container=True)
+    monkeypatch.setattr(machine_lock, "_EVERYBODYS", ())
+    assert "DLBENCH_LOCK_FOLDER" in machine_lock.why_narrow(in_container=False)
+    monkeypatch.setenv("DLBENCH_LOCK_FOLDER", "/somewhere")
+    assert machine_lock.why_narrow(in_container=True) == ""
+
+
+def test_a_folder_that_is_named_and_is_none_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLBENCH_LOCK_FOLDER", str(place / "none"))
+    with pytest.raises(UsageError, match="is no folder"), held(place):
+        pass

@@ -12,7 +12,6 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
 from dlbench.suites.planning import framework, own
-from dlbench.suites.run import privacy
 from dlbench.suites.run.privacy import private, private_anywhere, private_value
 
 USER, HOST, SECRET = "alice_q7", "gpu-node-7", "tell-nobody-3f9"
@@ -111,14 +110,6 @@ def test_every_text_of_an_outcome_and_no_number_is_looked_at() -> None:
         "variables": {"MY_TOKEN": "***", "OMP_NUM_THREADS": "1", "LD_PRELOAD": "<path>/f"},
     }
     assert private_value("AWS_SECRET_ACCESS_KEY", "x") == "***"
-
-
-def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> str:
-        raise KeyError("uid not found")
-
-    monkeypatch.setattr(privacy.getpass, "getuser", nobody)
-    assert private("/srv/a/b") == "<path>/b"
 
 
 def test_no_store_and_no_report_tells_who_measured(

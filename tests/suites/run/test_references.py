@@ -1,6 +1,5 @@
 """Parity references: which one a cell gets, and what is computed for it."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -59,13 +58,6 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
     assert (again, len(computed)) == (found, 1)
 
 
-@pytest.mark.parametrize("on_cpu", [True, False])
-def test_a_reference_that_is_shipped_is_used_as_it_is(computed, on_cpu):
-    found, said = fit("fcn5", 64, on_cpu)
-    assert found == Reference(Path(reference_files.shipped("fcn5", 64)))
-    assert (computed, said) == ([], [])
-
-
 @pytest.mark.parametrize("network", SHIPPED)
 @pytest.mark.parametrize("size", [48, 96, 512, 1024, 768, 4096])
 def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_repeated(computed, network, size):
@@ -85,12 +77,6 @@ def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
     assert computed == [("lstm32", 24)]
 
 
-def test_where_nothing_at_hand_fills_a_mini_batch_it_is_computed(computed):
-    found, _ = fit("fcn5", 50, on_cpu=False)
-    assert computed == [("fcn5", 50)]
-    assert found.repeated_batch is None
-
-
 def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unchecked(computed):
     assert fit("resnet50", 256, on_cpu=True)[0].repeated_batch == 32
     found, said = fit("resnet50", 131, on_cpu=True)
@@ -98,11 +84,6 @@ def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unc
     assert "too much memory" in said[-1]
     assert fit("resnet50", 131, on_cpu=False)[0] is None
     assert computed == []
-
-
-def test_any_size_costs_no_time_to_look_for(computed):
-    size = 2**6 * 3**3 * 5**2 * 7  # 336 divisors
-    assert fit("fcn5", size, on_cpu=False)[0].repeated_batch == math.gcd(size, 64)
 
 
 def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(computed):

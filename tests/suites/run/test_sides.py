@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE
-from dlbench.suites.environments.adapter_digest import adapter_digest
+from dlbench.suites.environments.digests import adapter_digest
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import framework, own
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
@@ -79,20 +79,13 @@ def steps(tmp_path, monkeypatch):
 
 def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> None:
     steps("mine.py", "def prepare(cell): ...")
-    own = framework.find("mine")
+    mine = framework.find("mine")
     alike, other = steps("alike.py", "def prepare(cell): ..."), steps("other.py", "def prepare(cell): return None")
     with pytest.raises(UsageError, match="Both sides are the same"):
-        sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), own)
-    _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), own)
+        sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), mine)
+    _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), mine)
     assert candidate.step is not None
-    assert adapter_digest(own) == adapter_digest(own.read_step(alike)) != adapter_digest(candidate.step)
-
-
-def test_one_interpreter_serves_both_files(steps) -> None:
-    steps("mine.py", "def prepare(cell): ...")
-    other = steps("other.py", "def prepare(cell): return None")
-    both = sides.pair(((), [f"mine={PYTHON}"]), NOTHING, NO_REVISIONS, (None, other), framework.find("mine"))
-    assert [[build.name for build in side.builds] for side in both] == [["mine"], ["mine"]]
+    assert adapter_digest(mine) == adapter_digest(own.read_step(alike)) != adapter_digest(candidate.step)
 
 
 def test_of_a_step_too_a_gate_has_an_interpreter_on_each_side(steps) -> None:
@@ -109,11 +102,6 @@ def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_
     files = (None, str(tmp_path / "new" / "mine.py"))
     _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
     assert candidate.step is not None
-
-
-def test_identical_code_may_be_compared_on_purpose() -> None:
-    baseline, candidate = pair(same=True)
-    assert (baseline.builds, baseline.guest) == (candidate.builds, candidate.guest)
 
 
 def test_a_revision_of_the_adapters_is_unpacked_once(tmp_path, monkeypatch) -> None:

@@ -2,14 +2,11 @@
 
 import contextlib
 import json
-import shlex
 import signal
 from statistics import median
 
 import pytest
-from pretended_gpus import TWO, stand_in
 from processes import PATIENCE, run_command, running_command, wait_until
-from suites_of_null import SMALL_NETWORK
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
@@ -103,33 +100,6 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     shown = dlbench("report", "matrix", *store, "--json")
     assert json.loads(shown.stdout) == []
     assert json.loads(dlbench("report", "matrix", *store, "--run", "latest", "--json").stdout)
-
-
-@pytest.mark.slow
-def test_a_search_takes_a_network_of_the_users_own_and_its_command_measures_the_way_again(adapter, dlbench, tmp_path):
-    suite, store = tmp_path / "own suite.toml", tmp_path / "s.sqlite"
-    suite.write_text(SMALL_NETWORK)
-    words = ["tune", "--network", "mine", "--framework", "mine", "--threads", 1, "--suite", suite, *adapter, "--json"]
-    told = json.loads(dlbench(*words).stdout)
-    best = told["ways"][0]
-    assert (best["network"], best["tuning"]) == ("mine", "installed+half")
-    before = len(launches_in(store))
-    dlbench(*shlex.split(told["command"])[1:])
-    again = launches_in(store)[before:]
-    assert [cell.tuning for cell, _ in again] == ["installed+half"] * 8
-    assert {cell.network for cell, _ in again} == {"mine"}
-
-
-@pytest.mark.slow
-def test_on_a_gpu_the_modes_and_settings_are_searched(adapter, tmp_path):
-    code = tmp_path / "mine" / "adapter.py"
-    code.write_text(code.read_text().replace("    def reset(", "    def refuses_gpu(self): return ''\n    def reset("))
-    words = ["tune", "--network", "fcn5", "--framework", "mine", "--devices", "cuda:0", *adapter, "--json"]
-    done = run_command(tmp_path, *words, DLBENCH_NVML=stand_in(tmp_path, TWO))
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["ways"][0]["device"], told["ways"][0]["tuning"]) == ("cuda:0", "installed+half")
-    assert "--devices cuda:0" in told["command"]
 
 
 @pytest.mark.slow

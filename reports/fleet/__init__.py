@@ -1,1 +1,0 @@
-"""Node against node: the machines of a fleet that are of one kind."""

@@ -1,0 +1,262 @@
+"""`dlbench report matrix`: networks and frameworks down, threads and devices across, machines side by side."""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from dlbench.reports.cells import NO_THREADS, CellResult, Column, Matrix
+from dlbench.reports.columns import Column as TableColumn
+from dlbench.reports.columns import axis_columns, csv_rows, objects
+from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.formats import layout
+from dlbench.reports.formats.csv import MEDIAN, Rows
+from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.json import plain
+from dlbench.reports.formats.layout import QUANTITIES, Entry, Page, Table
+from dlbench.reports.formats.pictures import Interval
+from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name, short_extra
+from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
+from dlbench.reports.storage.hosts import name_among
+
+NOTHING = "Nothing was measured yet."
+_DETAILS = 12
+"""Lines on single cells beneath a matrix."""
+
+
+def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
+    """Return the matrix as one table, with its machines above and its notes beneath."""
+    if not matrix.cells:
+        return Page((), (Table(QUANTITIES[quantity].title, (), (), (NOTHING, *matrix.notes)),))
+    spans = tuple((matrix.hosts[name].name, len(list(of))) for name, of in groupby(c.machine for c in matrix.columns))
+    table = _table(matrix, quantity)._replace(spans=spans)
+    return Page(tuple(_machine_lines(matrix)), (table,), tuple(matrix_notes(matrix, quantity)))
+
+
+def _table(matrix: Matrix, quantity: str) -> Table:
+    shown, common = QUANTITIES[quantity], _common(matrix)
+    rows: list[tuple[Entry, ...]] = []
+    for group, names in matrix.rows.items():
+        rows.append((Entry(group_name(group)),))
+        for row in names:
+            cells = (matrix.cells.get((group, row, column)) for column in matrix.columns)
+            rows.append((Entry(row_name(row)), *(layout.entry(cell, shown, common) for cell in cells)))
+    return Table(shown.title, ("threads", *(column_name(matrix, column) for column in matrix.columns)), tuple(rows))
+
+
+def column_name(matrix: Matrix, column: Column) -> str:
+    """Return the heading of a column: threads or device, and workers, behind the letter of one of many machines."""
+    peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
+    name = str(column.threads) if column.device == "cpu" and column.threads else column.device
+    if column.device != "cpu" and column.threads and len({peer.threads for peer in peers}) > 1:
+        name += f"/{column.threads}"
+    name = short_extra(name, column.cell)
+    return f"{_letter(matrix, column.machine)}:{name}" if len(matrix.machines) > 1 else name
+
+
+def _letter(matrix: Matrix, machine: str) -> str:
+    """Return a short name for a machine of a matrix: A, B, ..., Z, AA, ..."""
+    place, name = matrix.machines.index(machine) + 1, ""
+    while place:
+        place, rest = divmod(place - 1, 26)
+        name = chr(ord("A") + rest) + name
+    return name
+
+
+def _machine_lines(matrix: Matrix) -> list[str]:
+    """Return a line for each machine, with the GPU of each of its devices."""
+    names = {machine: matrix.hosts[machine].name + _gpus(matrix, machine) for machine in matrix.machines}
+    if len(names) == 1:
+        return [f"On {name}." for name in names.values()]
+    return [f"{_letter(matrix, machine)}: {name}" for machine, name in names.items()]
+
+
+def _gpus(matrix: Matrix, machine: str) -> str:
+    found: dict[str, dict[str, None]] = {}
+    for (_, _, column), cell in matrix.cells.items():
+        seen = cell.device_observed
+        if column.machine == machine and seen is not None and seen.name:
+            found.setdefault(column.device, {})[seen.name] = None
+    in_order = dict.fromkeys(column.device for column in matrix.columns_of(machine))
+    return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
+
+
+def _common(matrix: Matrix) -> set[FlagKind]:
+    return layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
+
+
+def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None = _DETAILS) -> list[str]:
+    """Return the legend of the marks used, the reasons of missing numbers, and what the flags found."""
+    cells = list(matrix.cells.values())
+    shown = [cell for cell in cells if cell.shown]
+    lines = []
+    if any(cell.best for cell in cells):
+        lines.append(f"{layout.BEST} the fastest of its column, and what noise cannot tell from it")
+    if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
+        lines.append("± half-width of the 95 % interval (the wider side)" + _lesser_coverage(shown))
+    if any(column.world_size > 1 for column in matrix.columns):
+        lines.append(WORKERS_LEGEND)
+    common = _common(matrix)
+    lines += layout.flag_lines(shown, common)
+    if any((g, r, c) not in matrix.cells for g, rows in matrix.rows.items() for r in rows for c in matrix.columns):
+        lines.append(f"{layout.MISSING} not measured")
+    missing = [(layout.HOLES[c.status], c.reason or "no reason was given", c) for c in cells if not c.shown]
+    facts = [
+        (flag.kind.symbol, flag.sentence, cell)
+        for cell in shown
+        for flag in cell.flags
+        if flag.kind not in common and flag.kind not in (FEW_LAUNCHES, PARITY_UNCHECKED)
+    ]
+    found = _grouped(matrix, facts)
+    if details is not None and len(found) > details:
+        found = [*found[:details], f"... and {len(found) - details} more; --json shows all"]
+    return [*lines, *_grouped(matrix, missing), *found, *matrix.notes]
+
+
+def _lesser_coverage(cells: Iterable[CellResult]) -> str:
+    """Return the coverage of intervals from few steps, e.g. "; from 5 steps 94 %"."""
+    lesser = {
+        cell.seconds.samples: cell.seconds.coverage
+        for cell in cells
+        if cell.seconds is not None and cell.seconds.coverage is not None and cell.seconds.coverage < 0.945
+    }
+    return "".join(f"; from {samples} steps {coverage:.0%}" for samples, coverage in sorted(lesser.items()))
+
+
+def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
+    """Return the facts (mark, text, cell) in few lines: same text together, with all its columns and rows."""
+    counts = Counter(group.network for group in matrix.rows)
+    columns: dict[tuple[str, str, str, str], list[str]] = {}
+    for mark, text, cell in facts:
+        group = cell.group
+        network = f"{group.network} b{group.batch_size}" if counts[group.network] > 1 else group.network
+        key = mark, " ".join(text.split()), network, row_name(cell.row)
+        columns.setdefault(key, []).append(column_name(matrix, cell.column))
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
+    for (mark, text, network, row), names in columns.items():
+        rows.setdefault((mark, text, network, ", ".join(dict.fromkeys(names))), []).append(row)
+    return [
+        f"{mark} {network} at {where}, {', '.join(names)}: {text}"
+        for (mark, text, network, where), names in rows.items()
+    ]
+
+
+# JSON and CSV.
+
+
+def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
+    evidence = ("framework_says", "wanting_threads", "cpu_per_wall", "waiting_per_wall")
+    of_device = ("name", "event_per_wall", "busy_share", "joules_per_minibatch")
+    medians = tuple(f"{name}.median" for name in ("sm_mhz", "temperature", "watts"))
+    return (
+        TableColumn("machine", None, lambda cell: cell.machine),
+        TableColumn("machine_name", None, lambda cell: matrix.hosts[cell.machine].name),
+        *axis_columns(lambda cell: cell.cell),
+        TableColumn("status", None, lambda cell: cell.status),
+        TableColumn("reason", None, lambda cell: cell.reason),
+        TableColumn(
+            "seconds_per_minibatch", None, lambda cell: cell.seconds, fields=(*MEDIAN, "samples", "launches", "method")
+        ),
+        TableColumn("items_per_second", None, lambda cell: cell.items_per_second),
+        TableColumn("gflops", None, lambda cell: cell.gflops),
+        TableColumn("ceiling_fraction", None, lambda cell: cell.ceiling_fraction),
+        TableColumn("best", None, lambda cell: cell.best),
+        TableColumn("parity", None, lambda cell: cell.parity, fields=("verdict",)),
+        TableColumn("flags", None, lambda cell: cell.flags),
+        TableColumn("threads_evidence", None, lambda cell: cell.observed, fields=evidence),
+        TableColumn(
+            "device_evidence",
+            None,
+            lambda cell: cell.device_observed,
+            fields=(*of_device, *medians, "peak_memory_bytes"),
+        ),
+        TableColumn("environment", None, lambda cell: cell.environment),
+        TableColumn("interpreter", None, lambda cell: cell.interpreter),
+        TableColumn("run", None, lambda cell: cell.run),
+        TableColumn("first_step_seconds", None, lambda cell: cell.first_step_seconds, fields=None),
+        TableColumn("peak_memory_bytes", None, lambda cell: cell.peak_memory_bytes, fields=None),
+    )
+
+
+def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
+    """Return the cells as plain JSON types, in the order of the table: groups, rows, columns."""
+    return objects(_columns(matrix), matrix.cells.values())
+
+
+def matrix_rows(matrix: Matrix) -> Rows:
+    """Return a line for each cell, those without a number included."""
+    return csv_rows(_columns(matrix), matrix.cells.values())
+
+
+def of_cell(cell: CellResult, *names: str) -> dict[str, Any]:
+    """Return these attributes of a cell as plain JSON types, by the names that every report has for them."""
+    return {"seconds_per_minibatch" if name == "seconds" else name: plain(getattr(cell, name)) for name in names}
+
+
+# The picture.
+
+
+def drawn_cells(matrix: Matrix, machine: str = "") -> list[CellResult]:
+    """Return the cells with a time that counts and a share of the ceiling, of one machine or of all."""
+    of_one = (cell for cell in matrix.cells.values() if not machine or cell.machine == machine)
+    return [cell for cell in of_one if cell.timed is not None and cell.ceiling_fraction is not None]
+
+
+def _draw(matrix: Matrix, path: Path) -> list[Path]:
+    """Draw the share of the measured ceiling: a page for each machine, a panel for each network, rows down."""
+    pages = []
+    for machine in (each for each in matrix.machines if drawn_cells(matrix, each)):
+        cells = drawn_cells(matrix, machine)
+        panels = tuple(
+            _panel([cell for cell in cells if cell.group == group])
+            for group in dict.fromkeys(cell.group for cell in cells)
+        )
+        title = f"Share of the measured ceiling, on {name_among(matrix.hosts, machine)}"
+        across = "per cent of the ceiling at no more than this many threads; bars: the 95 % interval of the time"
+        pages.append(Dots(title, across, panels))
+    return dots_to_picture(pages, path)
+
+
+def _panel(cells: list[CellResult]) -> Panel:
+    names = tuple(dict.fromkeys(row_name(cell.row) for cell in cells))
+    return Panel(group_name(cells[0].group), names, {(row_name(c.row), _place(c)): _share(c) for c in cells})
+
+
+def _place(cell: CellResult) -> str:
+    return head_of(cell.cell if cell.cell.on_cpu else cell.cell._replace(threads=NO_THREADS))
+
+
+def _share(cell: CellResult) -> Interval:
+    """Return per cent of the ceiling: the shorter the time, the more."""
+    share, seconds = 100 * (cell.ceiling_fraction or 0.0), cell.seconds
+    if seconds is None or seconds.low is None or seconds.high is None:
+        return share, None, None
+    return share, share * seconds.median / seconds.high, share * seconds.median / seconds.low
+
+
+REPORT = Report(
+    name="matrix",
+    summary="""Networks and frameworks down, threads and devices across, machines side by side.
+
+`--plot` draws the share of the measured ceiling. With `--against shi2016` it is `dlbench report against`.""",
+    examples=(
+        "dlbench report matrix",
+        "dlbench report matrix --format latex --quantity items",
+        "dlbench report matrix --store here.sqlite --store there.sqlite",
+        "dlbench report matrix --against shi2016",
+        "dlbench report matrix --plot ceiling.png",
+    ),
+    analyse=lambda source: source.matrix(),
+    page=lambda matrix, options: matrix_page(matrix, options.quantity),
+    data=matrix_cells,
+    rows=matrix_rows,
+    draw=lambda matrix, path, options: _draw(matrix, path),
+    drawable=lambda matrix: bool(drawn_cells(matrix)),
+    options=frozenset({QUANTITY, REFERENCE, AGAINST, ALL_MODES, ALL_RUNS}),
+    quantities=tuple(QUANTITIES),
+    heading="Share of the measured ceiling",
+    place=25,
+    section_quantity="ceiling",
+    has_section=lambda matrix: bool(drawn_cells(matrix)),
+)

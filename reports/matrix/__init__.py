@@ -1,1 +1,0 @@
-"""Report: the matrix, seconds per mini-batch."""

@@ -1,1 +1,0 @@
-"""Report: the runs of a store."""

@@ -1,1 +1,0 @@
-"""Report: software, networks and hardware behind the numbers."""

@@ -1,0 +1,275 @@
+"""Every format of every kind of report: whole, narrow enough, and escaped."""
+
+import csv as csv_of_python
+import io
+import json as json_of_python
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import factory_of_records as make
+import pytest
+from exported import exporters
+from hostile_texts import HOSTILE
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+from matrices_to_export import HOST, MATRICES, OF_THREADS, OTHER, busy, results_of
+from pictures import texts
+from properties import examples
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports import matrix as of_matrix
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.curve import threads as scaling
+from dlbench.reports.formats import layout
+from dlbench.reports.formats.export import to_stdout
+from dlbench.reports.formats.html import page_to_html
+from dlbench.reports.formats.inert import FIELD, one_line
+from dlbench.reports.formats.layout import Entry, Page, Table
+from dlbench.reports.formats.terminal import page_to_terminal, wrapped
+from dlbench.reports.report import ReportOptions
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.results import Results
+
+OF_MATRIX, OF_TABLES = exporters("matrix"), exporters("tables")
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+@pytest.mark.parametrize("name", OF_MATRIX)
+def test_every_exporter_takes_every_matrix(name: str, kind: str) -> None:
+    matrix = MATRICES[kind]()
+    for text in (OF_MATRIX[name](matrix), OF_THREADS[name](scaling.curves(matrix))):
+        assert text.endswith("\n")
+        check(name, text)
+
+
+def check(name: str, text: str) -> None:
+    if name == "terminal":
+        assert max(map(len, text.splitlines())) <= 80
+        assert "\x1b" not in text
+        assert all(line == line.rstrip() for line in text.splitlines())
+    elif name == "json":
+        json_of_python.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    elif name == "csv":
+        list(csv_of_python.reader(io.StringIO(text)))
+    elif name == "latex":
+        assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}")
+        # What remains when the characters that were written with care are taken out must need no care.
+        careful = r"\\(ensuremath\{(\\pm|[<>|])\}|text\w+\{\})"
+        body = [re.sub(careful, "", line) for line in text.splitlines() if not line.startswith("%")]
+        for line in body:
+            assert not re.search(r"(?<!\\)[%#~^<>|±]", line), line
+            assert not re.search(r"(?<![\\])_", line), line
+            assert line.count("{") - line.count(r"\{") == line.count("}") - line.count(r"\}"), line
+    elif name == "markdown":
+        rows = [line for line in text.splitlines() if line.startswith("| ")]
+        tables_found: list[list[int]] = [[]]
+        for line in text.splitlines():
+            if line.startswith("| "):
+                tables_found[-1].append(len(re.findall(r"(?<!\\)\|", line)))
+            elif tables_found[-1]:
+                tables_found.append([])
+        assert all(len(set(found)) <= 1 for found in tables_found)
+        assert rows or "Nothing was measured" in text or not text.strip("#\n -") or "|" not in text
+
+
+def test_columns_that_do_not_fit_are_stacked_not_cut() -> None:
+    records = [
+        make.record([t] * 5, launch=n, threads=p, framework="torch-nightly", mode="compile")
+        for p in (1, 2, 4, 8, 16, 32)
+        for n, t in enumerate((0.8, 0.91, 0.93))
+    ]
+    text = OF_MATRIX["terminal"](build_matrix(results_of(*records)))
+    heads = [line.split()[1:] for line in text.splitlines() if line.startswith("threads")]
+    assert heads == [["1", "2", "4"], ["8", "16", "32"]]
+    wide = OF_MATRIX["terminal"](build_matrix(results_of(*records)), width=120)
+    assert "threads" in wide
+    assert len([line for line in wide.splitlines() if line.startswith("threads")]) == 1
+
+
+def test_colour_only_adds_to_the_text() -> None:
+    matrix = build_matrix(busy())
+    plain, coloured = OF_MATRIX["terminal"](matrix), OF_MATRIX["terminal"](matrix, colour=True)
+    assert "\x1b[" in coloured
+    stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
+
+
+def test_columns_of_several_workers_say_how_many_and_what_that_is() -> None:
+    matrix = MATRICES["workers"]()
+    names = [of_matrix.column_name(matrix, column) for column in matrix.columns]
+    assert names == ["1", "2", "1 x2", "2 x2", "cuda:0", "cuda:0 x2", "cuda:0 x4"]
+    of_threads = [make.record(world_size=w, threads=p, device="cuda:0") for w in (1, 2) for p in (1, 2)]
+    matrix = build_matrix(results_of(*of_threads))
+    names = [of_matrix.column_name(matrix, column) for column in matrix.columns]
+    assert names == ["cuda:0/1", "cuda:0/2", "cuda:0/1 x2", "cuda:0/2 x2"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.5231, "0.523"),
+        (0.99999, "1.00"),
+        (12.345, "12.3"),
+        (123.45, "123"),
+        (1234.5, "1234"),
+        (0.001, "0.00100"),
+        (1e-6, "1.00e-06"),
+        (1e9, "1.00e+09"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert layout.number(value) == text
+
+
+words = st.text(st.characters(codec="ascii", exclude_categories=("C",)), min_size=1, max_size=30).map(str.strip)
+frameworks = st.sampled_from(["torch", "torch-nightly", "tensorflow", "onnxruntime", "mxnet", "x" * 40])
+modes = st.sampled_from(["eager", "compile", "hybrid", ""])
+thread_counts = st.sampled_from([1, 2, 4, 8, 16, 32])
+
+
+def a_record(seconds: float, status: Status, reason: str, *of_cell: Any) -> Any:
+    names = ("framework", "mode", "threads", "network", "batch_size", "machine")
+    where = dict(zip(names, of_cell, strict=True))
+    return make.record([seconds], **where) if status is Status.OK else make.hole(status, reason, **where)
+
+
+some_records = st.builds(
+    a_record,
+    st.floats(1e-9, 1e5),
+    st.sampled_from(Status),
+    words,
+    frameworks,
+    modes,
+    thread_counts,
+    st.sampled_from(["fcn5", "resnet50", "lstm32", "a_network_with_a_name_that_does_not_end"]),
+    st.sampled_from([1, 64, 100_000]),
+    st.sampled_from([HOST.fingerprint, OTHER.fingerprint, "f" * 64]),
+)
+
+
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(layout.QUANTITIES)))
+def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
+    matrix = build_matrix(results_of(*records))
+    text = OF_MATRIX["terminal"](matrix, quantity)
+    check("terminal", text)
+    fields = [
+        entry.plain
+        for row in of_matrix.matrix_page(matrix, quantity).tables[0].rows
+        for entry in row[1:]
+        if entry.plain != layout.MISSING
+    ]
+    shown = re.split(r"\s+", text)
+    assert all(field in shown for field in fields)
+    for name, export in OF_THREADS.items():
+        check(name, export(scaling.curves(matrix)))
+    for name in ("markdown", "latex", "csv", "json"):
+        check(name, OF_MATRIX[name](matrix))
+
+
+hostile = st.one_of(st.text(min_size=1), st.sampled_from(HOSTILE))
+
+
+class _Cells(HTMLParser):
+    """Collects the texts of cells, of the simplest kind of parser there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+@given(st.lists(st.tuples(hostile, hostile), min_size=1, max_size=4))
+def test_a_table_has_the_texts_of_its_entries(rows: list[tuple[str, str]]) -> None:
+    table = Table("", ("what", "how much"), tuple(tuple(map(Entry, row)) for row in rows))
+    parser = _Cells()
+    parser.feed(str(page_to_html(Page((), (table,)))))
+    parser.close()
+    shown = [[one_line(text, FIELD) for text in row] for row in rows]
+    assert parser.rows == [["what", "how much"], *shown]
+
+
+def test_heads_groups_and_spans_are_said_to_a_screen_reader() -> None:
+    rows = ((Entry("fcn5"),), (Entry("torch"), Entry("0.5", "±2%", "~", best=True), Entry("oom", hole=True)))
+    table = Table("Seconds", ("threads", "1", "2"), rows, ("a note",), spans=(("A machine", 2),))
+    html = str(page_to_html(Page(("before",), (table,), ("after",))))
+    assert '<th scope="colgroup" colspan="2">A machine</th>' in html
+    assert '<th scope="rowgroup" colspan="3">fcn5</th>' in html
+    assert '<th scope="row">torch</th>' in html
+    assert '★</span> 0.5<span class="spread">±2%</span>~' in html
+    assert html.index("before") < html.index("<table") < html.index("a note") < html.index("after")
+
+
+COMMAND = "`dlbench run table4 --networks fcn5 --frameworks torch --threads 1,2,4`"
+
+
+def test_a_command_is_never_broken_over_lines() -> None:
+    lines = wrapped(f"Not measured for A1 to A4: seconds of fcn5 with 4 threads. Measure: {COMMAND}", 80)
+    assert [COMMAND in line for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_one_longer_than_a_line_sticks_out_and_the_words_beside_it_do_not() -> None:
+    lines = wrapped(f"Measure what is missing: {COMMAND} and look at it again", 40)
+    (whole,) = (line for line in lines if "dlbench" in line)
+    assert whole.strip() == COMMAND
+    assert all(len(line) <= 40 for line in lines if line != whole)
+
+
+@given(st.lists(st.from_regex(r"[a-z`-]{1,12}", fullmatch=True), min_size=1, max_size=40), st.integers(20, 100))
+def test_nothing_is_lost_and_everything_else_fits(words: list[str], width: int) -> None:
+    line = " ".join(words)
+    lines = wrapped(line, width)
+    assert " ".join(" ".join(lines).split()) == line
+    assert all(len(each) <= width for each in lines)
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_an_indent_is_kept(width: int) -> None:
+    assert all(line.startswith("    ") for line in wrapped("    a line that is indented and long", width))
+
+
+def matrix_of(*records):
+    hosts = {make.MACHINE: Host(make.MACHINE, "two cores", 2, 2, 2.0)}
+    return build_matrix(Results(tuple(records), hosts, products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)}))
+
+
+def test_rows_networks_and_threads_are_named(tmp_path):
+    records = [r for name in ("torch", "mxnet") for p in (1, 2) for r in make.launches(1.0, framework=name, threads=p)]
+    (written,) = of_matrix.REPORT.draw(matrix_of(*records), tmp_path / "m.svg", ReportOptions())
+    assert {"fcn5, mini-batch 64", "torch eager", "mxnet eager", "1", "2", "threads"} <= set(texts(written))
+
+
+def test_the_shorter_the_time_the_larger_the_share():
+    (cell,) = of_matrix.drawn_cells(matrix_of(*make.launches(1.0)))
+    share, low, high = of_matrix._share(cell)
+    assert share == pytest.approx(100 * cell.ceiling_fraction)
+    assert low < share < high
+    assert low * cell.seconds.high == pytest.approx(high * cell.seconds.low)
+
+
+def test_marks_are_spelled_where_an_encoding_lacks_them_and_lines_still_fit() -> None:
+    matrix = build_matrix(busy())
+    report = of_matrix.REPORT
+    text = page_to_terminal(report.page(matrix, ReportOptions()), encoding="ascii")
+    text.encode("ascii")
+    assert "+/-" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("columns", "width"), [("45", 45), ("10", 40), ("wide", 80)])
+def test_a_report_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    text = to_stdout(of_matrix.REPORT, build_matrix(busy()), ReportOptions(), "terminal")
+    assert width - 10 < max(map(len, text.splitlines())) <= width

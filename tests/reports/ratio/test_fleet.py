@@ -1,0 +1,242 @@
+"""`dlbench report fleet`: what it reads, what it leaves out, and its words, data and picture."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import factory_of_records as make
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kept_stores import kept_store
+from records_of_fleets import CALM, KIND, readings, records, source
+
+import dlbench.reports
+from dlbench.adapters.protocol import Status
+from dlbench.reports.errors import ReportError
+from dlbench.reports.flags import SHARED_NODE
+from dlbench.reports.formats.export import FORMATS, export
+from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
+from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.storage.hosts import Node
+from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.storage.store import Store
+
+SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}
+SLOW = {**SAME, "n3": {"fcn5": 1.3, "fcn8": 2.6}}
+
+
+def found_in(found, *more, **given):
+    return REPORT.analyse(source(found, *more, **given))
+
+
+def shown(found, top=12):
+    return export(REPORT, found, ReportOptions(top=top), "terminal")
+
+
+def by_node(found):
+    """Return of each node what is said of it, by its name."""
+    (kind,) = REPORT.as_data(found)["machines"]
+    return {each.pop("node"): each for each in kind["nodes"]}
+
+
+def ratios(found):
+    """Return every ratio by node and thing, and verdicts."""
+    nodes = by_node(found)
+    numbers = {
+        (name, each.get("network"), end): each["ratio"][end]
+        for name, node in nodes.items()
+        for each in (node, *node["things"])
+        for end in ("value", "low", "high")
+    }
+    return numbers, {name: node["verdict"] for name, node in nodes.items()}
+
+
+LAUNCHES = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=3)
+FLEETS = st.fixed_dictionaries(
+    {name: st.fixed_dictionaries({"fcn5": LAUNCHES, "fcn8": LAUNCHES}) for name in ("n1", "n2", "n3", "n4")}
+)
+
+
+@given(FLEETS, st.randoms(use_true_random=False), st.permutations(("n1", "n2", "n3", "n4")), st.floats(0.25, 4.0))
+def test_names_order_and_scale_change_nothing(times, random, names, scale):
+    numbers, verdicts = ratios(found_in(records(times)))
+    shuffled = records(times)
+    random.shuffle(shuffled)
+    assert ratios(found_in(shuffled)) == (numbers, verdicts)
+    called = dict(zip(times, names, strict=True))
+    renamed, said = ratios(found_in(records({called[name]: each for name, each in times.items()})))
+    assert {called[name]: word for name, word in verdicts.items()} == said
+    assert renamed == pytest.approx(
+        {(called[name], *rest): value for (name, *rest), value in numbers.items()}, rel=1e-6
+    )
+    scaled = {n: {net: [scale * t for t in each] for net, each in nets.items()} for n, nets in times.items()}
+    assert ratios(found_in(records(scaled)))[0] == pytest.approx(numbers, rel=1e-5)
+
+
+def test_the_slow_node_is_named_with_its_ratio_and_on_what():
+    rates = {n: readings([1e11, 1.01e11, 0.99e11, 1e11], [1e10, 1.01e10, 0.99e10, 1e10]) for n in SLOW}
+    rates["n3"] = readings([1e11, 1.01e11, 0.99e11, 1e11], [5e9, 5.05e9, 4.95e9, 5e9])
+    found = found_in(records(SLOW), rates)
+    (line,) = REPORT.headline(found)
+    assert re.match(r"n3 is slow: 1\.36x \(1\.\d+-1\.\d+\) the time of the 5 other nodes of its kind \(geometric", line)
+    assert line.endswith("(geometric mean of 4 things); most on memory bandwidth, 2.00x.")
+    text = shown(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "n3, thing by thing" in text
+    assert REPORT.has_section(found)
+    nodes = by_node(found)
+    assert nodes["n3"]["things"][0]["thing"] == "memory bandwidth"
+    assert nodes["n3"]["readings"] == 4
+    assert {name for name, each in nodes.items() if each["verdict"] == "slow"} == {"n3"}
+
+
+def test_of_two_nodes_nobody_can_say_which_is_at_fault():
+    found = found_in(records({name: SLOW[name] for name in ("n1", "n3")}))
+    (line,) = REPORT.headline(found)
+    assert line.startswith("n3 takes 1.30x (")
+    assert "With only two nodes, it cannot be told which one is at fault." in line
+
+
+def test_a_shared_or_disturbed_node_is_marked_and_that_may_be_why():
+    busy = make.contention(steal_seconds=5.0)
+    found = [each for each in records(SLOW) if each.node.name != "n3"]
+    for each in records({"n3": SLOW["n3"]}, shared=("2 other jobs",)):
+        found.append(replace(each, outcome=each.outcome._replace(contention=busy)))
+    result = found_in(found)
+    (line,) = REPORT.headline(result)
+    assert "It was shared when it was measured (2 other jobs), which may be why." in line
+    assert "Other programs disturbed 6 of its 6 launches." in line
+    assert "n3 s ~" in shown(result)
+    assert SHARED_NODE.legend in " ".join(shown(result).split())
+
+
+def test_readings_that_others_disturbed_and_repeated_ones_do_not_count():
+    calm = readings([1e11, 1.01e11, 0.99e11], [1e10, 1.01e10, 0.99e10])
+    slowed = replace(CALM, bandwidth_bytes_per_second=1e9, others_cpus=2.0, taken="2026-03-01T13:00:00.000+00:00")
+    found = found_in(records(SAME), {name: [*calm, calm[-1], slowed] for name in SAME})
+    assert {each["readings"] for each in by_node(found).values()} == {3}
+    assert REPORT.headline(found) == [NOTHING]
+    # Of another library the rates do not compare; and who asks for a network asks for no speed of the machine.
+    other = {**dict.fromkeys(SAME, calm), "n6": [replace(each, method="NumPy 3") for each in calm]}
+    assert "n6 is not compared on 2 things" in " ".join(shown(found_in(records(SAME), other)).split())
+    narrowed = found_in(records(SAME), dict.fromkeys(SAME, calm), narrowing=Narrowing(axes={"network": "fcn5"}))
+    assert {tuple(on["network"] for on in each["things"]) for each in by_node(narrowed).values()} == {("fcn5",)}
+
+
+def test_what_is_missing_is_said():
+    times = {**SAME, "n2": {"fcn5": 1.0}}
+    found = [
+        replace(each, environment="other") if (each.node.name, each.cell.network) == ("n4", "fcn8") else each
+        for each in records(times)
+    ]
+    found += [
+        replace(make.hole(Status.CRASHED, "signal 11", run="r9", machine=KIND.fingerprint), node=Node("f1", "n9"))
+    ]
+    found += records({"x1": {"fcn5": 1.0}}, machine="kind-2")
+    wrong = make.outcome(parity=make.parity("disagrees", "wrong"))
+    found += [replace(each, outcome=wrong) for each in records({"n8": {"fcn5": 1.0}})]
+    other = replace(KIND, fingerprint="kind-2", name="Xeon, 2 CPUs")
+    lines = REPORT.as_data(found_in(found, hosts={KIND.fingerprint: KIND, "kind-2": other}))["missing"]
+    fcn8 = "1 thing (fcn8, mini-batch 64, torch eager, 1 thread)"
+    assert lines == [
+        "n8 has no result that counts (3 parity failed).",
+        "n9 has no result that counts (1 crashed).",
+        f"n4 is not compared on {fcn8}, measured with another build than on most nodes.",
+        f"n2 has no result of {fcn8}, which other nodes have.",
+        "x1 is the only node of its kind with results (Xeon, 2 CPUs): nothing to compare it with.",
+    ]
+
+
+def test_one_fleet_can_be_chosen_and_one_that_is_not_there_is_an_error():
+    found = [*records(SAME, fleet="20261101"), *records(SLOW, fleet="20261102")]
+    assert {len(each["fleets"]) for each in by_node(found_in(found)).values()} == {2}
+    assert REPORT.headline(found_in(found, fleet="20261101")) == [NOTHING]
+    assert REPORT.headline(found_in(found, fleet="20261102"))[0].startswith("n3 is slow")
+    assert found_in(found, narrowing=Narrowing(suite="other")).kinds == ()
+    with pytest.raises(ReportError, match="There is no fleet 'x'; there are 20261101, 20261102"):
+        found_in(found, fleet="x")
+    with pytest.raises(ReportError, match="2 fleets begin with '2026'"):
+        found_in(found, fleet="2026")
+
+
+def test_of_many_nodes_the_slowest_are_shown_and_the_others_counted():
+    many = {f"n{number:03}": {"fcn5": 1.0} for number in range(60)} | {"n030": {"fcn5": 1.5}}
+    found = found_in(records(many))
+    text = shown(found, top=5)
+    assert "55 further nodes: 55 like the others." in " ".join(text.split())
+    assert text.index("n030") < text.index("n000")
+    assert len(list(REPORT.as_rows(found).lines)) == 120
+
+
+def test_json_and_csv_say_the_same_and_the_schema_describes_each_key():
+    found = found_in(records(SLOW), {name: readings([1e11], [1e10]) for name in SLOW})
+    content = json.loads(export(REPORT, found, ReportOptions(), "json"))
+    rows = list(csv.DictReader(io.StringIO(export(REPORT, found, ReportOptions(), "csv"))))
+    (kind,) = content["machines"]
+    things = [(node, thing) for node in kind["nodes"] for thing in ({**node, "thing": "mean"}, *node["things"])]
+    for row, (node, thing) in zip(rows, things, strict=True):
+        assert (row["node"], row["thing"], row["verdict"]) == (node["node"], thing["thing"], thing["verdict"])
+        assert float(row["ratio.value"]) == thing["ratio"]["value"]
+        assert row["network"] == (thing.get("network") or "")
+    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
+    chapter = schema.partition("## `dlbench report fleet --json`")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", chapter))
+    axes = set(make.cell()._asdict())
+    for part in (content, kind, kind["nodes"][0], kind["nodes"][0]["things"][0], kind["spreads"][0]):
+        assert set(part) - axes - {"specification"} <= named
+
+
+@pytest.mark.parametrize("name", ["cpu", "gates"])
+def test_a_store_without_fleets_is_not_read(tmp_path, name):
+    path = kept_store(tmp_path, name)
+    with Store.open(path) as store:
+        runs = [(run, 0) for run in store.runs()]
+
+    def never(*_):
+        raise AssertionError("read")
+
+    found = REPORT.analyse(Source(never, lambda: runs, of_run=never, sentinels=never))
+    assert not REPORT.has_section(found)
+    assert not REPORT.drawable(found)
+    assert REPORT.headline(found) == []
+    assert REPORT.page(found, ReportOptions()).before == (NONE,)
+    for form in FORMATS:
+        assert export(REPORT, found, ReportOptions(), form)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A store with a fleet whose n3 is slow, and whose memory is slow too."""
+    path = tmp_path / "fleet.sqlite"
+    with Store.open(path) as store:
+        for name, networks in SLOW.items():
+            of_node = records({name: networks})
+            store.begin_run(make.run(id=of_node[0].run, machine=KIND.fingerprint, node=of_node[0].node))
+            for each in of_node:
+                store.append(each)
+            bandwidth = 5e9 if name == "n3" else 1e10
+            for block, reading in enumerate(readings([1e11] * 3, [f * bandwidth for f in (0.99, 1.0, 1.01)])):
+                store.add_sentinel(of_node[0].run, block, "before", {**asdict(reading), "quiet": True, "reasons": []})
+    return path
+
+
+def test_the_command_reads_a_store_and_narrows_it(stored, command):
+    code, out, errors = command("report", "fleet", "--store", str(stored))
+    assert (code, errors) == (0, "")
+    assert out.startswith("n3 is slow: 1.36x")
+    code, out, _ = command("report", "fleet", "--store", str(stored), "--networks", "fcn8", "--top", "2")
+    assert (code, "4 further nodes" in out, "memory bandwidth" in out) == (0, True, False)
+    code, out, _ = command("report", "fleet", "--store", str(stored), "--run", f"f1-{KIND.fingerprint}-n3")
+    assert "n3 is the only node of its kind with results" in " ".join(out.split())
+    code, _, errors = command("report", "fleet", "--store", str(stored), "--fleet", "g")
+    assert code != 0
+    assert "There is no fleet 'g'; there are f1." in errors
+
+
+def test_records_outside_fleets_are_no_nodes():
+    plain = Source(Results, lambda: [(make.run(), 3)], of_run=lambda run: Results(tuple(make.launches(1.0))))
+    assert REPORT.analyse(plain).kinds == ()

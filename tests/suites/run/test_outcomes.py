@@ -1,0 +1,186 @@
+"""A guest's answer is believed in nothing: whatever stands in it, it is read whole or refused in one line."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import null_order
+from properties import examples
+
+from dlbench.adapters.protocol import (
+    SCHEMA_VERSION,
+    Contention,
+    HostObservation,
+    Outcome,
+    Status,
+    ThreadEvidence,
+    to_dict,
+)
+from dlbench.suites.run.outcomes import ProcessEnd, UnreadableError, outcome_of, read_answer
+
+HONEST = Outcome(
+    Status.OK,
+    import_seconds=0.1,
+    prepare_seconds=0.2,
+    first_step_seconds=0.3,
+    warmup_ns=[5, 6],
+    samples_ns=[1000, 2000],
+    final_loss=-0.5,
+    final_loss_finite=True,
+    peak_memory_bytes=10**9,
+    threads=ThreadEvidence(1, 1, 1, 0.1, 0.1, [0.1]),
+    contention=Contention(0.0, 0, 0, 0.0, 0.0, None, None, 0),
+    software={"framework": "x", "version": "1", "deep": {"a": [1, {"b": None}]}},
+    evidence_steps=2,
+    timed_between=[1.0, 2.0],
+)
+
+
+def told(**changes):
+    return {**to_dict(HONEST), "schema_version": SCHEMA_VERSION, **changes}
+
+
+def read(folder, content, **options):
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / "outcome.json").write_text(text)
+    return read_answer(folder, null_order(folder).launch, **options)
+
+
+class Unseen:
+    """A monitor that saw what fits the honest answer."""
+
+    wrong, timed_steps = "", HONEST.observed_steps()
+
+    def outside(self):
+        return HostObservation(0.1, 0.1)
+
+
+@pytest.mark.parametrize(("phase", "status"), [("training, step 5 of 9", Status.OK), ("timed", Status.TIMED_OUT)])
+def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
+    (tmp_path / "outcome.json").write_text(json.dumps(told()))
+    (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
+    late = ProcessEnd(-15, late="ended after 5 s")
+    assert outcome_of(null_order(tmp_path).launch, tmp_path, late, Unseen()).status is status
+
+
+def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
+    assert read(tmp_path, told()) == HONEST
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"samples_ns": [-5]}, "out of range"),
+        ({"samples_ns": [10**31]}, "out of range"),
+        ({"samples_ns": [1.5]}, "samples_ns"),
+        ({"samples_ns": "fast"}, "samples_ns"),
+        ({"samples_ns": []}, "there must be one at least"),
+        ({"samples_ns": [1] * 10_000, "evidence_steps": 10_000}, "were asked for"),
+        ({"steps_per_sample": 0}, "there must be one at least"),
+        ({"reason": 7}, "reason"),
+        ({"reason": "x" * 10**6}, "reason"),
+        ({"final_loss": True}, "final_loss"),
+        ({"status": "parity_failed"}, "is not a guest's to give"),
+        ({"status": "implausible"}, "is not a guest's to give"),
+        ({"status": "skipped"}, "is not a guest's to give"),
+        ({"evidence_steps": 1}, "2 steps timed of 1 observed"),
+        ({"threads": None}, "where 1 were asked for"),
+        ({"threads": {**told()["threads"], "requested": 3}}, "where 1 were asked for"),
+        ({"threads": {**told()["threads"], "cpu_seconds": -1.0}}, "out of range"),
+        ({"parameter_count": 12}, "parameters, where the network has"),
+        ({"outside": {"timed_seconds": 1.0, "timed_cpu_seconds": 1.0}}, "only the host can know"),
+        ({"colour": "red"}, "unknown key"),
+        ({"software": {"a": "x" * 5_000_000}}, "software"),
+        ({"software": json.loads("[" * 30 + "]" * 30)}, "software"),
+        ({"software": {"a": json.loads("[" * 30 + "]" * 30)}}, "nested deeper"),
+        ({"schema_version": 2}, "schema version 2"),
+    ],
+)
+def test_what_is_wrong_is_said(changes, complaint, tmp_path):
+    with pytest.raises(UnreadableError) as error:
+        read(tmp_path, told(**changes))
+    assert complaint in str(error.value)
+
+
+def test_a_guest_cannot_judge_itself(tmp_path):
+    parity = {
+        "verdict": "agrees",
+        "reason": "",
+        "losses": [1.0],
+        "loss_error": 0.0,
+        "update_error": 0.0,
+        "worst_parameter": "",
+        "loss_tolerance": 1.0,
+        "update_tolerance": 1.0,
+        "seconds": 0.0,
+    }
+    with pytest.raises(UnreadableError, match="only the host can know: parity"):
+        read(tmp_path, told(parity=parity))
+    with pytest.raises(UnreadableError, match="not a guest's to give"):
+        read(tmp_path, told(parity=parity, status="parity_failed"))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def places(value, path=()):
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield from places(each, (*path, key))
+
+
+@examples(200)
+@given(place=st.sampled_from(sorted(places(told()), key=str)), value=JSON, remove=st.booleans())
+def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(place, value, remove, tmp_path_factory):
+    content = copy.deepcopy(told())
+    where = content
+    for key in place[:-1]:
+        where = where[key]
+    if not place:
+        content = value
+    elif remove:
+        del where[place[-1]]
+    else:
+        where[place[-1]] = value
+    complaint, outcome = "", None
+    try:
+        outcome = read(tmp_path_factory.mktemp("answer"), content)
+    except UnreadableError as error:
+        complaint = str(error)
+    assert (outcome is None) == bool(complaint)
+    assert "\n" not in complaint
+    assert outcome is None or outcome.status in (Status.OK, Status.UNSUPPORTED, Status.CRASHED, Status.OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("curve", "ended", "fits"),
+    [
+        ([[50, 3.0], [100, 2.5], [120, 2.4]], "", True),
+        ([[50, 3.0]], "the loss was not finite", True),
+        ([], "it crashed", True),
+        ([], "", False),
+        ([[50, 3.0], [100, 2.5]], "", False),
+        ([[50, 3.0], [99, 2.5], [120, 2.4]], "", False),
+        ([[50, 3.0], [100, 2.5], [120, 2.4], [150, 2.3]], "", False),
+        ([[50, 3.0], [100], [120, 2.4]], "", False),
+    ],
+)
+def test_a_curve_has_the_blocks_that_were_asked_for(tmp_path, curve, ended, fits):
+    launch = null_order(tmp_path).launch
+    asked = launch._replace(text="text.bin", protocol=launch.protocol._replace(curve_steps=120))
+    (tmp_path / "outcome.json").write_text(json.dumps(told(curve=curve, curve_ended=ended)))
+    if fits:
+        assert read_answer(tmp_path, asked).curve == curve
+    else:
+        with pytest.raises(UnreadableError, match="where 3 were asked for"):
+            read_answer(tmp_path, asked)
+    if curve:
+        with pytest.raises(UnreadableError, match="where 0 were asked for"):
+            read_answer(tmp_path, launch)

@@ -1,0 +1,303 @@
+"""The quiet gate: readings judged by the machine's own record, and waiting before a block with limited patience."""
+
+import dataclasses
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+
+import factory_of_records as make
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_machines import READING
+
+from dlbench.hardware_probe.sentinel import Reading, SentinelError, take
+from dlbench.reports.storage.store import Store
+from dlbench.suites.run import quiet_machine as quiet
+from dlbench.suites.run.quiet_machine import (
+    GIVE_UPS,
+    PATIENCE_SECONDS,
+    RECORD_LENGTH,
+    BlockGate,
+    QuietGate,
+    Verdict,
+    earlier_readings,
+    judge_reading,
+    wait_until_quiet,
+)
+
+# The pressure is that of one's own last launch: no reason to wait.
+CALM = dataclasses.replace(READING, waiting_share=0.004, pressure_avg10=0.4, others_cpus=0.05, cpus=4.0)
+
+
+def reading(**changes: object) -> Reading:
+    return dataclasses.replace(CALM, **changes)  # type: ignore[arg-type]
+
+
+def noisy(random_numbers: random.Random, deviation: float, count: int, level: float = 1.0) -> list[Reading]:
+    """Readings of a machine left alone whose sentinel repeats itself to within `deviation` (a share)."""
+    return [
+        reading(
+            gemm_flops_per_second=100e9 * level * random_numbers.gauss(1, deviation),
+            bandwidth_bytes_per_second=20e9 * level * random_numbers.gauss(1, deviation),
+        )
+        for _ in range(count)
+    ]
+
+
+def test_calm_is_quiet_whatever_the_kernels_memory_says() -> None:
+    assert judge_reading(CALM) == Verdict(True)
+    assert judge_reading(reading(pressure_avg10=1.0)).quiet
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pressure_share": 0.05}, "programs waited for a CPU 5% of the time (limit 5%)"),
+        ({"waiting_share": 0.3}, "the sentinel itself waited for a CPU 30% of the time (limit 5%)"),
+        ({"steal_share": 0.12}, "the host of this virtual machine withheld the CPU 12% of the time (limit 5%)"),
+        ({"others_cpus": 1.0}, "other programs used 1.0 of 4 CPUs"),
+        ({"others_cpus": 0.2, "cpus": 1.5}, "other programs used 0.2 of 1.5 CPUs"),
+    ],
+)
+def test_each_disturbance_is_told(changes: dict[str, float], said: str) -> None:
+    verdict = judge_reading(reading(**changes))
+    assert not verdict.quiet
+    assert verdict.reasons == (said,)
+
+
+def test_slower_than_its_own_record() -> None:
+    record = noisy(random.Random(1), 0.003, 20)
+    verdict = judge_reading(reading(gemm_flops_per_second=95e9), record)
+    assert verdict.reasons == ("matrix products ran at 95% of this machine's usual rate (limit 97%)",)
+    assert judge_reading(reading(gemm_flops_per_second=98e9), record).quiet
+    assert judge_reading(reading(gemm_flops_per_second=150e9), record).quiet  # faster is no reason
+    slow = judge_reading(reading(bandwidth_bytes_per_second=12e9), record)
+    assert slow.reasons == ("memory was read and written at 60% of this machine's usual rate (limit 90%)",)
+
+
+def test_disturbed_and_foreign_readings_are_no_record() -> None:
+    slow = reading(gemm_flops_per_second=10e9)
+    assert judge_reading(slow, [reading(pressure_share=0.3)] * 50).quiet
+    assert judge_reading(slow, [reading(method="another NumPy")] * 50).quiet
+    # Nor do they push the calm ones out.
+    assert not judge_reading(slow, [CALM] * quiet.ENOUGH_READINGS + [reading(pressure_share=0.3)] * 500).quiet
+
+
+def test_an_old_record_is_forgotten() -> None:
+    faster_host, this_host = [reading(gemm_flops_per_second=200e9)] * 500, [CALM] * quiet.RECORD_LENGTH
+    assert not judge_reading(CALM, faster_host).quiet
+    assert judge_reading(CALM, faster_host + this_host).quiet
+
+
+@pytest.mark.parametrize("deviation", [0.002, 0.005, 0.01, 0.02, 0.04])
+def test_the_sentinels_own_noise_is_not_held_against_a_quiet_machine(deviation: float) -> None:
+    numbers = random.Random(7)
+    refused = tried = 0
+    for _ in range(300):
+        history = noisy(numbers, deviation, quiet.RECORD_LENGTH)
+        tried += 10
+        refused += sum(not judge_reading(each, history).quiet for each in noisy(numbers, deviation, 10))
+    # Two rates, three standard deviations each: 0.3 % with a spread known exactly. Estimated from 40 it is more.
+    assert refused / tried < 0.03
+
+
+@pytest.mark.parametrize(
+    ("deviation", "unseen", "level"),
+    [(0.002, 0, 0.9), (0.005, 0, 0.9), (0.01, 0, 0.9), (0.005, quiet.RECORD_LENGTH // 3, 0.8)],
+)
+def test_a_neighbour_that_takes_a_tenth_is_seen(deviation: float, unseen: int, level: float) -> None:
+    """Or a fifth, where neighbours that were not seen slowed a third of the record down as much."""
+    numbers = random.Random(8)
+    seen = 0
+    for _ in range(300):
+        history = noisy(numbers, deviation, quiet.RECORD_LENGTH - unseen) + noisy(numbers, deviation, unseen, level)
+        numbers.shuffle(history)
+        seen += not judge_reading(noisy(numbers, deviation, 1, level)[0], history).quiet
+    assert seen > 285
+
+
+rates = st.lists(st.floats(1e6, 1e13), min_size=quiet.ENOUGH_READINGS, max_size=60)
+
+
+class Timeline:
+    """A clock that only sleeping and reading move, by the second."""
+
+    def __init__(self, quiet_from: float) -> None:
+        self.now, self.quiet_from, self.pauses = 0.0, quiet_from, []  # type: ignore[var-annotated]
+
+    def take(self) -> Reading:
+        self.now += 0.4
+        return reading(pressure_share=0.0 if self.now >= self.quiet_from else 0.5)
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def wait(self, patience: float) -> quiet.Waited:
+        return wait_until_quiet(self.take, judge_reading, patience, self.sleep, lambda: self.now)
+
+
+@given(st.floats(0, 500), st.floats(0, 2000))
+def test_never_spins_and_never_much_longer_than_patience(patience: float, quiet_from: float) -> None:
+    timeline = Timeline(quiet_from)
+    waited = timeline.wait(patience)
+    assert waited.seconds <= patience + 1
+    assert len(waited.readings) <= 7 + patience / 16 + 1
+    assert waited.verdict.quiet or waited.seconds >= patience
+
+
+def test_the_gate_keeps_its_readings_and_judges_by_the_earlier_ones() -> None:
+    coming = [reading(gemm_flops_per_second=90e9), reading(gemm_flops_per_second=99e9)]
+    pauses: list[float] = []
+    gate = QuietGate([CALM] * 10, 60.0, take=lambda: coming.pop(0), sleep=pauses.append, clock=lambda: 0.0)
+    waited = gate.wait()
+    assert waited.verdict.quiet
+    assert pauses == [1.0]
+    assert [each.gemm_flops_per_second for each in gate.record[10:]] == [90e9, 99e9]
+    assert waited.readings == tuple(gate.record[10:])
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity on this system")
+def test_a_real_neighbour_is_seen() -> None:
+    """Two programs that never rest, held to the CPU of this process and its sentinel."""
+    allowed = os.sched_getaffinity(0)
+    one = {min(allowed)}
+    os.sched_setaffinity(0, one)
+    try:
+        neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        try:
+            verdict = judge_reading(take())
+        finally:
+            for each in neighbours:
+                each.kill()
+                each.wait()
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert not verdict.quiet
+    assert any("the sentinel itself waited" in reason for reason in verdict.reasons), verdict.reasons
+
+
+pytestmark = pytest.mark.alone
+
+QUIET = replace(READING, bandwidth_bytes_per_second=1e10, pressure_share=0.0, others_cpus=0.0, cpus=2.0)
+BUSY = replace(QUIET, pressure_share=0.12)
+
+
+class Machine:
+    """What the sentinel reads, moment by moment, and a clock that goes on by sleeping and reading."""
+
+    def __init__(self, readings, last=QUIET):
+        self.readings, self.last, self.time, self.taken = list(readings), last, 0.0, 0
+
+    def take(self):
+        self.time += 0.4
+        self.taken += 1
+        found = self.readings.pop(0) if self.readings else self.last
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def sleep(self, seconds):
+        self.time += seconds
+
+
+@pytest.fixture
+def store():
+    with Store.open("sqlite://") as opened:
+        opened.begin_run(make.run(id="r1", plan=(), machine="here"))
+        yield opened
+
+
+def gate_of(store, machine, said):
+    inner = QuietGate([], take=machine.take, sleep=machine.sleep, clock=lambda: machine.time)
+    return BlockGate(inner, store, "r1", said.append)
+
+
+def moments(store):
+    return [(block, moment, content["quiet"]) for block, moment, content in store.sentinels("r1")]
+
+
+def test_a_quiet_machine_costs_one_reading_a_block_and_nothing_is_said(store):
+    machine, said = Machine([]), []
+    gate = gate_of(store, machine, said)
+    for block in range(3):
+        gate.before(block)
+        gate.after(block)
+    assert said == []
+    assert machine.taken == 4  # what is taken after a block, a moment ago, stands before the next
+    assert moments(store) == [(block, moment, True) for block in range(3) for moment in ("before", "after")]
+
+
+def test_a_machine_that_becomes_quiet_is_waited_for(store):
+    machine, said = Machine([BUSY, BUSY, BUSY]), []
+    gate_of(store, machine, said).before(2)
+    assert moments(store) == [(2, "before", False)] * 3 + [(2, "before", True)]
+    assert said == [f"block 3: waited {machine.time:.0f} s until other programs were quiet"]
+
+
+def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(store):
+    machine, said = Machine([], last=BUSY), []
+    gate_of(store, machine, said).before(0)
+    assert PATIENCE_SECONDS <= machine.time < PATIENCE_SECONDS + 2
+    (line,) = said
+    assert line.startswith("block 1: other programs are busy (programs waited for a CPU 12%")
+    assert line.endswith("waited 15 s, measuring anyway: disturbed launches will be marked")
+    assert not any(quiet for *_, quiet in moments(store))
+
+
+def test_a_budget_shortens_patience(store):
+    machine = Machine([], last=BUSY)
+    gate_of(store, machine, []).before(0, seconds_left=3.0)
+    assert machine.time < 4
+
+
+def test_a_machine_that_stays_busy_is_waited_for_no_more_until_it_is_quiet_again(store):
+    machine = Machine([], last=BUSY)
+    gate = gate_of(store, machine, [])
+    for block in range(50):
+        gate.before(block)
+        assert not gate.before_repeat()
+        gate.after(block)
+    assert machine.time < GIVE_UPS * (PATIENCE_SECONDS + 2) + 3 * 50 * 0.5
+    machine.last = QUIET
+    gate.before(50)
+    gate.after(50)
+    machine.last = BUSY
+    gate.before(51)  # the reading after block 50 was quiet
+    began = machine.time
+    assert not gate.before_repeat()
+    assert machine.time - began >= PATIENCE_SECONDS
+
+
+def test_a_repetition_waits_for_quiet(store):
+    machine = Machine([BUSY, BUSY])
+    assert gate_of(store, machine, []).before_repeat()
+    assert machine.taken == 3
+    assert moments(store) == []  # it is no block's
+
+
+def test_without_a_sentinel_a_run_goes_on_and_that_is_said_once(store):
+    machine, said = Machine([SentinelError("It failed.")]), []
+    gate = gate_of(store, machine, said)
+    gate.before(0)
+    gate.after(0)
+    assert not gate.before_repeat()
+    assert said == ["no quiet gate: It failed."]
+    assert machine.taken == 1
+
+
+def test_readings_of_this_machine_are_remembered_the_newest_last(store):
+    readings = [replace(QUIET, gemm_flops_per_second=float(number)) for number in range(1, 60)]
+    for number, reading in enumerate(readings):
+        store.add_sentinel("r1", number, "before", {**reading.to_dict(), "quiet": True, "reasons": []})
+    store.begin_run(make.run(id="r2", plan=(), machine="there"))
+    store.add_sentinel("r2", 0, "before", QUIET.to_dict())
+    store.begin_run(make.run(id="r3", plan=(), machine="here"))
+    store.add_sentinel("r3", 0, "before", replace(QUIET, gemm_flops_per_second=99.0).to_dict())
+    store.add_sentinel("r3", 0, "after", {"of": "another version"})
+    found = [reading.gemm_flops_per_second for reading in earlier_readings(store, "here")]
+    assert found == [float(number) for number in range(60 - RECORD_LENGTH + 1, 60)] + [99.0]

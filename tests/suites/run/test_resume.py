@@ -1,0 +1,142 @@
+"""Beginning and resuming: a resumed run is the run that was begun, whatever was typed the second time."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import factory_of_records as make
+import pytest
+
+from dlbench.adapters.tuning import TUNABLE
+from dlbench.reports.storage.store import Store
+from dlbench.suites.environments import digests, environment
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning import suite, values
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
+from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import preparation, resume
+
+pytestmark = pytest.mark.alone
+
+HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
+
+
+def plan_of(seed=1, **choices):
+    return expand(suite.load("quick"), SuiteOverrides(**choices), Capacity(2, 4), seed)
+
+
+@pytest.fixture
+def store():
+    with Store.open("sqlite://") as opened:
+        yield opened
+
+
+CHOICES = [
+    {},
+    {"frameworks": "null,torch:compile", "launches": "3", "steps": 2},
+    {"frameworks": "null", "launches": "4-9", "interval": "3%", "affinity": "bound,oversubscribed"},
+]
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_the_same_command_goes_on_with_its_run(store, chosen):
+    begun = plan_of(seed=11, **chosen)
+    run = preparation.begin(begun, store, HERE)
+    resumed, found = resume.resume(plan_of(seed=99, **chosen), store, HERE, SuiteOverrides(**chosen))
+    assert found == run
+    assert resumed == begun
+    assert list(resumed.order()) == list(begun.order())
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ({"networks": "fcn5"}, "network: fcn5 now, fcn5, lstm32 in the run"),
+        ({"threads": "3"}, "threads: 3 now, "),
+        ({"launches": "2"}, "launches: 2 now, 1 in the run"),
+        ({"interval": "5%"}, "interval: 0.05 now, none in the run"),
+        ({"steps": 7}, "steps: 7 now, "),
+    ],
+)
+def test_another_command_is_refused_with_what_differs(store, now, words):
+    run = preparation.begin(plan_of(), store, HERE)
+    with pytest.raises(UsageError) as caught:
+        resume.resume(plan_of(**now), store, HERE, SuiteOverrides(**now))
+    assert f"The unfinished run {run.id} is not the one asked for now: " in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_a_command_without_choices_goes_on_with_a_part_of_its_suite_and_with_nothing_else(store):
+    run = preparation.begin(plan_of(networks="fcn5"), store, HERE)
+    resumed, found = resume.resume(plan_of(), store, HERE, SuiteOverrides())
+    assert (found, resumed.cells) == (run, run.plan)
+    other = preparation.begin(plan_of(networks="fcn5", threads="3"), store, HERE)
+    assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1] == run
+    store.finish_run(run.id, run.started)
+    with pytest.raises(UsageError, match=f"{other.id} is not the one asked for now: .*threads: 1, 2, 4 now, 3 in"):
+        resume.resume(plan_of(), store, HERE, SuiteOverrides())
+
+
+def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
+    preparation.begin(plan_of(seed=1), store, HERE)
+    newest = preparation.begin(plan_of(seed=2), store, HERE)
+    finished = preparation.begin(plan_of(seed=3), store, HERE)
+    store.finish_run(finished.id, finished.started)
+    preparation.begin(plan_of(seed=4), store, THERE)
+    assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1].id == newest.id
+
+
+def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
+    build = values.build("mine:null=/opt/mine/bin/python")
+    preparation.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
+    with pytest.raises(UsageError, match="Give its --python again"):
+        resume.resume(plan_of(), store, HERE, SuiteOverrides())
+    moved = values.build("mine:null=/opt/moved/bin/python")
+    resumed, _ = resume.resume(plan_of(builds=(moved,)), store, HERE, SuiteOverrides(builds=(moved,)))
+    assert [row.build for row in resumed.rows] == [moved]
+
+
+def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
+    run = preparation.begin(plan_of(), store, HERE)
+    with (
+        preparation.exclusive(run),
+        pytest.raises(UsageError, match="carried out by another"),
+        preparation.exclusive(run),
+    ):
+        pass
+    with preparation.exclusive(run):
+        pass
+
+
+def record_made_with(run, cell, environment):
+    return make.record(run=run.id, environment=environment, **cell._asdict())
+
+
+def test_a_run_is_not_resumed_with_another_build_than_it_was_begun_with(store):
+    plan = plan_of(frameworks="null")
+    run = preparation.begin(plan, store, HERE)
+    here = environment.look_into(plan.rows[0].build, Path(sys.executable))
+    same = digests.build_digest(here)
+    resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], same)])
+    resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], "")])  # it never ran
+    with pytest.raises(UsageError, match=r"measured null with CPython 3\.11\.7, environment another"):
+        resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], "another")])
+
+
+def test_a_run_is_not_resumed_with_other_settings_than_it_was_begun_with(store):
+    plan = plan_of(frameworks="null")
+    run = preparation.begin(plan, store, HERE)
+    here = digests.build_digest(environment.look_into(plan.rows[0].build, Path(sys.executable)))
+    record = record_made_with(run, plan.cells[0], here)
+    now = list(plan.tunable(plan.cells[0]))
+
+    def made_with(names):
+        software = {**record.outcome.software, TUNABLE: names}
+        return replace(record, outcome=record.outcome._replace(software=software))
+
+    resume.check_same_builds(plan, [made_with(now)])
+    with pytest.raises(UsageError, match="measured null with the settings gone"):
+        resume.check_same_builds(plan, [made_with([*now, "gone"] if now else ["gone"])])
