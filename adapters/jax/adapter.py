@@ -116,11 +116,9 @@ class JaxAdapter(Adapter):
         return partial(JaxFunctions, convolve=CONVOLUTIONS[self._pointwise])
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
-        """Turn a parameter in canonical layout into what is held of it, by name."""
         return {name: held(value)}
 
     def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-        """Return a copy of the mini-batch as the loss reads it."""
         return place(self._family, batch)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
@@ -165,7 +163,6 @@ class JaxAdapter(Adapter):
         self._rate = self._put(np.float32(rate), self._everywhere)
 
     def _put(self, value: Any, home: Any) -> Any:
-        """Copy a NumPy value into buffers that JAX owns (device_put alone may share NumPy's), bound to their home."""
         with jax.default_device(self._devices[0]):
             return jax.device_put(jax.numpy.array(value, copy=True), home)
 
@@ -275,7 +272,6 @@ def _keep_programs(folder: str) -> None:
 
 
 def _threads_at_start() -> int:
-    """Return how many threads XLA will start: it splits loops for them when it compiles, so programs are kept apart."""
     return int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
 
 

@@ -88,7 +88,6 @@ class KerasAdapter(Adapter):
         return keras.ops.reshape(turned, layout.joined(tuple(turned.shape)))
 
     def _tensors(self, batch: Batch) -> Tuple[Any, Any]:
-        """Return copies of inputs and labels as the backend's tensors."""
         inputs, labels = arrays(self.network, batch, self.options)
         return self.backend.tensor(inputs), self.backend.tensor(labels)
 
@@ -160,7 +159,6 @@ class KerasAdapter(Adapter):
 
 
 def _given(name: str, layout: Layout, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the weight of this name; where a variable holds two, both."""
     value = weights[name]
     return np.stack((value, weights[layout.second])) if isinstance(layout, BiasesLayout) else value
 

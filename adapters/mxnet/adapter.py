@@ -31,7 +31,6 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _openmp() -> Optional[Any]:
-    """Return the OpenMP runtime that libmxnet is linked to; None where that symbol is not visible."""
     # A handle of the library finds symbols of the libraries it depends on too.
     return _LIB if hasattr(_LIB, "omp_get_max_threads") else None
 

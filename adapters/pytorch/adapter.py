@@ -273,7 +273,6 @@ class TorchAdapter(Adapter):
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
 
     def _gpu_slug(self) -> str:
-        """Return the GPU's model as a part of a file name: what is tuned for one serves no other."""
         name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
         return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
 
@@ -292,7 +291,6 @@ class TorchAdapter(Adapter):
         return reason
 
     def _has_operator(self, family: Family) -> bool:
-        """Tell whether a whole recurrent layer is one operator."""
         return isinstance(family, Recurrent) or (isinstance(family, Elman) and not networks.loops(family, self._loop))
 
     def _against_family(self, family: Family) -> str:
@@ -515,7 +513,6 @@ class TorchAdapter(Adapter):
 
 
 def _build_line(words: str) -> str:
-    """Return the entry of PyTorch's own account of its build that holds these words, or an empty string."""
     lines: List[str] = [line.strip(" -") for line in torch.__config__.show().splitlines()]
     found = [line for line in lines if words in line and not line.startswith("Build settings")]
     return found[0] if found else ""

@@ -139,12 +139,10 @@ class TinygradAdapter(Adapter):
 
 
 def _placed(value: np.ndarray) -> Tensor:
-    """Return a tensor with a buffer of its own that holds a copy."""
     return Tensor(value).contiguous().realize()
 
 
 def _fill(held: Tensor, value: np.ndarray) -> None:
-    """Copy the value into the tensor's buffer."""
     held.assign(Tensor(value, device=held.device)).realize()
 
 
