@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE
+from ..base import ONE_PROCESS, EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
@@ -59,7 +59,7 @@ def training_losses(
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
 
 
-class JaxAdapter(Adapter):
+class JaxAdapter(EveryFamily):
     """Trains with jax.jit. ``step`` dispatches the program; the arrays it returns are promises.
 
     Settings: ``donate`` (default false) gives the parameters' buffers to the updated ones; ``keep_programs`` (default
@@ -67,9 +67,6 @@ class JaxAdapter(Adapter):
     a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

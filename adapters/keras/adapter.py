@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import keras
 import numpy as np
 
-from ..base import Adapter
-from ..families import CELLS, LEARNING_RATE, Elman
+from ..base import EveryFamily
+from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries.layouts import Layout
 from ..networks import Network
@@ -37,12 +37,8 @@ LOSSES: Dict[str, Callable[[], Any]] = {
 }
 
 
-class KerasAdapter(Adapter):
+class KerasAdapter(EveryFamily):
     """Trains a compiled Keras model by its train function."""
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -20,8 +20,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
-from ..base import PROCESSES, Adapter, slope_told
-from ..families import CELLS, Elman, Family, Recurrent
+from ..base import PROCESSES, Adapter, EveryFamily, slope_told
+from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
@@ -233,15 +233,12 @@ def profiled_calls(averages: Any) -> Iterator[Calls]:
         yield Calls(str(row.key), on_device, spent * _MICROSECONDS, row.count)
 
 
-class TorchAdapter(Adapter):
+class TorchAdapter(EveryFamily):
     """Trains with PyTorch: eagerly, through torch.compile or as a CUDA graph.
 
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
     """
 
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 
