@@ -42,7 +42,7 @@ from .judge import FirstLosses, judged
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .plausibility import Limits, limits_of
 from .privacy import private_anywhere
-from .quiet_machine import BlockGate
+from .quiet_machine import QuietGate
 from .references import Reference
 from .texts import Text
 
@@ -75,7 +75,7 @@ class LaunchRunner:
     machine: Machine | None = None
     """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed
     follow from it; without it no launch counts as disturbed."""
-    gate: BlockGate | None = None
+    gate: QuietGate | None = None
     default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """By framework, mode and tuning."""
     variables: Mapping[str, str] = field(default_factory=dict)
