@@ -6,7 +6,7 @@
 
 Each record is yielded when its launch has ended, so that a caller can store it before the next attempt begins. A
 disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
-machine is quiet, and where it is not, there is none. ``reports/evidence/attempts.py`` decides which attempt counts.
+machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.
 
 The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters).
@@ -205,7 +205,7 @@ class LaunchRunner:
         return launched, telemetry
 
     def _described(self, request: LaunchRequest) -> dict[str, Any]:
-        """Return what the record's software says of a request."""
+        """Return the part of the record's software that describes a request."""
         found: dict[str, Any] = {}
         if request.launch.repeated_batch is not None:
             found["repeated_batch"] = request.launch.repeated_batch
@@ -216,7 +216,7 @@ class LaunchRunner:
         return found
 
     def _tunable(self, cell: Cell) -> tuple[str, ...]:
-        """Return the settings of which the cell's tuning chooses."""
+        """Return the settings that the cell's tuning may choose."""
         framework = self.sources[cell.framework].build.framework
         return framework.tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
 

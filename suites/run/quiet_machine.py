@@ -206,7 +206,7 @@ def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[st
     """Return a line for each device of these cells that others compute on already, and one where they hold all of them.
 
     Several workers may be given any GPU: all are looked at then. Launches on a GPU in use are measured all the same,
-    and marked: whoever holds it may take any part of it at any time.
+    and marked: the other process may use any part of it at any time.
     """
     asked = {cell.device: cell.world_size for cell in sorted(cells, key=lambda cell: cell.world_size)}
     several = any(size > 1 and name != CPU for name, size in asked.items())
