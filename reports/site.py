@@ -22,7 +22,7 @@ from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CellHistory, ChangePoint, History
-from dlbench.reports.history.report import REPORT, significance, size, tables_page, what_else
+from dlbench.reports.history.report import REPORT, changes_page, significance, size, what_else
 from dlbench.reports.naming import name_of, slug
 from dlbench.reports.page.render import asset, policy, rendered
 from dlbench.reports.page.sections import pictures
@@ -327,7 +327,7 @@ def history_page(history: History, suite: str, where: str, version: str) -> str:
         contents=None,
         # Of very many series the picture shows those with changes; the tables have all.
         pictures=pictures(REPORT, replace(history, everything=False), ReportOptions()),
-        tables=page_to_html(tables_page(replace(history, everything=True)), level=2),
+        tables=page_to_html(changes_page(replace(history, everything=True)), level=2),
         nights={night.run: (night.started, "../" + run_file(night.run)) for night in nights},
     )
 
