@@ -71,18 +71,6 @@ def test_doubt() -> None:
     assert dataclasses.replace(loaded, gemm_cpus_busy=2.0, cpus_available=2.0).doubt is None
 
 
-def test_lookup() -> None:
-    ceilings = Ceilings((ceiling(1, 10, 5), ceiling(4, 35, 9), ceiling(8, 30, 12)))
-    assert ceilings.gemm_flops_per_second(1) == 10
-    assert ceilings.gemm_flops_per_second(3) == 10
-    assert ceilings.gemm_flops_per_second(4) == 35
-    assert ceilings.gemm_flops_per_second(8) == 35  # four threads did better than eight
-    assert ceilings.bandwidth_bytes_per_second(8) == 12
-    assert ceilings.bandwidth_bytes_per_second(64) == 12
-    assert ceilings.gemm_flops_per_second(0) is None
-    assert Ceilings(()).bandwidth_bytes_per_second(1) is None
-
-
 @given(
     rates=st.dictionaries(st.integers(1, 64), st.tuples(st.floats(1, 1e15), st.floats(1, 1e13)), min_size=1, max_size=8)
 )
@@ -96,12 +84,6 @@ def test_a_ceiling_never_falls(rates: dict[int, tuple[float, float]]) -> None:
         assert (ceilings.gemm_flops_per_second(threads) or 0) >= gemm
         assert (ceilings.bandwidth_bytes_per_second(threads) or 0) >= bandwidth
     assert Ceilings.from_dict(json.loads(json.dumps(ceilings.to_dict()))) == ceilings
-
-
-@pytest.mark.parametrize("counts", [[], [0], [-1, 2]])
-def test_nonsensical_thread_counts(counts: list[int]) -> None:
-    with pytest.raises(ValueError, match="positive"):
-        measure(counts)
 
 
 def interpreter(path: Path, script: str) -> Path:
@@ -125,11 +107,6 @@ def test_interpreters_that_fail(tmp_path: Path, script: str, message: str) -> No
         measure([1], python=interpreter(tmp_path / "python", script), timeout_seconds=0.5)
 
 
-def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CeilingError, match="cannot be started"):
-        measure([1], python=tmp_path / "python")
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="plays an interpreter by a shell script")
 def test_the_worker_s_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
@@ -148,13 +125,13 @@ def test_a_failing_thread_does_not_hang_the_worker(tmp_path: Path) -> None:
     """One of the threads finds no memory while the others wait for it at the barrier."""
     program = (
         f"import sys; sys.path.insert(0, {str(WORKER.parent)!r})\n"
-        "import ceiling_worker, itertools\n"
-        "calls, ones = itertools.count(), ceiling_worker.np.ones\n"
+        "import worker, itertools\n"
+        "calls, ones = itertools.count(), worker.np.ones\n"
         "def failing(*arguments, **keywords):\n"
         "    if next(calls) == 1: raise MemoryError('one too many')\n"
         "    return ones(*arguments, **keywords)\n"
-        "ceiling_worker.np.ones = failing\n"
-        "ceiling_worker.bandwidth(2, 0.01, 1 << 20)\n"
+        "worker.np.ones = failing\n"
+        "worker.bandwidth(2, 0.01, 1 << 20)\n"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert answer.returncode == 1

@@ -1,23 +1,26 @@
-"""What a build's files are, in twelve hex digits: two builds of one version differ in it, two copies of one do not.
+"""Digests of builds and adapters, in twelve hex digits: whether code that was measured is the code that is here now.
 
-Read are all files of the interpreter's package folders, shared libraries included, the framework's own folder where it
-lies elsewhere, what an environment has from Debian, and the interpreter itself. Left out is what differs between equal
-installations (compiled bytecode, notes of where and how a package was installed) and dlbench, which is no part of what
-it measures. The digest of a listing (paths, sizes, times of change) is kept, so that a second look reads no file.
+The digest of a build covers all files of the interpreter's package folders, shared libraries included, the framework's
+own folder where it lies elsewhere, its Debian packages, and the interpreter. Left out is whatever differs between equal
+installations (bytecode, notes of where and how a package was installed), and dlbench. The digest is kept with the
+listing (paths, sizes, times of change) that it was made of, so that a second look reads no file.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from ..planning.framework import GUEST_DIRECTORY, Framework
 from .folders import home, write_whole
 from .interpreters import Inspection
 
+DIGEST = "adapter_digest"
+"""Key in the software of a record made with an adapter outside dlbench: the digest of that adapter's code."""
 _BYTECODE = (".pyc", ".pyo")
 _NOTES = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"})
 """In a ``.dist-info`` folder: they name paths of this installation, or who installed it."""
@@ -31,13 +34,45 @@ class _File(NamedTuple):
     status: os.stat_result
 
 
-def digest_of(inspection: Inspection) -> str:
-    """Return twelve hex digits that change with the interpreter or any file of its packages, wherever they lie."""
+def adapter_digest(framework: Framework) -> str:
+    """Return a digest of the adapter's code and description; of a user's step, of its file."""
+    if framework.file is not None:
+        return hashlib.sha256(_content(framework.file) or b"").hexdigest()[:12]  # as its records have it
+    folder = framework.directory
+    return _digest(folder, [*folder.rglob("*.py"), folder / "framework.toml"])
+
+
+def code_digest(framework: Framework) -> str:
+    """Return a digest of the adapter's code and of the guest code around it."""
+    guest = _digest(GUEST_DIRECTORY, GUEST_DIRECTORY.glob("*.py"))
+    return f"{guest}-{adapter_digest(framework)}"
+
+
+def build_digest(inspection: Inspection) -> str:
+    """Return a digest of an interpreter and all files of its packages, wherever they lie."""
     found = sorted(_files(inspection))
     packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
     place = hashlib.sha256(json.dumps([str(inspection.prefix), *map(str, inspection.folders)]).encode()).hexdigest()
     contents = _kept_or_read(found, home() / "cache" / "contents" / f"{place[:16]}.json")
     return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[:12]
+
+
+def _digest(folder: Path, paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        content = _content(path)
+        if content is None:
+            continue
+        digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()[:12]
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:  # a link to nowhere, a folder of that name: nothing that a launch could import
+        return None
 
 
 def _files(inspection: Inspection) -> Iterator[_File]:
@@ -54,7 +89,7 @@ def _files(inspection: Inspection) -> Iterator[_File]:
 
 
 def _below(folder: str, name: str) -> Iterator[_File]:
-    """Give the files of a folder and the folders in it; links to folders are not followed."""
+    """Yield the files of a folder and the folders in it; links to folders are not followed."""
     try:
         entries = list(os.scandir(folder))
     except OSError:  # not there, or not for this user: nothing that a launch could import
@@ -72,7 +107,7 @@ def _below(folder: str, name: str) -> Iterator[_File]:
 
 
 def _kept_or_read(files: list[_File], kept: Path) -> str:
-    """Return the digest of these files' contents: the one kept, where the listing is the one it was made of."""
+    """Return the digest of these files' contents: the one kept, if the listing has not changed."""
     listing = hashlib.sha256()
     for name, path, status in files:
         line = name, path, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,4 +1,4 @@
-"""Telemetry of a GPU, through a stand-in for NVML; the sampler's thread is the real one."""
+"""GPUs, their processes and telemetry, through stand-ins for NVML; the sampler's thread is the real one."""
 
 import json
 import os
@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fake_nvml import (
     GIB,
-    GPU_IS_LOST,
     HARDWARE_THERMAL,
     LIBRARY_NOT_FOUND,
     NO_PERMISSION,
@@ -25,11 +25,104 @@ from fake_nvml import (
     SimulatedGpu,
     board,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
+from dlbench.hardware_probe import gpu as gpus_module
+from dlbench.hardware_probe import probe, probe_gpus
 from dlbench.hardware_probe import telemetry as module
 from dlbench.hardware_probe.telemetry import Processes, Sampler, descends_from_this_process
+
+
+def test_several_gpus() -> None:
+    nvml = FakeNvml(board(), board("NVIDIA H200", 141 * GIB, CudaComputeCapability=(9, 0)))
+    gpus = probe_gpus(nvml)
+    assert nvml.shut_down
+    assert (gpus.driver_version, gpus.cuda_driver_version, gpus.reason) == ("550.54.15", "12.4", None)
+    first, second = gpus.devices
+    assert (first.index, first.name, first.memory_bytes) == (0, "NVIDIA A100-SXM4-80GB", 80 * GIB)
+    assert (first.sm_clock_mhz, first.sm_clock_max_mhz, first.power_limit_watts) == (210, 1410, 400.0)
+    assert (first.pcie_generation, first.pcie_generation_max, first.pcie_width) == (1, 4, 16)
+    assert (first.mig_enabled, first.ecc_enabled, first.persistence_mode) == (False, True, True)
+    assert (second.index, second.name, second.compute_capability) == (1, "NVIDIA H200", "9.0")
+
+
+def test_mig() -> None:
+    slices = [board("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 40 * GIB, UUID="MIG-1"), {}]
+    gpus = probe_gpus(FakeNvml(board(MigMode=[1, 1], MaxMigDeviceCount=7, mig=slices)))
+    (gpu,) = gpus.devices
+    assert gpu.mig_enabled is True
+    assert [(each.name, each.uuid, each.memory_bytes) for each in gpu.mig_devices] == [
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", "MIG-1", 40 * GIB),
+        (None, None, None),
+    ]
+    assert gpus.reason is None  # empty slots are no problem
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NVMLError(UNKNOWN),
+        AttributeError("an old binding"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "broken"),
+        OSError("no more"),
+    ],
+)
+@pytest.mark.parametrize("function", sorted(set(board()) - {"nvmlDeviceGetName"}))
+def test_any_failing_query_is_none(function: str, error: Exception) -> None:
+    answers = board()
+    answers[function] = error
+    gpus = probe_gpus(FakeNvml(answers, board()))
+    assert [gpu.name for gpu in gpus.devices] == ["NVIDIA A100-SXM4-80GB"] * 2
+    assert (gpus.reason is None) == isinstance(error, AttributeError)
+
+
+@pytest.mark.parametrize("queries", range(0, 40, 3))
+def test_driver_gone_halfway(queries: int) -> None:
+    nvml = FakeNvml(board(), board(), lost_after=queries)
+    gpus = probe_gpus(nvml)
+    assert len(gpus.devices) == 2
+    # Said once for each GPU, not once for each query.
+    assert gpus.reason is None or gpus.reason.count("GPU is lost") <= 2
+    if queries < 15:
+        assert gpus.devices[1].name is None
+        assert gpus.reason is not None
+    assert nvml.shut_down
+
+
+def test_no_driver() -> None:
+    gpus = probe_gpus(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
+    assert (gpus.devices, gpus.driver_version) == ((), None)
+    assert gpus.reason == "no usable NVIDIA driver: NVML Shared Library Not Found"
+
+
+STAND_IN = Path(__file__).parents[1] / "helpers" / "machines" / "fake_nvml.py"
+
+
+def test_a_file_with_a_stand_in(monkeypatch):
+    monkeypatch.setenv(gpus_module.VARIABLE, str(STAND_IN))
+    found = gpus_module.in_use()
+    assert found is gpus_module.in_use()  # one for the process: it may remember what it was asked
+    names = [gpu.uuid for gpu in probe_gpus().devices]
+    assert names == [board["nvmlDeviceGetUUID"] for board in found.boards]
+    assert [gpu.uuid for gpu in probe().gpus.devices] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("nowhere.py", "nowhere.py"),
+        ("no_such_module:nvml", "no_such_module"),
+        ("json:nvml", "nvml"),
+        ("json", "cannot be used"),
+        (":", "cannot be used"),
+    ],
+)
+def test_a_stand_in_that_cannot_be_loaded_is_a_driver_that_does_not_start(monkeypatch, text, part):
+    monkeypatch.setenv(gpus_module.VARIABLE, text)
+    gpus = probe_gpus()
+    assert gpus.devices == ()
+    assert f"DLBENCH_NVML={text}" in gpus.reason
+    assert part in gpus.reason
+
 
 UUID = "GPU-0123"
 PERIOD = 0.01
@@ -111,31 +204,6 @@ def test_the_samples_of_a_gpu_at_work() -> None:
     assert all(name.startswith("nvmlDeviceGet") for name in nvml.asked)
 
 
-def test_pcie_and_processes_are_looked_at_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOW_PERIOD_SECONDS", 3 * PERIOD)
-    gpu = SimulatedGpu()
-    gpu.sent_kb, gpu.received_kb = 3, 7
-    told = sampled(FakeNvml(gpu.board()), samples=12)
-    slow = told["slow_samples"]["at"]
-    assert 3 <= len(slow) <= len(told["samples"]["at"]) // 3 + 2
-    # Not before the launch, nor at its end: the query takes its time.
-    sent, received = (column(told, name, "slow_samples") for name in ("sent", "received"))
-    assert (sent[0], sent[-1], received[0], received[-1]) == (None,) * 4
-    assert set(sent[1:-1]) == {3000}
-    assert set(received[1:-1]) == {7000}
-    assert told["slow_period_seconds"] == pytest.approx(3 * PERIOD)
-
-
-def test_a_board_that_tells_nothing_has_times_only() -> None:
-    nvml = FakeNvml({"nvmlDeviceGetUUID": UUID})
-    told = sampled(nvml)
-    assert set(told["samples"]) == set(told["slow_samples"]) == {"at"}
-    assert told["processes"] is None
-    assert told["notes"] == []
-    # What is not supported is asked once.
-    assert nvml.asked.count("nvmlDeviceGetPowerUsage") == 1
-
-
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, UNKNOWN])
 def test_a_query_that_fails_costs_its_column_only(name: str, code: int) -> None:
@@ -145,31 +213,6 @@ def test_a_query_that_fails_costs_its_column_only(name: str, code: int) -> None:
     assert name in lost
     assert lost <= {name, "memory_mhz", "memory_utilisation"}  # those come with the same answers
     assert [COLUMNS[name] in note for note in told["notes"]] == ([True] if code == UNKNOWN else [])
-
-
-def test_a_query_that_fails_now_and_then_costs_single_readings() -> None:
-    answers = iter([55, NVMLError(UNKNOWN), 57])
-
-    def temperature(sensor: int) -> int:
-        answer = next(answers, 58)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    told = sampled(FakeNvml(SimulatedGpu().board(Temperature=temperature)))
-    assert column(told, "temperature")[:4] == [55, None, 57, 58]
-    assert told["notes"] == ["nvmlDeviceGetTemperature: Unknown Error"]
-
-
-def test_an_old_driver_and_an_old_binding_use_the_old_names() -> None:
-    gpu = SimulatedGpu()
-    gpu.reasons = POWER_CAP
-    new = "nvmlDeviceGetCurrentClocksEventReasons"
-    for nvml in (FakeNvml(gpu.board(), missing=[new]), FakeNvml(gpu.board(), unbound=[new])):
-        told = sampled(nvml, samples=2)
-        assert told["samples"]["reasons"] == POWER_CAP
-        assert nvml.asked.count(new) == 1
-        assert told["notes"] == []
 
 
 @pytest.mark.parametrize("queries", [0, 1, 3, 7, 20, 45, 90])
@@ -187,13 +230,6 @@ def test_a_gpu_that_disappears_ends_the_sampling_and_is_noted(queries: int) -> N
     # What was read before is kept: a sample is ten queries or so.
     assert len(told["samples"]["at"]) >= (queries - 4) // 16
     json.dumps(told, allow_nan=False)
-
-
-def test_a_gpu_that_is_lost_in_one_query_is_lost_for_all() -> None:
-    lost = NVMLError(GPU_IS_LOST)
-    told = sampled(FakeNvml(SimulatedGpu().board(UtilizationRates=lost)))
-    assert told["samples"]["at"] == []
-    assert told["notes"] == ["the GPU stopped answering: GPU is lost"]
 
 
 def test_no_driver_and_no_such_gpu() -> None:
@@ -232,16 +268,6 @@ def test_a_mig_device_has_its_memory_and_the_rest_of_its_gpu() -> None:
     assert told["processes"] is None
 
 
-def test_it_stops_at_once() -> None:
-    sampler = Sampler(UUID, FakeNvml(SimulatedGpu().board()), period_seconds=60.0)
-    sampler.start()
-    start = time.monotonic()
-    told = sampler.stop()
-    assert time.monotonic() - start < 0.5
-    assert len(told["samples"]["at"]) == 2  # the first and the last
-    assert not sampler._thread.is_alive()
-
-
 def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "END_SECONDS", 0.05)
     gpu = SimulatedGpu()
@@ -266,35 +292,9 @@ def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.Monkey
     until(lambda: not sampler._thread.is_alive())
 
 
-def test_a_driver_that_wakes_up_slowly_delays_a_launch_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "START_SECONDS", 0.02)
-    gpu = SimulatedGpu()
-    gpu.processes = {77: GIB}
-    sampler = Sampler(UUID, FakeNvml(gpu.board(), seconds={"nvmlInit": 1.5}), PERIOD, own=lambda pid: None)
-    start = time.monotonic()
-    sampler.start()
-    assert time.monotonic() - start < 1.4  # also beside other tests
-    until(lambda: bool(sampler._slow))
-    told = sampler.stop()
-    assert told["launched_at"] is None
-    # It may be the launch's own by now.
-    assert [each["whose"] for each in told["processes"]] == ["unknown"]
-
-
-def test_no_more_samples_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SAMPLES", 4)
-    sampler = Sampler(UUID, FakeNvml(SimulatedGpu().board()), period_seconds=0.001)
-    sampler.start()
-    until(lambda: sampler._fast[0]["joules"] > 5000.0)  # the first is no longer there
-    told = sampler.stop()
-    assert len(told["samples"]["at"]) == 4
-    assert told["samples"]["at"][0] == 0.0
-    assert told["launched_at"] < 0.0
-
-
 def whose(processes: Processes) -> dict[float | None, str]:
     """By the bytes they hold, as their numbers are not told."""
-    told = processes.told(0.0)
+    told = processes.to_json(0.0)
     assert told is not None
     assert all(set(each) == {"whose", "first", "last", "bytes"} for each in told)
     return {each["bytes"]: each["whose"] for each in told}
@@ -313,7 +313,7 @@ def test_processes_where_their_numbers_tell() -> None:
     processes.note(listed(1, 4), 3.0, before_launch=False)
     # 3 was seen once and is not there: it may have been a short one of the launch's.
     assert whose(processes) == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}
-    told = {each["bytes"]: each for each in processes.told(0.5) or []}
+    told = {each["bytes"]: each for each in processes.to_json(0.5) or []}
     assert (told[2]["first"], told[2]["last"]) == (0.5, 1.5)
 
 
@@ -325,20 +325,6 @@ def test_processes_numbered_as_in_another_container() -> None:
     assert whose(processes) == {2: "unknown", 3: "unknown", 9: "other"}
 
 
-def test_no_list_is_not_an_empty_list() -> None:
-    assert Processes(lambda pid: None).told(0.0) is None
-    processes = Processes(lambda pid: None)
-    processes.note([], 0.0, before_launch=True)
-    assert processes.told(0.0) == []
-
-
-def test_memory_that_is_not_told_is_not_made_up() -> None:
-    processes = Processes(lambda pid: True)
-    for held in (None, 5, None, 3):
-        processes.note([SimpleNamespace(pid=1, usedGpuMemory=held)], 0.0, before_launch=False)
-    assert whose(processes) == {5: "own"}
-
-
 def test_whose_a_process_is() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
@@ -348,8 +334,3 @@ def test_whose_a_process_is() -> None:
     finally:
         child.communicate(b"\n")
     assert descends_from_this_process(child.pid) is None
-
-
-@given(st.integers())
-def test_no_number_is_too_strange_for_a_process(pid: int) -> None:
-    assert descends_from_this_process(pid) in (True, False, None)
