@@ -13,9 +13,8 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.layout import Entry, Page, Table, entries, number
-from dlbench.reports.formats.markdown import page_to_markdown
+from dlbench.reports.formats.markup import page_to_latex, page_to_markdown
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.nights import (
