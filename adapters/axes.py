@@ -2,7 +2,7 @@
 
 Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option and its parser to every
 axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of ``Cell``, a line here, a line
-there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walks the table and holds everybody to it.
+there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walks the table.
 """
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple

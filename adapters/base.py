@@ -118,20 +118,33 @@ class Adapter:
         """
         return "device %s: this adapter drives the CPU only" % self.cell.device
 
+    def refuses(self, network: Network) -> str:
+        """Return why this framework cannot do the cell, beside what every adapter refuses; empty where it can."""
+        return ""
+
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Return whether this framework can do the cell, and if not, why, in words for the reader of a matrix.
 
-        On the CPU this refuses all but ``precisions`` and a resident mini-batch; on a GPU ``refuses_gpu`` answers.
+        On the CPU this refuses all but ``precisions`` and a resident mini-batch, on a GPU what ``refuses_gpu`` does,
+        and on both what ``refuses`` does.
         """
+        reason = ""
         if not self.cell.on_cpu:
             reason = self.refuses_gpu()
-            return not reason, reason
-        if self.cell.precision not in self.precisions:
+        elif self.cell.precision not in self.precisions:
             known = " and ".join(self.precisions)
-            return False, "precision %s: this adapter computes in %s only" % (self.cell.precision, known)
-        if self.cell.placement != "resident":
-            return False, "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
-        return True, ""
+            reason = "precision %s: this adapter computes in %s only" % (self.cell.precision, known)
+        elif self.cell.placement != "resident":
+            reason = "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
+        reason = reason or self.refuses(network)
+        return not reason, reason
+
+    def chosen(self, setting: str, *known: str) -> str:
+        """Return the value of a setting, the first of those known where it is not given; raises ValueError."""
+        value = str(self.settings.get(setting, known[0]))
+        if value not in known:
+            raise ValueError("the setting %s is %r; it can be %s" % (setting, value, ", ".join(known)))
+        return value
 
     def join(self, worker: int, meeting: str) -> None:
         """Become this worker, from 0, of the ``cell.world_size`` of a launch; return when all of them are there.

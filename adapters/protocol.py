@@ -8,7 +8,7 @@ misread the new one.
 import json
 import os
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 SCHEMA_VERSION = 1
 
@@ -91,7 +91,6 @@ class Launch(NamedTuple):
     cell: Cell
     protocol: Protocol
     settings: Dict[str, Any]  # of the framework's mode, as its framework.toml or the suite gives them
-    reference: Optional[str]  # for adapters of older versions, which judged themselves; None: the host judges
     cache_directory: str  # where an adapter may keep what is costly to derive; survives the launch
     save_reference: Optional[str] = None  # write this launch's losses and updates here as the reference
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
@@ -276,10 +275,6 @@ class Outcome(NamedTuple):
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
-#: Of launches, their cells and protocols: from these fields on older versions of the adapters, as a baseline, do not
-#: know them. They are left out where they say what those do.
-_SINCE: Tuple[Tuple[Any, str], ...] = ((Launch, "adapter_directory"), (Cell, "world_size"), (Protocol, "curve_steps"))
-
 _NESTED = {
     "cell": Cell,
     "protocol": Protocol,
@@ -374,10 +369,6 @@ def _read(path: str, kind: Any, what: str) -> Any:
 
 def _write(path: str, value: Any) -> None:
     content = to_dict(value)
-    for (kind, first), told in zip(_SINCE, (content, content.get("cell", {}), content.get("protocol", {}))):
-        for key in kind._fields[kind._fields.index(first) :]:
-            if key in told and told[key] == kind._field_defaults[key]:
-                del told[key]
     content["schema_version"] = SCHEMA_VERSION
     write_json(path, content)
 

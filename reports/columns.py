@@ -19,7 +19,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Table, interval, number, times
 from dlbench.reports.statistics import Ratio, Summary
 
-__all__ = ["MEDIAN", "VALUE", "Column", "axis_columns", "csv_rows", "objects", "shown", "table", "within"]
+__all__ = ["MEDIAN", "VALUE", "Column", "attributes", "axis_columns", "csv_rows", "objects", "shown", "table", "within"]
 
 GROUP, ROW, PLACE = (tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN))
 """The axes that say which work a cell does, how, and on what."""
@@ -62,6 +62,15 @@ def shown(value: Any) -> Entry:
     if isinstance(value, float):
         return Entry(number(value))
     return Entry(MISSING if value is None else str(value))
+
+
+def attributes(of: Callable[[Row], Any], *names: str, **fields: tuple[str, ...] | None) -> tuple[Column[Row], ...]:
+    """Return columns of these attributes for JSON and CSV; ``fields`` are the parts of those that are objects."""
+
+    def column(name: str) -> Column[Row]:
+        return Column(name, None, lambda row: getattr(of(row), name, None), fields=fields.get(name, ()))
+
+    return tuple(column(name) for name in names)
 
 
 def axis_columns(cell_of: Callable[[Row], Cell], names: Iterable[str] = axes.NAMES) -> tuple[Column[Row], ...]:

@@ -23,13 +23,13 @@ from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room'
 NOTHING_MEASURED = 1
 """`run` and `explain`: not one cell gave a number; `tune`: no pair."""
 FLEET_INCOMPLETE = 1
-"""`fleet run`, `fleet status`: a job was refused, failed or was lost, and no other goes on with what it left."""
+"""`fleet run`, `fleet status`: a job was refused, failed or was lost."""
 GATE_FAILED = 1
 """`gate`: a regression is confirmed."""
 GATE_BROKEN = 5
 """`gate`: the candidate gave no number where the baseline did."""
 GATE_UNDECIDED = 6
-"""`gate`: no regression is confirmed, and the evidence of at least one cell does not suffice to say there is none."""
+"""`gate`: no regression is confirmed, but at least one cell has too little evidence to exclude one."""
 
 
 class SuitesError(DlbenchError):

@@ -57,11 +57,9 @@ class ChainerAdapter(Adapter):
             blas.take_widest_mkl_kernels()
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        if supported and self.ideep and not intel64.is_ideep_available():
-            return False, "iDeep (ideep4py) cannot be loaded here"
-        return supported, reason
+    def refuses(self, network: Network) -> str:
+        lacking = self.ideep and not intel64.is_ideep_available()
+        return "iDeep (ideep4py) cannot be loaded here" if lacking else ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family

@@ -76,15 +76,13 @@ class CntkAdapter(Adapter):
             # The only thread setting it honours, and that up to the CPUs present.
             cntk.cntk_py.set_max_num_cputhreads(cell.threads)
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
+    def refuses(self, network: Network) -> str:
         family = network.family
-        if supported and isinstance(family, Elman):
-            if family.clip:
-                return False, "clip %g: CNTK's learners clip each parameter's gradient by itself" % family.clip
-            if family.alpha != 1.0:
-                return False, "alpha %g: CNTK's RNNStep has no leaky units" % family.alpha
-        return supported, reason
+        if isinstance(family, Elman) and family.clip:
+            return "clip %g: CNTK's learners clip each parameter's gradient by itself" % family.clip
+        if isinstance(family, Elman) and family.alpha != 1.0:
+            return "alpha %g: CNTK's RNNStep has no leaky units" % family.alpha
+        return ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         built = build(network.family, weights)

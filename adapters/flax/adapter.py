@@ -26,11 +26,10 @@ class FlaxAdapter(JaxAdapter):
     refuses_training = Adapter.refuses_training
     train_on_text = Adapter.train_on_text
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
-            reason = "alpha %g: Flax's SimpleCell has no leaky units" % network.family.alpha
-        return not reason, reason
+    def refuses(self, network: Network) -> str:
+        if isinstance(network.family, Elman) and network.family.alpha != 1.0:
+            return "alpha %g: Flax's SimpleCell has no leaky units" % network.family.alpha
+        return super().refuses(network)
 
     def _functions(self) -> Callable[..., Functions]:
         return FlaxFunctions

@@ -77,10 +77,7 @@ class JaxAdapter(Adapter):
         self._devices: List[Any] = []
         self._workers: Optional[devices.Workers] = None
         self._donated: Tuple[int, ...] = (0,) if settings.get("donate", False) else ()
-        self._pointwise = str(settings.get("pointwise", "convolution"))
-        if self._pointwise not in CONVOLUTIONS:
-            known = ", ".join(sorted(CONVOLUTIONS))
-            raise ValueError("the setting pointwise is %r; JAX's are %s" % (self._pointwise, known))
+        self._pointwise = self.chosen("pointwise", *CONVOLUTIONS)
         # The CPU has float32 only; where a cell asks it for another, supports() refuses.
         jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(cell.precision, "highest"))
         if cell.world_size > 1 and not devices.workers_refusal():
@@ -92,11 +89,8 @@ class JaxAdapter(Adapter):
     def refuses_gpu(self) -> str:
         return devices.refusal(self.cell)
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        if supported and self.cell.world_size > 1:
-            reason = devices.workers_refusal() or devices.too_few(self.cell)
-        return not reason, reason
+    def refuses(self, network: Network) -> str:
+        return "" if self.cell.world_size == 1 else devices.workers_refusal() or devices.too_few(self.cell)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]

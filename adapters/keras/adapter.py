@@ -60,11 +60,9 @@ class KerasAdapter(Adapter):
             raise ValueError("the setting data_format is %r; on %s's CPU it can be %s" % given)
         self.jit_compile = settings.get("jit_compile", "auto")
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        if supported and isinstance(network.family, Elman) and network.family.alpha != 1.0:
-            return False, "alpha %g: Keras's SimpleRNN has no leaky units" % network.family.alpha
-        return supported, reason
+    def refuses(self, network: Network) -> str:
+        leaky = isinstance(network.family, Elman) and network.family.alpha != 1.0
+        return "alpha: Keras's SimpleRNN has no leaky units" if leaky else ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         built = build(network, len(batch.inputs), self.options)

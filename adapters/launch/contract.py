@@ -91,86 +91,80 @@ def loss(adapter: Adapter) -> float:
 def learnt(adapter: Adapter, network: Network) -> Iterator[Tuple[str, np.ndarray]]:
     """Yield every parameter of the network as the adapter holds it now, each once and in canonical layout."""
     expected = {parameter.name: parameter.shape for parameter in network.family.parameters()}
-    seen = set()
+    missing = dict(expected)
     for item in adapter.parameters():
-        if not isinstance(item, tuple) or len(item) != 2:
-            raise ContractBroken("parameters() yielded %s, not (name, array)" % type(item).__name__)
+        _expect(isinstance(item, tuple) and len(item) == 2, "parameters() yielded %.80r, not (name, array)", item)
         name, value = item[0], np.asarray(item[1])
-        if name not in expected:
-            raise ContractBroken("parameters() yielded %r, which the network does not have" % (name,))
-        if name in seen:
-            raise ContractBroken("parameters() yielded %s twice" % name)
+        _expect(name in expected, "parameters() yielded %r, which the network does not have", name)
+        _expect(missing.pop(name, None) is not None, "parameters() yielded %s twice", name)
         if value.shape != expected[name]:
             raise ContractBroken("%s has shape %s, the network's is %s" % (name, value.shape, expected[name]))
         if value.dtype.kind != "f":
             raise ContractBroken("%s holds %s, not floating-point numbers" % (name, value.dtype))
-        seen.add(name)
         yield name, value
-    missing = [name for name in expected if name not in seen]
-    if missing:
-        raise ContractBroken("parameters() did not yield %s" % ", ".join(missing[:5]))
+    _expect(not missing, "parameters() did not yield %s", ", ".join(list(missing)[:5]))
+
+
+def _expect(right: bool, words: str, value: Any) -> None:
+    if not right:
+        raise ContractBroken(words % (value,))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
 
 
 def threads(adapter: Adapter) -> Optional[int]:
     """Return how many threads the framework says it uses."""
     value: Any = adapter.effective_threads()
-    if value is not None and not isinstance(value, int):
-        raise ContractBroken("effective_threads() returned %.80r, not a whole number or None" % (value,))
+    right = value is None or isinstance(value, int)
+    _expect(right, "effective_threads() returned %.80r, not a whole number or None", value)
     return value
 
 
 def device_name(adapter: Adapter) -> str:
     """Return what the framework calls its device."""
     name: Any = adapter.device_name()
-    if not isinstance(name, str) or not name.strip():
-        raise ContractBroken("device_name() returned %.80r, not a name" % (name,))
+    _expect(isinstance(name, str) and bool(name.strip()), "device_name() returned %.80r, not a name", name)
     return name
 
 
 def event_nanoseconds(adapter: Adapter, marks: Iterable[Tuple[Any, Any]]) -> List[int]:
     """Return the nanoseconds of the device's clock between the marks of each pair."""
-    found = []
-    for earlier, later in marks:
-        value: Any = adapter.event_nanoseconds(earlier, later)
-        found.append(_counted(value, "event_nanoseconds() returned %.80r, not nanoseconds as a whole number"))
-    return found
-
-
-def _counted(value: Any, otherwise: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ContractBroken(otherwise % (value,))
-    return int(value)
+    found: List[Any] = [adapter.event_nanoseconds(earlier, later) for earlier, later in marks]
+    for value in found:
+        _expect(_is_count(value), "event_nanoseconds() returned %.80r, not nanoseconds as a whole number", value)
+    return [int(value) for value in found]
 
 
 def device_peak_memory(adapter: Adapter) -> Optional[int]:
     """Return the bytes that the framework's allocator on the device gave out at most."""
     value: Any = adapter.device_peak_memory()
-    if value is None:
-        return None
-    return _counted(value, "device_peak_memory() returned %.80r, not bytes as a whole number or None")
+    right = value is None or _is_count(value)
+    _expect(right, "device_peak_memory() returned %.80r, not bytes as a whole number or None", value)
+    return None if value is None else int(value)
 
 
 def device_probe(adapter: Adapter, name: str, size: int) -> Optional[Probe]:
     """Return how the adapter does what this name says, with arrays of so many bytes."""
     found: Any = adapter.device_probe(name, size)
-    if found is not None and not (isinstance(found, Probe) and callable(found.start) and callable(found.wait)):
-        raise ContractBroken("device_probe() returned %.80r, not a Probe of two calls or None" % (found,))
+    right = found is None or (isinstance(found, Probe) and callable(found.start) and callable(found.wait))
+    _expect(right, "device_probe() returned %.80r, not a Probe of two calls or None", found)
     return found
 
 
 def profile(adapter: Adapter, steps: int) -> Optional[Profile]:
     """Return the profile of so many steps more."""
     found: Any = adapter.profile(steps)
-    if found is not None and not isinstance(found, Profile):
-        raise ContractBroken("profile() returned %s, not a Profile or None" % type(found).__name__)
+    right = found is None or isinstance(found, Profile)
+    _expect(right, "profile() returned %s, not a Profile or None", type(found).__name__)
     return found
 
 
 def refuses_training(adapter: Adapter, network: Network) -> str:
     """Return why the adapter does not train the network on a text; empty where it does."""
     found: Any = adapter.refuses_training(network)
-    if not isinstance(found, str):
-        raise ContractBroken("refuses_training() returned %.80r, not words" % (found,))
+    _expect(isinstance(found, str), "refuses_training() returned %.80r, not words", found)
     return found
 
 
@@ -194,10 +188,8 @@ def block_losses(
 def description(adapter: Adapter) -> Dict[str, Any]:
     """Return the adapter's description of itself."""
     found: Any = adapter.describe()
-    if not isinstance(found, dict) or not isinstance(found.get("framework"), str):
-        raise ContractBroken("describe() returned no dictionary with the framework's name under 'framework'")
-    if not isinstance(found.get("version"), str):
-        raise ContractBroken("describe() tells no version, as a text")
+    named = isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("framework", "version"))
+    _expect(named, "describe() returned %.80r, no dictionary with 'framework' and 'version' as texts", found)
     return found
 
 

@@ -6,7 +6,7 @@ each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on
 differences of samples close by, so that neither trend nor level enters. Own code because the guest has NumPy alone; the
 tests hold it against ``ruptures``.
 
-How far it can be relied on (``tests/adapters/launch/test_steady.py``). Independent log-normal noise without any
+How far it can be relied on (``tests/adapters/test_timing.py``). Independent log-normal noise without any
 change: at most 2 % of series lose samples or are called unsteady. A warm-up of 4 steps or more is found in over 90 % of
 series where its slowness is 5 times the noise. A steady drift to the end is called unsteady where the drift is 10
 times the noise. Noise that remembers the step before (autocorrelation 0.5) looks like changes of level: of 20 to 200

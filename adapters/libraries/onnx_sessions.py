@@ -1,7 +1,7 @@
 """ONNX Runtime's sessions as both of its adapters drive them."""
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import onnx
@@ -39,9 +39,8 @@ class SessionAdapter(Adapter):
         onnxruntime.set_default_logger_severity(3)
         self.options = self.session_options()
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        reason = super().supports(network)[1] or refuses_steps(network.family)
-        return not reason, reason
+    def refuses(self, network: Network) -> str:
+        return refuses_steps(network.family)
 
     def session_options(self) -> Any:
         """Return new options."""

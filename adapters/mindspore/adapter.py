@@ -84,27 +84,22 @@ class MindSporeAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        self.how_to_update = str(settings.get("update", "sgd"))
-        if self.how_to_update not in ("sgd", "descent"):
-            raise ValueError("the setting update is %r; MindSpore's are sgd and descent" % self.how_to_update)
+        self.how_to_update = self.chosen("update", "sgd", "descent")
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
         mindspore.set_device("CPU")
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        if not supported:
-            return supported, reason
+    def refuses(self, network: Network) -> str:
         # The launch has bound this process already.
         cpus = len(os.sched_getaffinity(0))
         if self.cell.threads not in (0, cpus):
             text = "threads %d, CPUs %d: MindSpore has no thread setting that works on the CPU; give --affinity bound"
-            return False, text % (self.cell.threads, cpus)
+            return text % (self.cell.threads, cpus)
         family = network.family
         if isinstance(family, Elman):
-            reason = reason_against(1, family.steps)
-        elif isinstance(family, Recurrent) and family.cell != "lstm":
-            reason = reason_against(family.layers, family.steps)
-        return not reason, reason
+            return reason_against(1, family.steps)
+        if isinstance(family, Recurrent) and family.cell != "lstm":
+            return reason_against(family.layers, family.steps)
+        return ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family

@@ -33,9 +33,7 @@ class MlxAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        self.blas = str(settings.get("blas", ""))
-        if self.blas not in ("", "openblas"):
-            raise ValueError("the setting blas is %r; MLX's is openblas" % self.blas)
+        self.blas = self.chosen("blas", "", "openblas")
         self.preloaded = ctypes.CDLL(None)  # all that is in the process
         if cell.threads:
             blas.set_openblas_threads(self.preloaded, cell.threads)
@@ -46,13 +44,10 @@ class MlxAdapter(Adapter):
         os.environ["TMPDIR"] = kept
         mx.set_default_device(mx.cpu)
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        if supported and self.blas and blas.openblas_threads(self.preloaded) is None:
-            return False, "the setting openblas: none was loaded before MLX (LD_PRELOAD); give --tuning installed"
-        if supported and self.reason:
-            return False, "mx.compile fuses operations with g++, and %s; install g++" % self.reason
-        return supported, reason
+    def refuses(self, network: Network) -> str:
+        if self.blas and blas.openblas_threads(self.preloaded) is None:
+            return "the setting openblas: none was loaded before MLX (LD_PRELOAD); give --tuning installed"
+        return self.reason and "mx.compile fuses operations with g++, and %s; install g++" % self.reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family

@@ -166,19 +166,15 @@ class MxnetAdapter(Adapter):
         self.fused_norm = bool(settings.get("fused_norm", False)) and cell.on_cpu
         self.static = bool(settings.get("static", False))
         self.rate = LEARNING_RATE
-        self.update = str(settings.get("update", "trainer"))
-        if self.update not in ("trainer", "operator"):
-            raise ValueError("the setting update is %r; MXNet's are trainer, operator" % self.update)
+        self.update = self.chosen("update", "trainer", "operator")
 
     def refuses_gpu(self) -> str:
         return gpu_refusal(self.cell)
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
+    def refuses(self, network: Network) -> str:
         family = network.family
-        if supported and isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
-            return False, "MXNet's operator RNN has no sigmoid and no leaky units"
-        return supported, reason
+        lacking = isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0)
+        return "MXNet's operator RNN has no sigmoid and no leaky units" if lacking else ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family

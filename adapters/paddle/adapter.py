@@ -97,15 +97,15 @@ class PaddleAdapter(Adapter):
             blas.take_widest_mkl_kernels()
         paddle.device.set_device("cpu")
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
+    def refuses(self, network: Network) -> str:
         if self._widest and mkl_threads() is None:
-            return False, "the setting widest_kernels: this build of PaddlePaddle computes without MKL"
+            return "the setting widest_kernels: this build of PaddlePaddle computes without MKL"
         family = network.family
         if isinstance(family, Elman) and (family.activation == "sigmoid" or family.alpha != 1.0):
-            return False, "PaddlePaddle's SimpleRNN has no sigmoid and no leaky units"
+            return "PaddlePaddle's SimpleRNN has no sigmoid and no leaky units"
         if isinstance(family, Attention) and family.epsilon > 1e-3:
-            return False, "epsilon %g: PaddlePaddle's layer normalisation takes 0.001 at most" % family.epsilon
-        return super().supports(network)
+            return "epsilon %g: PaddlePaddle's layer normalisation takes 0.001 at most" % family.epsilon
+        return ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family

@@ -38,7 +38,13 @@ from .networks import build, load, plain_dense
 DEVICE = "cuda:0"
 #: What each precision computes products in. TF32 is no data type: float32 whose products lose bits on the way in.
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_OUT_OF_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+_OUT_OF_MEMORY = (
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "DefaultCPUAllocator: not enough memory",
+    "DefaultCPUAllocator: can't allocate memory",
+)
 _GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
 
 
@@ -99,41 +105,6 @@ def set_up_gpu(precision: str) -> None:
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     # The mini-batch never changes its shape, so that what is found out in the first step serves all others.
     torch.backends.cudnn.benchmark = True
-
-
-def gpu_mark() -> torch.cuda.Event:
-    """Put a timed event into the current stream and return it."""
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def nanoseconds_between(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
-    """Return the time between two events that have passed; CUDA resolves it to about half a microsecond."""
-    return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
-
-
-def gpu_multiply(size: int, precision: str) -> Callable[[], object]:
-    """Return a call that multiplies two square matrices on the GPU and waits for the result."""
-    left, right = (torch.rand(size, size, device=DEVICE).to(DTYPES[precision]) for _ in range(2))
-    result = torch.empty_like(left)
-
-    def product() -> None:
-        torch.mm(left, right, out=result)
-        torch.cuda.synchronize()
-
-    return product
-
-
-def is_out_of_gpu_memory(error: BaseException) -> bool:
-    """Recognise the failures of CUDA and its libraries that are none of PyTorch's own allocator."""
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
-
-
-def gpu_slug() -> str:
-    """Return the GPU's model as a part of a file name: what is tuned for one serves no other."""
-    name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
-    return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
 
 
 def describe_gpu(precision: str) -> Dict[str, Any]:
@@ -240,9 +211,7 @@ _MICROSECONDS = 1e-6
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
     """Run so many steps under the profiler; on a GPU its kernels and copies are told besides the CPU's operators."""
-    activities = [ProfilerActivity.CPU]
-    if not adapter.cell.on_cpu:
-        activities.append(ProfilerActivity.CUDA)
+    activities = [ProfilerActivity.CPU] + ([] if adapter.cell.on_cpu else [ProfilerActivity.CUDA])
     # The first session of a process loads what the profiler needs, within its first step.
     with torch.profiler.profile(activities=activities):
         profiles.run(adapter.step, adapter.synchronize, 1)
@@ -303,19 +272,24 @@ class TorchAdapter(Adapter):
     def _compilers_folder(self) -> str:
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
 
+    def _gpu_slug(self) -> str:
+        """Return the GPU's model as a part of a file name: what is tuned for one serves no other."""
+        name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
+        return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+
     def refuses_gpu(self) -> str:
         return gpu_refusal(self.cell)
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
+    def refuses(self, network: Network) -> str:
         recurrent, precision = self._has_operator(network.family), self.cell.precision
-        reason = super().supports(network)[1]
-        if not reason and precision != "float32" and recurrent:
+        reason = ""
+        if precision != "float32" and recurrent:
             cell = network.family.cell if isinstance(network.family, Recurrent) else "lstm"
             reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
         reason = reason or self._against_mode() or self._against_family(network.family)
         if not reason and self.compiles and precision != "float16" and not recurrent:
             reason = steps.gradients_refusal()
-        return not reason, reason
+        return reason
 
     def _has_operator(self, family: Family) -> bool:
         """Tell whether a whole recurrent layer is one operator."""
@@ -370,7 +344,7 @@ class TorchAdapter(Adapter):
             module.to(DEVICE)
             inputs, labels = self._placed()
             if self.compiles:
-                steps.use_cache("%s-%s" % (self._compilers_folder(), gpu_slug()))
+                steps.use_cache("%s-%s" % (self._compilers_folder(), self._gpu_slug()))
         dtype = DTYPES[self.cell.precision]
         if dtype != torch.float32:
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
@@ -500,20 +474,26 @@ class TorchAdapter(Adapter):
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Multiply with torch.mm into a result made beforehand."""
-        if not self.cell.on_cpu:
-            return gpu_multiply(size, self.cell.precision)
-        left, right = torch.rand(size, size), torch.rand(size, size)
-        result = torch.empty(size, size)
-        return lambda: torch.mm(left, right, out=result)
+        dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
+        left, right = (torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype) for _ in range(2))
+        result = torch.empty_like(left)
+
+        def product() -> None:
+            torch.mm(left, right, out=result)
+            self.synchronize()
+
+        return product
 
     def device_name(self) -> str:
         return torch.cuda.get_device_name(0)
 
     def event(self) -> Any:
-        return gpu_mark()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
-        return nanoseconds_between(earlier, later)
+        return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
     def reset_device_peak_memory(self) -> None:
         torch.cuda.reset_peak_memory_stats()
@@ -528,10 +508,10 @@ class TorchAdapter(Adapter):
         return take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or is_out_of_gpu_memory(error):
+        # Failures of CUDA and its libraries, and of the CPU's allocator, are plain RuntimeErrors.
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return True
-        signs = ("DefaultCPUAllocator: not enough memory", "DefaultCPUAllocator: can't allocate memory")
-        return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+        return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
 def _build_line(words: str) -> str:

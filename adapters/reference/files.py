@@ -60,7 +60,7 @@ def generate(
         cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
         launch = Launch(
-            cell, protocol, {"dtype": "float64"}, None, control, made, label_sets=label_sets, network=to_data(network)
+            cell, protocol, {"dtype": "float64"}, control, made, label_sets=label_sets, network=to_data(network)
         )
         write_launch(control, launch)
         variables = dict(os.environ)

@@ -40,11 +40,7 @@ class TensorFlowAdapter(Adapter):
         tf.config.threading.set_intra_op_parallelism_threads(cell.threads if cell.on_cpu else cell.all_threads)
         tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)) * cell.world_size)
         self._compile = bool(settings.get("compile", False))
-        self._recurrence = str(settings.get("recurrence", "loop"))
-        if self._recurrence not in RECURRENCES:
-            raise ValueError(
-                "the setting recurrence is %r; TensorFlow's are %s" % (self._recurrence, ", ".join(sorted(RECURRENCES)))
-            )
+        self._recurrence = self.chosen("recurrence", *RECURRENCES)
 
         if not cell.on_cpu:
             wait = devices.synchronize if cell.world_size == 1 else devices.synchronize_all

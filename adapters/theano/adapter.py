@@ -106,9 +106,8 @@ class TheanoAdapter(Adapter):
             # Here, so that it is counted as import; not above, where the cache directory is not known yet.
             importlib.import_module("theano")
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        return (self.ready, self.reason) if supported else (supported, reason)
+    def refuses(self, network: Network) -> str:
+        return self.reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         import theano

@@ -31,18 +31,15 @@ class TinygradAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        self.gates = str(settings.get("gates", "fused"))
-        if self.gates not in ("fused", "kept"):
-            raise ValueError("the setting gates is %r; tinygrad's are fused and kept" % self.gates)
+        self.gates = self.chosen("gates", "fused", "kept")
         self.compiler, reason = software.compiler(os.environ.get("CC", "clang"))
         self.reason = reason and "tinygrad compiles its kernels with clang, and " + reason
         # tinygrad's own cache knows a kernel by its source alone, not by the compiler.
         name = "kernels-%s.db" % software.mark(self.compiler)
         helpers.CACHEDB = os.path.join(os.path.abspath(cache_directory), name)
 
-    def supports(self, network: Network) -> Tuple[bool, str]:
-        supported, reason = super().supports(network)
-        return (not self.reason, self.reason) if supported else (supported, reason)
+    def refuses(self, network: Network) -> str:
+        return self.reason
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family

@@ -28,7 +28,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, Row, column_of, differ, group_of, row_of
-from dlbench.reports.columns import Column
+from dlbench.reports.columns import Column, attributes
 from dlbench.reports.curve.curve import (
     CurveColumns,
     Knee,
@@ -44,10 +44,10 @@ from dlbench.reports.curve.plot import Line as Drawn
 from dlbench.reports.curve.plot import Panel as DrawnPanel
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import WORKERS_LEGEND, extra_of_place, row_name, threads_name
+from dlbench.reports.naming import WORKERS_LEGEND, place_name, row_name
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
-from dlbench.reports.storage.hosts import Host, name_among
+from dlbench.reports.storage.hosts import Host
 
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
@@ -132,7 +132,6 @@ class Line:
 class Figure1(NamedTuple):
     """The lines of a matrix, network by network."""
 
-    hosts: Mapping[str, Host]
     lines: tuple[Line, ...]
     left_out: tuple[Line, ...]
     """Lines of a single size beside others of several: no curve, but another suite in the same store."""
@@ -164,7 +163,7 @@ def figure1(matrix: Matrix) -> Figure1:
     found = along(matrix.cells.values(), "batch_size")
     lines = [_line(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]
     shown = [line for line in lines if len(line.points) > 1] or lines
-    return Figure1(matrix.hosts, tuple(shown), tuple(line for line in lines if line not in shown), matrix.notes)
+    return Figure1(tuple(shown), tuple(line for line in lines if line not in shown), matrix.notes)
 
 
 def _line(host: Host, key: Place, cells: Iterable[CellResult]) -> Line:
@@ -223,15 +222,16 @@ def figure1_page(found: Figure1, quantity: str = "seconds") -> layout.Page:
     """Return a table for each network and place: mini-batches down, rows across."""
     if not found.lines:
         return layout.Page((NOTHING,), ())
-    names = place_names(found)
+    names, several = _place_names(found), len({place.machine for place in found.places}) > 1
     common = layout.common_flags(point.cell for line in found.lines for point in line.timed)
     tables = []
     for network, lines in found.panels().items():
         for place in dict.fromkeys(line.place for line in lines):
             of_place = [line for line in lines if line.place == place]
-            tables.append(_table(f"{network}, on {names[place]}", of_place, quantity, common))
-    title = f"{QUANTITIES[quantity].capitalize()} against mini-batch size."
-    return layout.Page((title,), tuple(tables), tuple(_legend(found, common, quantity)))
+            on = "" if several else f", on {of_place[0].host.name}"
+            tables.append(_table(f"{network}, {names[place]}{on}", of_place, quantity, common))
+    before = (f"{QUANTITIES[quantity].capitalize()} against mini-batch size.",)
+    return layout.Page(before, tuple(tables), tuple(_legend(found, common, quantity)))
 
 
 def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flags.FlagKind]) -> layout.Table:
@@ -259,12 +259,12 @@ def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flags.F
 def _entry(point: Point | None, line: Line, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
     if point is None:
         return layout.Entry(layout.MISSING)
-    value = point.shown(quantity)
-    if value is None:
-        return layout.Entry(layout.HOLES[point.cell.status], hole=True)
-    marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in common)
+    entry = layout.entry(point.cell, layout.QUANTITIES[quantity], common)
+    if (value := point.shown(quantity)) is None:
+        return entry
     knee = _KNEE if line.knee is not None and line.knee.at == point.batch_size else ""
-    return layout.Entry(layout.number(value[0]), layout.deviation(*value), marks + knee, point.batch_size == line.best)
+    best = point.batch_size == line.best
+    return entry._replace(interval=layout.deviation(*value), marks=entry.marks + knee, best=best)
 
 
 def _legend(found: Figure1, common: set[flags.FlagKind], quantity: str) -> list[str]:
@@ -331,33 +331,26 @@ def _knee_words(line: Line) -> str:
     return f"knee at {knee.at}" + (f" ({knee.earliest} to {knee.latest})" if knee.earliest != knee.latest else "")
 
 
-def place_names(found: Figure1, machine: bool = True) -> dict[Place, str]:
-    """Return the name of each place: its device, the machine, and any axis that differs or is unusual.
-
-    Without ``machine`` the machine is named only where there are several.
-    """
-    return {place: _place_name(found, place, machine) for place in found.places}
-
-
-def _place_name(found: Figure1, place: Place, machine: bool) -> str:
+def _place_names(found: Figure1) -> dict[Place, str]:
+    """Return each place in words: threads or device, and axes of the work and machines that differ or are unusual."""
     places = found.places
-    several_machines = len({each.machine for each in places}) > 1
-    alike = [each for each in places if (each.machine, each.device) == (place.machine, place.device)]
-    threads = threads_name(place.threads)
-    said = bool(threads) and (place.on_cpu or len({each.threads for each in alike}) > 1)
-    workers = extra_of_place(place.cell)
-    kind, *index = place.device.split(":")  # a MIG device has a second number
-    known = dict(found.hosts[place.machine].description).get(f"GPU {index[0]}", "") if kind == "cuda" else ""
-    device = f"{place.device} ({known.partition(',')[0]})" if known else place.device
-    parts = [device + ("" if said else workers), *([threads + workers] if said else [])]
-    for axis in axes.of_role(axes.GROUP):
+    differing = [
+        axis
+        for axis in axes.of_role(axes.GROUP)
         # A usual value is named where others stand beside it.
-        if axis.usual is not None and {getattr(each.cell, axis.name) for each in places} != {axis.usual}:
-            parts.append(axis.long.format(getattr(place.cell, axis.name)))
-    name = ", ".join(filter(None, parts))
-    if not (machine or several_machines):
-        return name
-    return f"{name}{',' if ',' in name else ''} of {name_among(found.hosts, place.machine)}"
+        if axis.usual is not None and {getattr(place.cell, axis.name) for place in places} != {axis.usual}
+    ]
+    several = len({place.machine for place in places}) > 1
+    return {
+        line.place: ", ".join(
+            [
+                place_name(line.place.cell),
+                *(axis.long.format(getattr(line.place.cell, axis.name)) for axis in differing),
+                *([line.host.name] if several else []),
+            ]
+        )
+        for line in found.lines
+    }
 
 
 _PLACE: tuple[Column[Line], ...] = line_columns(
@@ -380,9 +373,9 @@ COLUMNS: CurveColumns[Line, Point] = CurveColumns(
         Column("summary", None, sentence, fields=None),
     ),
     (
-        Column("batch_size", None, lambda point: point.batch_size),
+        *attributes(lambda point: point, "batch_size"),
         *cell_columns(lambda point: point.cell, "status", "reason", "seconds", "items_per_second"),
-        Column("takes_part", None, lambda point: point.takes_part),
+        *attributes(lambda point: point, "takes_part"),
         Column("growth_per_doubling", None, lambda point: point.growth, fields=VALUE),
         *cell_columns(lambda point: point.cell, "flags"),
     ),
@@ -411,25 +404,21 @@ def figure1_to_picture(found: Figure1, path: Path, quantity: str = "seconds") ->
 
 def _picture(found: Figure1, places: Sequence[Place], quantity: str) -> Picture:
     """Return a page: a row has a colour and a mark, a place a kind of line; of a single row places have all three."""
+    names = _place_names(found)
     drawn = [line for line in found.lines if line.timed and line.place in places]
     rows = sorted({line.row for line in drawn})
     places = [place for place in places if any(line.place == place for line in drawn)]
-    points_only = len(places) > 1 and all(len(line.timed) < 2 for line in drawn)
-    names = place_names(found, machine=False)
-    what = QUANTITIES[quantity].capitalize()
-
-    def style(row: Row, place: Place) -> Style:
-        number = places.index(place)
-        of_row = rows.index(row) if len(rows) > 1 else number
-        return Style(of_row, number if points_only else of_row, number)
+    styles = {
+        (row, place): Style(number, number, kind) if len(rows) > 1 else Style.numbered(kind)
+        for number, row in enumerate(rows)
+        for kind, place in enumerate(places)
+    }
 
     def curve(line: Line) -> Drawn:
-        points = [(point.batch_size, value) for point in line.timed if (value := point.shown(quantity)) is not None]
-        several = len(line.timed) > 1
         return Drawn(
-            points,
-            style(line.row, line.place),
-            line.best if several else None,
+            [(point.batch_size, value) for point in line.timed if (value := point.shown(quantity)) is not None],
+            styles[line.row, line.place],
+            line.best if len(line.timed) > 1 else None,
             None if line.knee is None else line.knee.at,
             [point.batch_size for point in line.timed if not point.takes_part],
             line.memory_ends,
@@ -437,44 +426,33 @@ def _picture(found: Figure1, places: Sequence[Place], quantity: str) -> Picture:
 
     panels = []
     for network in dict.fromkeys(line.network for line in drawn):
-        curves = [curve(line) for line in drawn if line.network == network]
-        ended = {line.memory_ends for line in drawn if line.network == network and line.memory_ends is not None}
-        sizes = sorted(ended | {point.batch_size for line in drawn if line.network == network for point in line.timed})
+        here = [line for line in drawn if line.network == network]
+        ended = {line.memory_ends for line in here if line.memory_ends is not None}
+        sizes = sorted(ended | {point.batch_size for line in here for point in line.timed})
         powers = [size for size in sizes if size & (size - 1) == 0]
-        panels.append(DrawnPanel(network, curves, powers if len(sizes) > 9 and len(powers) > 1 else sizes))
+        panels.append(DrawnPanel(network, list(map(curve, here)), powers if len(sizes) > 9 and powers else sizes))
     legend: list[tuple[str, Any]] = []
     if len(rows) > 1:
-        legend += [(row_name(row), style(row, places[0])._replace(dashes=0)) for row in rows]
+        legend += [(row_name(row), styles[row, places[0]]) for row in rows]
     if len(places) > 1:
-        look = {"color": "black", "marker": ""} if len(rows) > 1 and not points_only else {}
-        legend += [(_folded(names[place]), {**style(rows[0], place).look, **look}) for place in places]
+        look = {"color": "black", "marker": ""} if len(rows) > 1 else {}
+        legend += [(names[place], {**styles[rows[0], place].look, **look}) for place in places]
     legend += marks_of(
         (each for panel in panels for each in panel.lines),
         "best mini-batch: the smallest\nnot clearly slower than the fastest",
         f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
-    on = (
-        f"on {place_names(found)[places[0]]}"
-        if len(places) == 1
-        else f"on {len({place.machine for place in places})} machines"
-    )
-    if len(places) > 1 and len({place.machine for place in places}) == 1:
-        on = f"on {found.hosts[places[0].machine].name}"
+    hosts = dict.fromkeys(line.host.name for line in drawn)
+    on = f"on {' and '.join(hosts)}" if drawn else NOTHING
     shown = [point.seconds for line in drawn for point in line.timed if point.seconds is not None]
     return Picture(
-        f"{what}, {on}" if places else f"{what}: {NOTHING}",
+        f"{QUANTITIES[quantity].capitalize()}, {on}",
         panels,
         legend,
         f"mini-batch size; bars: {coverage(shown)} interval of the median",
         QUANTITIES[quantity],
         "s" if quantity == "seconds" else "",
     )
-
-
-def _folded(name: str) -> str:
-    """Return a long name on two lines, broken before its last part."""
-    head, comma, tail = name.rpartition(", ")
-    return f"{head},\n{tail}" if comma and len(name) > 30 else name
 
 
 REPORT = Report(

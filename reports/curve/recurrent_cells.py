@@ -18,7 +18,7 @@ from dlbench.reports.cells import CellResult, Matrix, Place, Row
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
-from dlbench.reports.columns import Column, axis_columns, csv_rows, objects
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects
 from dlbench.reports.curve.curve import cell_columns
 from dlbench.reports.curve.plot import BROKEN, SOLID, Panel, Picture, Style, draw
 from dlbench.reports.curve.plot import Line as Drawn
@@ -60,7 +60,7 @@ QUANTITIES = {
 }
 _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
 """How many of each are an hour."""
-_SAID_ONCE = (flags.FEW_LAUNCHES,)
+_SAID_ONCE = {flags.FEW_LAUNCHES}
 
 
 @dataclass(frozen=True)
@@ -93,19 +93,19 @@ class Way:
     net: Net
     seconds: Summary
     """Of an update."""
-    steps: float | None
-    """To the target; None: it was never reached."""
+    steps_to_target: float | None
+    """None: it was never reached."""
     loss: float
     """At the common steps."""
-    best: bool = False
+    pareto: bool = False
     """No other network in any row of this machine is both clearly faster and lower."""
 
     @property
     def hours(self) -> tuple[float, float | None, float | None] | None:
         """To the target, and the ends of the interval; None where it was never reached."""
-        if self.steps is None:
+        if self.steps_to_target is None:
             return None
-        one = self.steps / 3600
+        one = self.steps_to_target / 3600
         low, high = (None if end is None else one * end for end in (self.seconds.low, self.seconds.high))
         return one * self.seconds.median, low, high
 
@@ -163,7 +163,7 @@ def _ways(lines: Sequence[Line], learnt: Sequence[Learnt]) -> tuple[Way, ...]:
         ]
         for way in ways:
             rivals = (each for each in ways if each.line.host == way.line.host and each.loss < way.loss)
-            found.append(replace(way, best=not any(clearly_slower(way.seconds, each.seconds) for each in rivals)))
+            found.append(replace(way, pareto=not any(clearly_slower(way.seconds, each.seconds) for each in rivals)))
     return tuple(found)
 
 
@@ -261,10 +261,10 @@ def _grid(title: str, nets: Mapping[Net, Entry], notes: Iterable[str] = ()) -> T
     return Table(title, head, rows, tuple(notes), spans=spans if len(columns) > len(cells) else ())
 
 
-def _value(cell: CellResult, net: Net, quantity: str) -> float | None:
+def _quantity(net: Net, quantity: str) -> layout.Quantity:
     if quantity == "characters":
-        return None if cell.items_per_second is None else cell.items_per_second * net.steps
-    return layout.QUANTITIES[quantity].value(cell)
+        return layout.Quantity("", lambda cell: cell.items_per_second and cell.items_per_second * net.steps)
+    return layout.QUANTITIES[quantity]
 
 
 def _speeds(line: Line, quantity: str) -> Table:
@@ -273,17 +273,9 @@ def _speeds(line: Line, quantity: str) -> Table:
         if not cell.shown:
             reasons.setdefault(layout.why_hole(cell), []).append(net.name)
     notes = [f"{', '.join(nets)}: {why}" for why, nets in reasons.items()]
-    entries = {net: _speed(cell, net, quantity) for net, cell in line.cells.items()}
+    shown = {net: layout.entry(cell, _quantity(net, quantity), _SAID_ONCE) for net, cell in line.cells.items()}
+    entries = {net: entry._replace(best=False) for net, entry in shown.items()}
     return _grid(f"{QUANTITIES[quantity]}: {line.name}; {line.work.name}", entries, notes)
-
-
-def _speed(cell: CellResult, net: Net, quantity: str) -> Entry:
-    if not cell.shown or cell.seconds is None:
-        return Entry(layout.HOLES[cell.status], hole=True)
-    value = _value(cell, net, quantity)
-    marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in _SAID_ONCE)
-    spread = layout.interval(cell.seconds) if quantity == "seconds" else ""
-    return Entry(layout.MISSING) if value is None else Entry(number(value), spread, marks)
 
 
 def _loss_tables(learnt: Learnt) -> Iterator[Table]:
@@ -378,9 +370,11 @@ def _way(way: Way, unit: str) -> tuple[Entry, ...]:
     if hours is not None:
         taken = Entry(number(hours[0] * _UNITS[unit]), layout.deviation(*hours))
     return (
-        Entry(way.net.name, best=way.best),
+        Entry(way.net.name, best=way.pareto),
         Entry(number(way.seconds.median), layout.interval(way.seconds)),
-        Entry("never" if way.steps is None else f"{way.steps:.0f}", hole=way.steps is None),
+        Entry(
+            "never" if way.steps_to_target is None else f"{way.steps_to_target:.0f}", hole=way.steps_to_target is None
+        ),
         taken,
         Entry(f"{way.loss:.3f}"),
         Entry(f"{min(curve.losses):.3f}"),
@@ -433,10 +427,6 @@ class _Speed(NamedTuple):
         return self.line.cells[self.net]
 
 
-def _of_way(key: str, value: Callable[[Way], Any], *fields: str) -> Column[_Speed]:
-    return Column(key, None, lambda each: None if each.way is None else value(each.way), fields=fields)
-
-
 def _hours(way: Way) -> dict[str, float | None] | None:
     return None if way.hours is None else dict(zip(VALUE, way.hours, strict=True))
 
@@ -445,24 +435,18 @@ _PLACE: tuple[Column[_Speed], ...] = (
     Column("machine", None, lambda each: each.line.place.machine),
     Column("machine_name", None, lambda each: each.line.host.name),
     *axis_columns(lambda each: each.cell.cell, [axis.name for axis in axes.of_role(axes.ROW, axes.COLUMN)]),
-    Column("batch_size", None, lambda each: each.net.batch_size),
-    Column("cell", None, lambda each: each.net.cell),
-    Column("layers", None, lambda each: each.net.layers),
-    Column("size", None, lambda each: each.net.size),
-    Column("steps", None, lambda each: each.net.steps),
-    Column("embedding", None, lambda each: each.net.embedding),
+    *attributes(lambda each: each.net, "batch_size", "cell", "layers", "size", "steps", "embedding"),
 )
 _SPEED: tuple[Column[_Speed], ...] = (
     *cell_columns(lambda each: each.cell, "status", "reason", "seconds"),
-    Column("characters_per_second", None, lambda each: _value(each.cell, each.net, "characters")),
+    Column("characters_per_second", None, lambda each: _quantity(each.net, "characters").value(each.cell)),
     *cell_columns(lambda each: each.cell, "gflops", "ceiling_fraction", "flags", "run"),
 )
 _TIME: tuple[Column[_Speed], ...] = (
-    _of_way("text", lambda way: way.learnt.text.digest),
-    _of_way("loss", lambda way: way.loss),
-    _of_way("steps_to_target", lambda way: way.steps),
-    _of_way("hours_to_target", _hours, *VALUE),
-    _of_way("pareto", lambda way: way.best),
+    Column("text", None, lambda each: each.way and each.way.learnt.text.digest),
+    *attributes(lambda each: each.way, "loss", "steps_to_target"),
+    Column("hours_to_target", None, lambda each: each.way and _hours(each.way), fields=VALUE),
+    *attributes(lambda each: each.way, "pareto"),
 )
 
 

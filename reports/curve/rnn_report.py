@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult
-from dlbench.reports.columns import Column, objects
+from dlbench.reports.columns import Column, attributes, objects
 from dlbench.reports.curve.curve import CurveColumns, Knee, cell_columns, line_columns
 from dlbench.reports.curve.fits import Crossing
 from dlbench.reports.curve.rnn import (
@@ -55,42 +55,40 @@ QUANTITIES = {
     "paper": Quantity(f"seconds of {UPDATES} updates, the paper's run", lambda seconds, size: seconds * UPDATES),
 }
 
-Block = tuple[str, str, dict[str, dict[str, Entry]], Sequence[str]]
-"""The subtitle of its table, a heading, the fields under it by row and column, and notes."""
+Field = tuple[str, str, str, str, Entry]
+"""A table's subtitle, a heading in it, a row under that, a column, and its content."""
 
 
 def rnn_page(found: Study, quantity: str) -> Page:
     """Return the five tables; with a published study beside, its times and lines too."""
     if not found.lines:
         return Page((NOTHING,), (), found.notes)
-    shown = QUANTITIES[quantity]
     both = [found, *([found.beside] if found.beside is not None else [])]
-    tables = [table for each in both for table in (*_times(each, shown), *_fits(each))]
+    tables = [table for each in both for table in (*_times(each, QUANTITIES[quantity]), *_fits(each))]
     tables += [*_growth(found), *_threads(found), *_crossings(found), *_compared(found)]
     title = "Small recurrent networks: n_rec units down, n_steps time steps across."
     return Page((title,), tuple(tables), (*_legend(found), *(note for each in both for note in each.notes)))
 
 
-def _tables(title: str, corner: str, blocks: Iterable[Block]) -> Iterator[Table]:
-    """Yield a table for each subtitle, in their order, with the notes of its blocks."""
-    together: dict[str, list[Block]] = {}
-    for block in blocks:
-        together.setdefault(block[0], []).append(block)
-    for subtitle, several in together.items():
-        heads = sorted({head for _, _, rows, _ in several for row in rows.values() for head in row}, key=_in_order)
+def _pivot(
+    title: str, fields: Iterable[Field], notes: Iterable[tuple[str, str]] = (), corner: str = "n_rec"
+) -> Iterator[Table]:
+    """Yield a table for each subtitle, in their order, with its notes."""
+    subtitles: dict[str, dict[str, dict[str, dict[str, Entry]]]] = {}
+    for subtitle, heading, row, column, entry in fields:
+        subtitles.setdefault(subtitle, {}).setdefault(heading, {}).setdefault(row, {})[column] = entry
+    said: dict[str, dict[str, None]] = {}
+    for subtitle, note in notes:
+        said.setdefault(subtitle, {})[note] = None
+    for subtitle, blocks in subtitles.items():
+        heads = {head for rows in blocks.values() for row in rows.values() for head in row}
+        columns = sorted(heads, key=lambda head: (head.startswith("i"), int(head.removeprefix("i"))))
         lines: list[tuple[Entry, ...]] = []
-        for _, heading, rows, _ in several:
+        for heading, rows in blocks.items():
             lines += [(Entry(heading),)] if heading else []
-            lines += [
-                (Entry(row), *(entries.get(head, Entry(layout.MISSING)) for head in heads))
-                for row, entries in rows.items()
-            ]
-        notes = dict.fromkeys(note for *_, of_block in several for note in of_block)
-        yield Table(f"{title}: {subtitle}", (corner, *heads), tuple(lines), tuple(notes))
-
-
-def _in_order(head: str) -> tuple[bool, int]:
-    return head.startswith("i"), int(head.removeprefix("i"))
+            for row in sorted(rows, key=lambda row: int(row) if row.isdecimal() else 0):
+                lines.append((Entry(row), *(rows[row].get(column, Entry(layout.MISSING)) for column in columns)))
+        yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), tuple(said.get(subtitle, ())))
 
 
 def _title(study: Study, line: Line, series: Series) -> str:
@@ -124,24 +122,22 @@ def _joined(names: Sequence[str]) -> str:
 
 def _times(found: Study, quantity: Quantity) -> Iterator[Table]:
     common = layout.common_flags(cell for line in found.lines for cell in line.cells.values() if cell.shown)
-    blocks: list[Block] = []
+    fields: list[Field] = []
+    notes: list[tuple[str, str]] = []
     for line, cells, *_ in found.lines:
-        together: dict[str, tuple[dict[str, dict[str, Entry]], list[tuple[str, str, str]]]] = {}
+        missing: dict[str, list[tuple[str, str, str]]] = {}
         for size, cell in sorted(cells.items()):
             series = Series(*size[1:])
-            rows, missing = together.setdefault(_title(found, line, series), ({}, []))
-            rows.setdefault(str(size.hidden), {})[_column(series)] = _time(cell, size, quantity, common)
+            title = _title(found, line, series)
+            entry = layout.entry(cell, layout.QUANTITIES["seconds"], common)._replace(best=False)
+            if not entry.hole and cell.seconds is not None:
+                entry = entry._replace(text=number(quantity.value(cell.seconds.median, size)))
+            fields.append((title, line.name, str(size.hidden), _column(series), entry))
             if not cell.shown:
-                missing.append((layout.why_hole(cell), line.name, f"n_rec {size.hidden}, n_steps {_name(series)}"))
-        blocks += [(of, line.name, rows, layout.reasons(missing)) for of, (rows, missing) in together.items()]
-    yield from _tables(quantity.title.capitalize(), "n_rec", blocks)
-
-
-def _time(cell: CellResult, size: Size, quantity: Quantity, common: set[flags.FlagKind]) -> Entry:
-    if not cell.shown or cell.seconds is None:
-        return Entry(layout.HOLES[cell.status], hole=True)
-    marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in common)
-    return Entry(number(quantity.value(cell.seconds.median, size)), layout.interval(cell.seconds), marks)
+                where = f"n_rec {size.hidden}, n_steps {_name(series)}"
+                missing.setdefault(title, []).append((layout.why_hole(cell), line.name, where))
+        notes += [(title, reason) for title, several in missing.items() for reason in layout.reasons(several)]
+    yield from _pivot(quantity.title.capitalize(), fields, notes)
 
 
 def _fits(found: Study) -> Iterator[Table]:
@@ -168,21 +164,21 @@ def _microseconds(found: Ratio) -> str:
 
 
 def _growth(found: Study) -> Iterator[Table]:
-    blocks: list[Block] = []
+    fields: list[Field] = []
+    notes: list[tuple[str, str]] = []
     for line in found.lines:
-        together: dict[str, dict[int, dict[str, Entry]]] = {}
         knees: dict[str, dict[str, list[str]]] = {}
         for each in line.growth:
             title = _title(found, line.line, each.series)
             knees.setdefault(title, {}).setdefault(knee_words(each.knee), []).append(_name(each.series))
-            for size in each.sizes:
-                rows = together.setdefault(title, {})
-                rows.setdefault(size.hidden, {})[_column(each.series)] = _growth_entry(size)
-        for title, of in together.items():
-            said = "; ".join(f"{knee} (n_steps {_joined(heads)})" for knee, heads in knees[title].items())
-            rows_in_order = {str(hidden): of[hidden] for hidden in sorted(of)}
-            blocks.append((title, line.line.name, rows_in_order, [f"{line.line.name}: knee {said}."]))
-    yield from _tables("T over T of the fewest units", "n_rec", blocks)
+            fields += [
+                (title, line.line.name, str(size.hidden), _column(each.series), _growth_entry(size))
+                for size in each.sizes
+            ]
+        for title, of_title in knees.items():
+            said = "; ".join(f"{knee} (n_steps {_joined(steps)})" for knee, steps in of_title.items())
+            notes.append((title, f"{line.line.name}: knee {said}."))
+    yield from _pivot("T over T of the fewest units", fields, notes)
 
 
 def _growth_entry(size: Growth) -> Entry:
@@ -203,17 +199,17 @@ def knee_words(knee: Knee) -> str:
 
 
 def _threads(found: Study) -> Iterator[Table]:
+    fields: list[Field] = []
     together: dict[tuple[str, Line], list[ThreadsPay]] = {}
     for pays in found.threads:
-        together.setdefault((_title(found, pays.line, pays.series), pays.line), []).append(pays)
-    blocks: list[Block] = []
-    for (title, line), several in together.items():
-        rows: dict[str, dict[str, Entry]] = {}
-        compared = [(units, pays.series, one) for pays in several for units, one in pays.sizes]
-        for hidden, series, each in sorted(compared, key=lambda each: each[:2]):
-            rows.setdefault(str(hidden), {})[_column(series)] = _ratio(each.ratio, each.verdict == "better")
-        blocks.append((title, line.name, rows, threads_sentences(several)))
-    yield from _tables("T with a thread for each core over T with one", "n_rec", blocks)
+        title = _title(found, pays.line, pays.series)
+        together.setdefault((title, pays.line), []).append(pays)
+        fields += [
+            (title, pays.line.name, str(hidden), _column(pays.series), _ratio(each.ratio, each.verdict == "better"))
+            for hidden, each in pays.sizes
+        ]
+    notes = [(title, said) for (title, _), several in together.items() for said in threads_sentences(several)]
+    yield from _pivot("T with a thread for each core over T with one", fields, notes)
 
 
 def threads_sentences(found: Iterable[ThreadsPay]) -> list[str]:
@@ -235,13 +231,17 @@ def threads_sentences(found: Iterable[ThreadsPay]) -> list[str]:
 
 
 def _crossings(found: Study) -> Iterator[Table]:
-    rows: dict[str, dict[str, dict[str, Entry]]] = {}
-    for each in found.crossings:
-        name = f"{each.what}: {each.first.name}, {each.second.name}"
-        of = rows.setdefault(_work(each.second.line, each.series), {})
-        of.setdefault(name, {})[_column(each.series)] = Entry(where(each.at))
-    blocks: list[Block] = [(work, "", entries, ()) for work, entries in rows.items()]
-    yield from _tables("n_rec from which on the second is faster", "", blocks)
+    fields: Iterator[Field] = (
+        (
+            _work(each.second.line, each.series),
+            "",
+            f"{each.what}: {each.first.name}, {each.second.name}",
+            _column(each.series),
+            Entry(where(each.at)),
+        )
+        for each in found.crossings
+    )
+    yield from _pivot("n_rec from which on the second is faster", fields, corner="")
 
 
 def where(at: Crossing) -> str:
@@ -322,10 +322,7 @@ def _columns(found: Study) -> CurveColumns[StudiedLine, tuple[Size, CellResult]]
             Column("growth", None, _growth_data, fields=None),
         ),
         (
-            Column("hidden", None, lambda point: point[0].hidden),
-            Column("steps", None, lambda point: point[0].steps),
-            Column("inputs", None, lambda point: point[0].inputs),
-            Column("activation", None, lambda point: point[0].activation),
+            *attributes(lambda point: point[0], *Size._fields),
             *cell_columns(lambda point: point[1], "status", "reason", "seconds"),
             Column("seconds_per_time_step", None, lambda point: seconds(point, over=point[0].steps)),
             Column("seconds_of_a_run", None, lambda point: seconds(point, UPDATES)),
@@ -364,9 +361,7 @@ def rnn_data(found: Study) -> dict[str, Any]:
     """Return a JSON object: the lines, the conclusions, and the published study beside."""
     threads: list[Column[ThreadsPay]] = [
         *_where(found, lambda pays: pays.line),
-        Column("steps", None, lambda pays: pays.series.steps),
-        Column("inputs", None, lambda pays: pays.series.inputs),
-        Column("activation", None, lambda pays: pays.series.activation),
+        *attributes(lambda pays: pays.series, *Series._fields),
         Column("against", None, lambda pays: 1),
         Column("faster_from", None, lambda pays: pays.from_units),
         Column("sizes", None, lambda pays: [_pays(hidden, each) for hidden, each in pays.sizes]),
@@ -374,8 +369,7 @@ def rnn_data(found: Study) -> dict[str, Any]:
     compared: list[Column[Any]] = [
         *_where(found, lambda each: each.line),
         Column("times_fastest", None, lambda each: each.mean),
-        Column("sizes", None, lambda each: each.sizes),
-        Column("of", None, lambda each: each.of),
+        *attributes(lambda each: each, "sizes", "of"),
         Column("fastest_at", None, lambda each: each.wins),
     ]
     return {

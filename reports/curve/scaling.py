@@ -27,13 +27,12 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, group_of, row_of
-from dlbench.reports.columns import Column
+from dlbench.reports.columns import Column, attributes
 from dlbench.reports.curve.curve import CurveColumns, along, cell_columns, line_columns
 from dlbench.reports.curve.plot import BROKEN, DOTTED, SOLID, Panel, Picture, Style, draw
 from dlbench.reports.curve.plot import Line as Drawn
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.pictures import GREY
 from dlbench.reports.naming import row_name, threads_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report
@@ -318,9 +317,7 @@ def _legend(found: Workers, common: set[flags.FlagKind]) -> list[str]:
     return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]
 
 
-def _way(name: str, *ratios: str) -> Column[Point]:
-    fields = (*(f"{each}.{part}" for each in ratios for part in VALUE), "reason")
-    return Column(name, None, lambda point: plain(getattr(point, name)), fields=fields)
+_GAIN = (*(f"{ratio}.{part}" for ratio in ("speedup", "efficiency") for part in VALUE), "reason")
 
 
 COLUMNS: CurveColumns[Line, Point] = CurveColumns(
@@ -329,14 +326,9 @@ COLUMNS: CurveColumns[Line, Point] = CurveColumns(
         Column("effective_cpus", None, lambda line: line.host.effective_cpus, fields=None),
     ),
     (
-        Column("threads", None, lambda point: point.at.threads),
-        Column("world_size", None, lambda point: point.at.world_size),
-        Column("batch_size", None, lambda point: point.at.batch_size),
+        *attributes(lambda point: point.at, *At._fields),
         *cell_columns(lambda point: point.cell, "status", "reason", "seconds", "items_per_second"),
-        _way("strong", "speedup", "efficiency"),
-        _way("weak", "speedup", "efficiency"),
-        _way("one_process", "speedup"),
-        Column("shares_cpus", None, lambda point: point.shares_cpus),
+        *attributes(lambda point: point, *WAYS, "shares_cpus", strong=_GAIN, weak=_GAIN, one_process=_GAIN),
         *cell_columns(lambda point: point.cell, "flags"),
     ),
     lambda line: line.points,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import flags
 from dlbench.reports.cells import differ
-from dlbench.reports.columns import Column
+from dlbench.reports.columns import Column, attributes
 from dlbench.reports.curve import advice
 from dlbench.reports.curve.curve import CurveColumns, cell_columns, coverage, line_columns
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, said_probability
@@ -270,51 +270,32 @@ def _rejections(curve: Curve) -> str:
 _OF_LAW = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
 _LINE: tuple[Column[Curve], ...] = (
     *line_columns(lambda curve: curve.host, lambda curve: curve.cell, "threads"),
-    Column("physical_cores", None, lambda curve: curve.host.physical_cores),
-    Column("logical_cpus", None, lambda curve: curve.host.logical_cpus),
-    Column("effective_cpus", None, lambda curve: curve.host.effective_cpus),
-    Column("computes", None, lambda curve: curve.computes),
+    *attributes(lambda curve: curve.host, "physical_cores", "logical_cpus", "effective_cpus"),
+    *attributes(lambda curve: curve, "computes"),
     Column("best_threads", None, lambda curve: curve.best),
     Column("default_threads", None, lambda curve: curve.default),
     Column("advice", None, advice.advice),
     Column("mechanism", None, advice.mechanism),
 )
+_PAST = ("value", "p_adjusted", "verdict")
+_EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involuntary_switches_per_step")
 COLUMNS: CurveColumns[Curve, Point] = CurveColumns(
     (*_LINE, Column("fits", None, lambda curve: _fits(curve.fits), fields=None)),
     (
-        Column("threads", None, lambda point: point.threads),
+        *attributes(lambda point: point, "threads"),
         *cell_columns(lambda point: point.cell, "status", "reason", "seconds"),
         Column("used", None, lambda point: point.seconds is not None),
         Column("takes_part", None, lambda point: point.seconds is not None and point.takes_part),
-        Column("speedup", None, lambda point: point.speedup),
-        Column("efficiency", None, lambda point: point.efficiency),
-        Column("serial_fraction", None, lambda point: point.serial_fraction),
+        *attributes(lambda point: point, "speedup", "efficiency", "serial_fraction"),
         *cell_columns(lambda point: point.cell, "ceiling_fraction"),
         Column("penalty", None, lambda point: _comparison(point.penalty), fields=(*VALUE, "p_adjusted", "verdict")),
-        Column(
-            "past_physical_cores",
-            None,
-            lambda point: _comparison(point.past_cores),
-            fields=("value", "p_adjusted", "verdict"),
-        ),
-        Column(
-            "past_effective_cpus",
-            None,
-            lambda point: _comparison(point.past_cpus),
-            fields=("value", "p_adjusted", "verdict"),
-        ),
+        Column("past_physical_cores", None, lambda point: _comparison(point.past_cores), fields=_PAST),
+        Column("past_effective_cpus", None, lambda point: _comparison(point.past_cpus), fields=_PAST),
         Column(
             "threads_evidence",
             None,
             lambda point: point.cell.observed,
-            fields=(
-                "waiting_per_wall",
-                "cpu_per_wall",
-                "cpu_seconds_per_step",
-                "involuntary_switches_per_step",
-                "throttled_share",
-                "wait_policy",
-            ),
+            fields=(*_EVIDENCE, "throttled_share", "wait_policy"),
         ),
         *cell_columns(lambda point: point.cell, "flags"),
     ),

@@ -188,7 +188,7 @@ def _html_row(row: tuple[Entry, ...], table: Table) -> Markup:
         )
     cells = [
         Markup('<th scope="row">{}</th>').format(_html_entry(each))
-        if place < table.keys
+        if place < table.keys and row[place].plain
         else Markup("<td{}>{}</td>").format(
             Markup(' class="hole"') if each.hole else Markup(' class="best"') if each.best else "", _html_entry(each)
         )

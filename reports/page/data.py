@@ -1,16 +1,14 @@
-"""The page's data as plain JSON types, to be saved by the reader: every cell with its launches and raw samples."""
+"""The page's data as JSON, to be saved by the reader: every cell with its launches and raw samples."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from dlbench.adapters import axes
-from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, values
+from dlbench.reports.cells import CellResult
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import HOLES, QUANTITIES, why_hole
+from dlbench.reports.formats.layout import QUANTITIES
 from dlbench.reports.history.nights import CAVEATS, CellHistory
-from dlbench.reports.naming import group_name, place_name, row_name
+from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
 
 SCHEMA = 2
@@ -18,40 +16,33 @@ MOST_SAMPLES = 200_000
 """With more samples the page has every second, third, ... step of each launch, and says so."""
 MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
-_OF_LAUNCH = ("import_seconds", "prepare_seconds", "first_step_seconds", "peak_memory_bytes", "steps_per_sample")
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_NOT_SHOWN = ("software", "profile", "answer", "outside", "timed_between", "cpus")
+_OF_LAUNCHES = ("parity", "threads_evidence")
+"""Left out of a cell, as its launches have them."""
 
 Numbers = tuple[float, float | None, float | None]
 """A value and the ends of its interval, None without one."""
 
 
 def page_data(document: Document) -> dict[str, Any]:
-    """Return the data of a page (``reports/SCHEMA.md`` describes every key)."""
+    """Return the data of a page: the matrix report's JSON, with the launches of each cell (``reports/SCHEMA.md``)."""
     step = thinning(document)
-    hosts = list(document.matrix.hosts)
-    software: dict[str, dict[str, Any]] = {}
-    cells = [_cell(document, cell, step, hosts, software) for cell in document.matrix.cells.values()]
-    found: dict[str, Any] = inert(
-        {
-            "schema": SCHEMA,
-            "title": document.title,
-            "made": document.made.isoformat(timespec="seconds"),
-            "dlbench": document.version,
-            "thinned": step,
-            "axes": axes.NAMES,
-            "quantities": {name: each.title for name, each in QUANTITIES.items()},
-            "flags": {each.name: each.legend for each in flags.KINDS},
-            "machines": [
-                {"fingerprint": host.fingerprint, "name": host.name, "description": [list(x) for x in host.description]}
-                for host in document.matrix.hosts.values()
-            ],
-            "columns": [
-                {"machine": hosts.index(each.machine), "place": place_name(each.cell)}
-                for each in document.matrix.columns
-            ],
-            "software": list(software.values()),
-            "cells": cells,
-        }
-    )
+    software: dict[str, Any] = {}
+    cells = []
+    for cell, content in zip(document.matrix.cells.values(), matrix_cells(document.matrix), strict=True):
+        nights = document.histories.get((cell.column.machine, cell.cell), ())
+        cells.append(
+            {
+                **{name: value for name, value in content.items() if name not in _OF_LAUNCHES},
+                "rerun_command": rerun_command(document, cell),
+                "launches": [_launch(each, step, software) for each in launches_of(document, cell)],
+                "histories": [_history(each) for each in nights],
+            }
+        )
+    made = document.made.isoformat(timespec="seconds")
+    head = {"schema": SCHEMA, "title": document.title, "made": made, "dlbench": document.version, "thinned": step}
+    found: dict[str, Any] = inert({**head, "software": list(software.values()), "cells": cells})
     return found
 
 
@@ -109,59 +100,23 @@ def rerun_command(document: Document, cell: CellResult) -> str:
     return document.rerun_command(newest.cell, newest.suite, sum(each.counts for each in launches))
 
 
-def _cell(
-    document: Document, cell: CellResult, step: int, hosts: list[str], software: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
-    timed = cell.seconds if cell.shown else None
-    histories = document.histories.get((cell.column.machine, cell.cell), ())
-    return {
-        "at": list(values(cell.cell).values()),
-        "group": group_name(cell.cell),
-        "row": row_name(cell.cell),
-        "machine": hosts.index(cell.column.machine),
-        "column": document.matrix.columns.index(cell.column),
-        "status": cell.status.value,
-        "word": "" if cell.shown else HOLES[cell.status],
-        "reason": "" if cell.shown else why_hole(cell),
-        "numbers": {name: list(each) for name, each in numbers(cell).items()},
-        "method": timed.method if timed else "",
-        "of_launches": timed.launches if timed else 0,
-        "covers_launches": bool(timed and timed.covers_launches),
-        "best": cell.best,
-        "flags": [[flag.kind.name, flag.sentence] for flag in cell.flags],
-        "threads": plain(cell.observed),
-        "device": plain(cell.device_observed),
-        "run": cell.run,
-        "environment": cell.environment,
-        "interpreter": cell.interpreter,
-        "rerun_command": rerun_command(document, cell),
-        "launches": [_launch(each, step, software) for each in launches_of(document, cell)],
-        "histories": [_history(each) for each in histories],
-    }
-
-
-def _launch(launch: Launch, step: int, software: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, Any]:
     record, outcome = launch.record, launch.record.outcome
-    key = repr(sorted(map(repr, software_of(launch).items())))
-    software.setdefault(key, plain(software_of(launch)))
+    reported = software_of(launch)
+    key = repr(sorted(map(repr, reported.items())))
+    software.setdefault(key, plain(reported))
+    found = {name: value for name, value in plain(outcome).items() if name not in _NOT_SHOWN and value not in _EMPTY}
     return {
         "launch": record.launch,
         "attempt": record.attempt,
         "started": record.started.isoformat(timespec="seconds"),
         "run": record.run,
-        "status": outcome.status.value,
-        "reason": outcome.reason,
         "counts": launch.counts,
         "disturbed": launch.disturbed,
-        "warmup_ns": list(outcome.warmup_ns),
-        "samples_ns": list(outcome.samples_ns[::step]),
-        **{name: getattr(outcome, name) for name in _OF_LAUNCH},
-        "final_loss": outcome.final_loss,
-        "parity": plain(outcome.parity),
-        "threads": plain(outcome.threads),
-        "contention": plain(outcome.contention),
         "protocol": plain(record.protocol),
         "software": list(software).index(key),
+        **found,
+        "samples_ns": list(outcome.samples_ns[::step]),
     }
 
 

@@ -20,7 +20,7 @@ from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
 
 from ..display.screen import StatusLine, err, say
-from ..environments import folders, row_interpreters
+from ..environments import environment, folders
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
 from ..planning.axes import SuiteOverrides
@@ -162,7 +162,7 @@ class _Profiling:
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
     """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
     planned = PlannedLaunch(plan.cells[0], 0)
-    sources = row_interpreters.prepare(plan.builds, say, build_missing)
+    sources = environment.prepare_sources(plan.builds, say, build_missing)
     source = sources[planned.cell.framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)

@@ -9,7 +9,7 @@ import typer
 from dlbench.adapters.networks import digest_of, specification
 
 from ..display.screen import print_json, say, show, table
-from ..environments import environment, row_interpreters
+from ..environments import environment
 from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
@@ -201,7 +201,7 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
     machine = probe()
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
     # The tables say at their end what is left out.
-    sources = row_interpreters.prepare(builds, lambda line: None, build_missing=False)
+    sources = environment.prepare_sources(builds, lambda line: None, build_missing=False)
     where = capabilities.place_of(machine)
     with measuring(say, wait=True):
         found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
@@ -264,28 +264,28 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
 def _capability_rows(found: Mapping[str, "Capabilities"]) -> list[dict[str, Any]]:
     """Return what each framework answered, what is known of its project, and where that was read."""
     listed = []
-    for name, told in found.items():
+    for name, answers in found.items():
         framework = find(name)
         project = framework.project
         newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
         kinds: dict[str, list[bool]] = {}
         for network in networks.shipped().values():
-            kinds.setdefault(network.family.kind, []).append(not told.networks.get(network.name, "not asked"))
+            kinds.setdefault(network.family.kind, []).append(not answers.networks.get(network.name, "not asked"))
         listed.append(
             {
                 "name": name,
                 "title": framework.title,
                 "modes": {mode: about.summary for mode, about in framework.modes.items()},
-                "problem": told.problem,
-                "version": told.version,
+                "problem": answers.problem,
+                "version": answers.version,
                 "networks": {
-                    network: {"supported": not reason, "reason": reason} for network, reason in told.networks.items()
+                    network: {"supported": not reason, "reason": reason} for network, reason in answers.networks.items()
                 },
-                "kinds": {kind: None if told.problem else all(able) for kind, able in kinds.items()},
-                "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in told.answers.items()},
+                "kinds": {kind: None if answers.problem else all(able) for kind, able in kinds.items()},
+                "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()},
                 "threads": None
-                if told.threads is None
-                else {**dataclasses.asdict(told.threads), "words": told.threads.words},
+                if answers.threads is None
+                else {**dataclasses.asdict(answers.threads), "words": answers.threads.words},
                 "licence": project.licence if project else None,
                 "first_release": str(project.first_release) if project and project.first_release else None,
                 "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,

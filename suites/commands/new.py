@@ -18,7 +18,7 @@ _FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
 
 @new_app.callback()
 def _of_files() -> None:
-    """Keep `step` a word of its own while it is the only command."""
+    """Keep `step` a subcommand although it is the only one."""
 
 
 @new_app.command("step")

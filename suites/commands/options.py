@@ -250,7 +250,7 @@ Python = Annotated[
     typer.Option(
         "--python",
         metavar="NAME=PATH",
-        help="Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for a row of its own.",
+        help="Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for an additional row.",
     ),
 ]
 Adapter = Annotated[
@@ -348,7 +348,7 @@ class SessionOptions(OptionGroup):
     yes: Annotated[bool, typer.Option("--yes", help="Measure more than 10,000 cells, too.")] = False
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a budget that is none, before anything is measured or stored."""
+        """Raise UsageError for an invalid budget before anything is measured or stored."""
         _ = self.seconds
 
     @property
@@ -358,7 +358,7 @@ class SessionOptions(OptionGroup):
 
 
 def choices(axes: AxisOptions, launches: LaunchOptions, builds: BuildOptions) -> SuiteOverrides:
-    """Return what the options say as one object; raises UsageError for empty words, or a --python that is none."""
+    """Return the options as one object; raises UsageError for empty words and an invalid --python."""
     how = {key: getattr(launches, key) for key in ("steps", *PROTOCOL_KEYS)}
     check_own(axes, builds)
     return SuiteOverrides(axes.words, builds=builds.builds, joining=builds.joining, own=builds.own, **how)

@@ -42,7 +42,7 @@ def plan_command(
 ) -> None:
     """Show what a run of this suite would measure and about how long it takes, without measuring.
 
-    How long is told by the launches of this machine that the store holds.
+    The duration is estimated from the launches of this machine in the store.
 
     Examples:
 
@@ -64,8 +64,8 @@ def plan_command(
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
     expected = _how_long(plan, _known_seconds(store_file, machine))
-    told = (_left_out(plan), memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected)
-    for line in told:
+    lines = (_left_out(plan), memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected)
+    for line in lines:
         if line:
             show(line)
 
@@ -113,11 +113,11 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
         return f"It is not known how long this takes: the store has no launches {which} on this machine; {at_most}."
     same = sum(cell in known for cell in plan.cells)
     if same == len(expected):
-        told = "of these cells"
+        basis = "of these cells"
     else:
-        told = f"of {same} of these cells and of others" if same else "of other cells of the same networks"
+        basis = f"of {same} of these cells and of others" if same else "of other cells of the same networks"
     longest = f" to {in_words(sum(expected) * plan.most)}" if plan.most > plan.launches else ""
-    return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {told}; {at_most}."
+    return f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {basis}; {at_most}."
 
 
 def planned(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None, store_file: str) -> Plan:

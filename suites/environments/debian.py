@@ -1,32 +1,67 @@
 """Packages of a Debian release as part of an environment: locked, downloaded, verified, unpacked without root.
 
-The lock names every file with its size and SHA-256, so it is the lock that is trusted; the mirror only has to have
-the files. ``apt`` fetches them, ``dpkg-deb`` unpacks them, and nothing of the machine's own packages is touched.
+The lock names every file with its size and SHA-256, so it is the lock that is trusted; the mirror only has to have the
+files. apt fetches them with lists and settings of its own, and the machine's own packages are left alone. Of the
+machine's apt configuration it takes the mirror, and how to reach it (proxy, certificates).
 """
 
+import functools
 import hashlib
 import os
 import re
-import stat
+import shutil
 import subprocess
 import tarfile
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from ..errors import FrameworkEnvironmentError, SuiteError
 from ..planning.framework import Framework
-from . import apt, children
-from .folders import MEGABYTE
+from . import packages
+from .folders import MEGABYTE, given_path
+from .packages import Draw
 
 TREE = "debian"
 _LINE = re.compile(
     r"(?P<name>[a-z0-9][a-z0-9+.-]+) (?P<version>([0-9]+:)?[0-9][A-Za-z0-9.+~-]*) (?P<architecture>[a-z0-9-]+) "
     r"(?P<size>[0-9]{1,15}) (?P<sha256>[0-9a-f]{64})"
 )
-
-Draw = Callable[[str], object]
+_KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp")
+_SECONDS = 30
+_MIRROR = re.compile(r"/debian(/\d{8}T\d{6}Z)?$")  # as it is now, or a dated archive's
+_AT_THE_TOP = re.compile(r"(://[^/]+|/archive)/debian(/[^/]+)?$")
+_COMPANIONS = ("-updates", "-backports")  # of a release's suites
+_REASONS = (
+    (
+        r"Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|"
+        r"Unable to connect|Connection (failed|refused|timed out|reset)|Network is unreachable|"
+        r"Could not handshake|timed out|SSL connection|Certificate verification failed|No route to host",
+        "The Debian mirror could not be reached. Check the network, or set DLBENCH_DEBIAN_MIRROR to another mirror; "
+        "finished downloads are kept.",
+    ),
+    (
+        r"NO_PUBKEY|is not signed|signatures? (was|were) invalid|EXPKEYSIG|couldn't be verified|BADSIG",
+        "The Debian mirror's lists of {release} are not signed by a key in {keyring}. Update the package "
+        "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING or DLBENCH_DEBIAN_MIRROR.",
+    ),
+    (
+        r"Version '(?P<version>[^']+)' for '(?P<name>[^']+)' was not found|Unable to locate package (?P<lost>\S+)",
+        "The Debian mirror no longer has {which}. Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old versions "
+        "(Debian's archive of snapshots).",
+    ),
+    (
+        r"Hash Sum mismatch|unexpected size",
+        "The Debian mirror gave a file with another checksum than its lists say. Try again later, or set "
+        "DLBENCH_DEBIAN_MIRROR to another mirror.",
+    ),
+    (
+        r"does not have a Release file|no longer has a Release file|File not found|404 +Not Found",
+        "The Debian mirror has no release {release} (any more). Set DLBENCH_DEBIAN_MIRROR to a mirror that keeps old "
+        "releases (Debian's archive).",
+    ),
+)
+"""Patterns of apt's messages, and their meaning: the first that fits."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +76,8 @@ class Package:
 
     @property
     def file_name(self) -> str:
-        """What apt calls the file: an epoch's colon is escaped."""
+        """The name that apt gives the file: an epoch's colon is escaped."""
         return f"{self.name}_{self.version.replace(':', '%3a')}_{self.architecture}.deb"
-
-    @property
-    def pin(self) -> str:
-        """The package and its version as apt takes them."""
-        return f"{self.name}={self.version}"
 
 
 def read_lock(path: Path) -> tuple[Package, ...]:
@@ -60,38 +90,197 @@ def read_lock(path: Path) -> tuple[Package, ...]:
         fields = _LINE.fullmatch(words)
         if fields is None:
             raise SuiteError(f"{path}, line {number} is not 'package version architecture bytes SHA-256'.")
-        found.append(
-            Package(fields["name"], fields["version"], fields["architecture"], int(fields["size"]), fields["sha256"])
-        )
+        size = int(fields["size"])
+        found.append(Package(fields["name"], fields["version"], fields["architecture"], size, fields["sha256"]))
     return tuple(found)
 
 
-def architecture(packages: Iterable[Package]) -> str:
+def architecture(locked: Iterable[Package]) -> str:
     """Return the one machine architecture that these packages are for; "" where all run on any."""
-    return next((each.architecture for each in packages if each.architecture != "all"), "")
+    return next((each.architecture for each in locked if each.architecture != "all"), "")
+
+
+def missing() -> str:
+    """Return why Debian packages cannot be had on this machine, as a sentence with the remedy; "" where they can."""
+    for program, package in (("apt-get", "apt"), ("dpkg-deb", "dpkg")):
+        if shutil.which(program) is None:
+            return (
+                f"it needs Debian packages, and {program} (of the package {package}) is not on PATH. Install {package}."
+            )
+    if not mirror():
+        return (
+            "it needs Debian packages, and this machine's apt sources name no Debian mirror. Set DLBENCH_DEBIAN_MIRROR "
+            "to one (its address ends in /debian)."
+        )
+    if not keyring().is_file():
+        return (
+            f"it needs Debian packages, and the keys that sign them are not there ({keyring()}). Install the package "
+            "debian-archive-keyring, or set DLBENCH_DEBIAN_KEYRING to a keyring file."
+        )
+    return ""
+
+
+def keyring() -> Path:
+    """Return the file of the keys that may sign the mirror's lists."""
+    given = os.environ.get("DLBENCH_DEBIAN_KEYRING")
+    if given:
+        return given_path(given)
+    return Path(next((each for each in _KEYRINGS if Path(each).is_file()), _KEYRINGS[0]))
+
+
+def mirror() -> str:
+    """Return the address of a Debian mirror: DLBENCH_DEBIAN_MIRROR, else the one in this machine's apt sources."""
+    given = os.environ.get("DLBENCH_DEBIAN_MIRROR")
+    return given.rstrip("/") if given else machines_mirror()
+
+
+@functools.cache
+def machines_mirror() -> str:
+    """Return the address of the Debian mirror in this machine's apt sources, "" where there is none.
+
+    A vendor's repository may lie in a folder ``debian`` too: taken is the first address with suites that only Debian's
+    releases come with, else the first with nothing but a host above that folder, else the first.
+    """
+    # Lists what an update would fetch: however the sources are written, and with no list downloaded yet.
+    answer = _output_of("apt-get", "update", "--print-uris")
+    listed = re.findall(r"^'(\S+?)/+dists/([^']*)/(?:In)?Release'", answer, re.MULTILINE)
+    found: list[str] = [address for address, _ in listed if _MIRROR.search(address)]
+    debians = {address for address, suite in listed if suite.endswith(_COMPANIONS)}
+    return min(found, key=lambda address: (address not in debians, not _AT_THE_TOP.search(address)), default="")
+
+
+def _output_of(*command: str) -> str:
+    """Return the output of a program of the machine's apt; "" where it cannot be run."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout
+
+
+class Client:
+    """An apt client for one release, with lists and configuration in a folder of its own.
+
+    Every method raises FrameworkEnvironmentError with the reason where apt fails.
+    """
+
+    def __init__(self, folder: Path, release: str, kind: str, log: Path) -> None:
+        self._release, self._log = release, log
+        configuration = folder / "apt.conf"
+        self._variables = {"APT_CONFIG": str(configuration), "LC_ALL": "C.UTF-8"}
+        for part in ("state/lists/partial", "cache/archives/partial"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        (folder / "state/status").touch()
+        (folder / "sources.list").write_text(f"deb [signed-by={keyring()}] {mirror()} {release} main\n")
+        nothing = ("main", "parts", "sourceparts", "preferences", "preferencesparts")
+        settings = {
+            **{f"Dir::Etc::{name}": "/dev/null" for name in nothing},  # of the machine: hooks of its own updates
+            "Dir::Etc::sourcelist": str(folder / "sources.list"),
+            "Dir::State": str(folder / "state"),
+            "Dir::State::status": str(folder / "state/status"),
+            "Dir::Cache": str(folder / "cache"),
+            "Dir::Cache::pkgcache": "",  # would be many times the lists
+            "Dir::Cache::srcpkgcache": "",
+            "APT::Architecture": kind,
+            "APT::Install-Recommends": "0",
+            "APT::Sandbox::User": "root",  # where root runs this, its home may be closed to apt's own user
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "2",
+            # The lock decides what is right, so lists of a release that ended are as good as any.
+            "Acquire::Check-Valid-Until": "false",
+        }
+        ways = [line for line in _output_of("apt-config", "dump", "Acquire").splitlines() if "Acquire::http" in line]
+        lines = [*ways, *(f'{key} "{value}";' for key, value in settings.items())]
+        configuration.write_text("\n".join([*lines, f'APT::Architectures {{ "{kind}"; }};', ""]))
+
+    def download(self, locked: list[Package], folder: Path, draw: Draw) -> None:
+        """Read the mirror's lists, and download packages into a folder."""
+        self.update()
+        whole, before = sum(each.size for each in locked) / MEGABYTE, _megabytes(folder)
+
+        def show() -> None:
+            draw(f"downloading {len(locked)} packages, {_megabytes(folder) - before:.0f} of {whole:.0f} MB")
+
+        self._run(["apt-get", "download", *(f"{each.name}={each.version}" for each in locked)], folder, show)
+
+    def update(self) -> None:
+        """Read the mirror's lists."""
+        self._run(["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
+
+    def lock_lines(self, names: list[str], dependencies: bool) -> list[str]:
+        """Return the lines of a lock for these packages, with ``dependencies`` for all they need on an empty system."""
+        if dependencies:
+            answer = self._ask(["apt-get", "install", "--simulate", *names])
+            found = re.findall(r"^Inst (\S+) \((\S+) ", answer, re.MULTILINE)
+            names = [f"{name.partition(':')[0]}={version}" for name, version in found]
+        blocks = self._ask(["apt-cache", "show", "--no-all-versions", *names]).strip().split("\n\n")
+        described = [dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", block, re.MULTILINE)) for block in blocks]
+        fields = ("Package", "Version", "Architecture", "Size", "SHA256")
+        return sorted(" ".join(each[field] for field in fields) for each in described)
+
+    def _run(self, command: list[str], folder: Path | None = None, watch: Callable[[], object] = lambda: None) -> None:
+        before = len(packages.logged(self._log))
+        if packages.run(command, self._log, variables=self._variables, directory=folder, watch=watch) != 0:
+            raise FrameworkEnvironmentError(self._why(packages.logged(self._log)[before:]))
+
+    def _ask(self, command: list[str]) -> str:
+        variables = {**os.environ, **self._variables}
+        answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=variables)
+        if answer.returncode != 0:
+            raise FrameworkEnvironmentError(self._why(answer.stderr))
+        return answer.stdout
+
+    def _why(self, text: str) -> str:
+        if packages.out_of_room(text, self._log):
+            return (
+                "Debian packages cannot be downloaded: no space is left. Free some, or set DLBENCH_HOME to a folder on "
+                "a larger disk."
+            )
+        for sign, meaning in _REASONS:
+            if found := re.search(sign, text):
+                gone = found.groupdict()
+                which = gone.get("lost") or " ".join(filter(None, (gone.get("name"), gone.get("version"))))
+                return meaning.format(release=self._release, keyring=keyring(), which=which)
+        return f"Debian packages cannot be downloaded: {packages.last_line(text)} (the whole log: {self._log})."
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()) / MEGABYTE
 
 
 def install(framework: Framework, environment: Path, kept: Path, log: Path, draw: Draw) -> dict[str, str]:
-    """Download and verify what the framework's lock names, unpack it into the environment, make the links.
+    """Download and verify the packages of the framework's lock, unpack them into the environment, make the links.
 
-    Files that were verified stay in ``kept`` and are not fetched again. Returns the version of every package. Raises
-    FrameworkEnvironmentError with the reason for whatever cannot be had.
+    Verified files stay in ``kept`` and are not fetched again. Returns the version of every package; raises
+    FrameworkEnvironmentError with the reason.
     """
-    assert framework.debian is not None
-    packages = read_lock(framework.directory / framework.debian.lock)
+    debian = framework.debian
+    assert debian is not None
+    locked = read_lock(framework.directory / debian.lock)
     kept.mkdir(parents=True, exist_ok=True)
-    _fetch(framework, packages, kept, log, draw)
+    lacking = [package for package in locked if not _verified(kept / package.file_name, package)]
+    for package in lacking:
+        (kept / package.file_name).unlink(missing_ok=True)
+    if lacking:
+        client = Client(kept / "apt", debian.release, architecture(locked) or "amd64", log)
+        client.download(lacking, kept, lambda line: draw(f"{framework.title}: {line}"))
+    for package in lacking:
+        path = kept / package.file_name
+        if not _verified(path, package):
+            state = "other content" if path.exists() else "not downloaded"
+            path.unlink(missing_ok=True)
+            raise FrameworkEnvironmentError(
+                f"The Debian mirror's {package.file_name} is not the file that {debian.lock} names ({state}). Try "
+                "another mirror (DLBENCH_DEBIAN_MIRROR); where that does not help, the lock is wrong."
+            )
     tree = environment / TREE
     tree.mkdir(parents=True)
-    for number, package in enumerate(packages):
-        draw(f"{framework.title}: unpacking {number + 1} of {len(packages)} packages")
-        _refuse_to_leave(framework, package, kept / package.file_name, tree, log)
-        if children.run(["dpkg-deb", "-x", str(kept / package.file_name), str(tree)], log) != 0:
-            raise FrameworkEnvironmentError(_why_not_unpacked(framework, package, log))
-    _take_privileges_away(tree)
-    for link, target in framework.debian.links.items():
+    for number, package in enumerate(locked):
+        draw(f"{framework.title}: unpacking {number + 1} of {len(locked)} packages")
+        _unpack(framework, package, kept / package.file_name, tree, log)
+    for link, target in debian.links.items():
         _link(framework, environment, link, target)
-    return {package.name: package.version for package in packages}
+    return {package.name: package.version for package in locked}
 
 
 def _verified(path: Path, package: Package) -> bool:
@@ -104,101 +293,26 @@ def _verified(path: Path, package: Package) -> bool:
         return False
 
 
-def _fetch(framework: Framework, packages: tuple[Package, ...], kept: Path, log: Path, draw: Draw) -> None:
-    missing = [package for package in packages if not _verified(kept / package.file_name, package)]
-    for package in missing:
-        (kept / package.file_name).unlink(missing_ok=True)
-    if not missing:
-        return
-    assert framework.debian is not None
-    client = apt.Client(kept / "apt", framework.debian.release, architecture(packages) or "amd64", log)
-    draw(f"{framework.title}: reading what the Debian mirror has")
-    client.update()
-    progress = _Progress(framework.title, packages, kept, draw)
-    client.download([package.pin for package in missing], kept, progress.show)
-    for package in missing:
-        path = kept / package.file_name
-        if not _verified(path, package):
-            there = path.exists()
-            path.unlink(missing_ok=True)
-            raise FrameworkEnvironmentError(
-                f"The Debian mirror's {package.file_name} is not the file that {framework.debian.lock} names "
-                f"({'other content' if there else 'not downloaded'}). Try another mirror (DLBENCH_DEBIAN_MIRROR); "
-                "where that does not help, the lock is wrong."
-            )
-
-
-class _Progress:
-    """Tells how far a download is, by the files that are there."""
-
-    def __init__(self, title: str, packages: tuple[Package, ...], kept: Path, draw: Draw) -> None:
-        self._title = title
-        self._packages = packages
-        self._kept = kept
-        self._draw = draw
-        self._all = sum(package.size for package in packages)
-        self._began = time.monotonic()
-        self._had = self._count()[1]
-
-    def _count(self) -> tuple[int, int]:
-        sizes = {entry.name: entry.stat().st_size for entry in os.scandir(self._kept) if entry.is_file()}
-        done = sum(sizes.get(package.file_name, 0) >= package.size for package in self._packages)
-        return done, sum(sizes.get(package.file_name, 0) for package in self._packages)
-
-    def show(self) -> None:
-        done, there = self._count()
-        line = (
-            f"{self._title}: downloading {done} of {len(self._packages)} packages, "
-            f"{there / MEGABYTE:.0f} of {self._all / MEGABYTE:.0f} MB"
-        )
-        seconds = time.monotonic() - self._began
-        if there > self._had and seconds > 1:
-            left = (self._all - there) * seconds / (there - self._had)
-            line += f", {left:.0f} s left" if left < 100 else f", {left / 60:.0f} min left"
-        self._draw(line)
-
-
-def _why_not_unpacked(framework: Framework, package: Package, log: Path) -> str:
-    text = children.said(log)
-    if children.out_of_room(text, log):
-        return (
-            f"{framework.title}: no space is left to unpack {package.name}. Free some, or set DLBENCH_HOME to a folder "
-            "on a larger disk."
-        )
-    return f"{framework.title}: {package.name} cannot be unpacked: {children.last_line(text)} (the whole log: {log})."
-
-
-def _refuse_to_leave(framework: Framework, package: Package, file: Path, tree: Path, log: Path) -> None:
-    """Refuse a package that has something below an earlier package's link to a folder outside the tree.
-
-    Unpacking may follow such a link, and it would come to lie among the machine's own files.
-    """
+def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log: Path) -> None:
+    """Unpack a package; the filter refuses to write outside the tree, and clears the bits of privileged programs."""
     command = ["dpkg-deb", "--fsys-tarfile", str(file)]
+    failed = f"{framework.title}: {package.name} cannot be unpacked"
     with log.open("a", encoding="utf-8") as output:
         try:
             with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output) as unpacker:
                 assert unpacker.stdout is not None
                 with tarfile.open(fileobj=unpacker.stdout, mode="r|") as members:
-                    paths = {(PurePosixPath(member.name), member.isdir()) for member in members}
-        except tarfile.TarError as error:
-            raise FrameworkEnvironmentError(_why_not_unpacked(framework, package, log)) from error
-    root = tree.resolve()
-    for folder in sorted({path if is_folder else path.parent for path, is_folder in paths}):
-        if not (root / folder).resolve().is_relative_to(root):
-            raise FrameworkEnvironmentError(
-                f"{framework.title}: {package.name} cannot be unpacked: {folder} in it is another package's link to a "
-                "folder outside the environment."
-            )
-
-
-def _take_privileges_away(tree: Path) -> None:
-    """Clear the bits that let a program run as its owner: nothing here is a system's installed program."""
-    for folder, _, files in os.walk(tree):
-        for name in files:
-            path = Path(folder, name)
-            mode = path.lstat().st_mode
-            if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
-                path.chmod(stat.S_IMODE(mode) & ~(stat.S_ISUID | stat.S_ISGID))
+                    members.extractall(tree, filter="tar")
+        except tarfile.FilterError as error:
+            raise FrameworkEnvironmentError(f"{failed}: {error}.") from error
+        except (tarfile.TarError, OSError) as error:
+            if packages.out_of_room(f"{packages.logged(log)}{error}", log):
+                raise FrameworkEnvironmentError(
+                    f"{framework.title}: no space is left to unpack {package.name}. Free some, or set DLBENCH_HOME to "
+                    "a folder on a larger disk."
+                ) from error
+            reason = packages.last_line(packages.logged(log))
+            raise FrameworkEnvironmentError(f"{failed}: {reason} (the whole log: {log}).") from error
 
 
 def _link(framework: Framework, environment: Path, link: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes a framework's debian.lock anew from what the Debian mirror has now.
+"""Writes a framework's debian.lock anew from the lists of the Debian mirror.
 
 python -m dlbench.suites.environments.debian_lock caffe
 """
@@ -9,53 +9,32 @@ from pathlib import Path
 
 from ..errors import DlbenchError
 from ..planning.framework import Framework, find
-from . import apt
-
-_HEADER = """\
-# Debian {release}: {packages}{needs}.
-# Written by: python -m dlbench.suites.environments.debian_lock {name}
-# package  version  architecture  bytes  SHA-256
-"""
+from .debian import Client
 
 
-def write(framework: Framework, architecture: str = "amd64") -> int:
-    """Write the lock; return how many packages it names. Raises FrameworkEnvironmentError where apt fails."""
+def write_lock(framework: Framework, kind: str = "amd64") -> int:
+    """Write a framework's lock from the mirror's lists; return how many packages it names."""
     debian = framework.debian
     assert debian is not None
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder, "log")
-        client = apt.Client(Path(folder), debian.release, architecture, log)
+        client = Client(Path(folder), debian.release, kind, Path(folder, "log"))
         client.update()
-        wanted = list(debian.packages)
-        found = client.describe(client.closure(wanted) if debian.dependencies else wanted)
-    lines = [
-        f"{each['Package']} {each['Version']} {each['Architecture']} {each['Size']} {each['SHA256']}\n"
-        for each in found
-    ]
-    header = _HEADER.format(
-        release=debian.release,
-        packages=" ".join(wanted),
-        needs=" and all they need" if debian.dependencies else ", these alone",
-        name=framework.name,
+        lines = client.lock_lines(list(debian.packages), debian.dependencies)
+    needs = " and all they need" if debian.dependencies else ", these alone"
+    header = (
+        f"# Debian {debian.release}: {' '.join(debian.packages)}{needs}.\n"
+        f"# Written by: python -m dlbench.suites.environments.debian_lock {framework.name}\n"
+        "# package  version  architecture  bytes  SHA-256\n"
     )
-    (framework.directory / debian.lock).write_text(header + "".join(sorted(lines)), encoding="utf-8")
+    (framework.directory / debian.lock).write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
     return len(lines)
 
 
-def main(names: list[str]) -> int:
-    """Write the locks of these frameworks."""
-    try:
-        for name in names:
-            framework = find(name)
-            if framework.debian is None:
-                print(f"{name} needs no Debian packages", file=sys.stderr)
-                return 2
-            print(f"{framework.directory / framework.debian.lock}: {write(framework)} packages")
-    except DlbenchError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0 if names else 2
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        for given in map(find, sys.argv[1:]):
+            if given.debian is None:
+                sys.exit(f"{given.name} needs no Debian packages")
+            print(f"{given.directory / given.debian.lock}: {write_lock(given)} packages")
+    except DlbenchError as failure:
+        sys.exit(str(failure))

@@ -2,33 +2,39 @@
 
 An environment lies in the user's cache under a name made of its framework and a digest of its locks, so a changed
 lock is another environment. It counts as built once its manifest, written last, is there: whatever was interrupted
-before is half-built and is made anew. What a lock names by checksum is verified as it comes, kept by an interrupted
-build and fetched no second time; what is locked by version alone is left to pip.
+before is half-built and is built again. Files that a lock names by checksum are verified as they come, kept by an
+interrupted build and not fetched twice; requirements locked by version alone are left to pip.
 """
 
 import fcntl
 import hashlib
 import json
+import os
+import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 import filelock
 
+from ..display.screen import StatusLine, err
 from ..errors import FrameworkEnvironmentError, SuiteError
 from ..planning.framework import Framework
-from . import debian, needs, python_packages
-from .debian import Draw
-from .folders import caches, downloads, home, make_folder, write_whole
-from .interpreters import MANIFEST, inspect
+from ..planning.values import Build
+from . import debian, packages
+from .digests import build_digest
+from .folders import MEGABYTE, caches, downloads, exists, home, make_folder, write_whole
+from .interpreters import MANIFEST, Inspection, find_python, inspect
+from .packages import Draw
 
 Report = Callable[[str], None]
 _PATIENCE = 2.0  # seconds that removing waits for a build to end
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the kernel's names and Debian's
 
 
 class State(StrEnum):
@@ -66,20 +72,13 @@ def _directory(framework: Framework) -> Path:
     return home() / "environments" / f"{framework.name}-{digest.hexdigest()[:8]}"
 
 
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except PermissionError:  # of a folder on the way: what cannot be looked into is not there
-        return False
-
-
 def _lock(directory: Path, patience: float = -1) -> filelock.FileLock:
-    """Return the lock of whoever builds or removes an environment; a negative patience (seconds) waits for ever."""
+    """Return the lock for building or removing an environment; a negative patience (seconds) waits for ever."""
     return filelock.FileLock(f"{directory}.lock", timeout=patience)
 
 
 def _is_being_built(directory: Path) -> bool:
-    """Tell whether somebody holds the environment's lock."""
+    """Return whether another process holds the environment's lock."""
     try:
         with Path(f"{directory}.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not see each other
@@ -91,10 +90,10 @@ def _is_being_built(directory: Path) -> bool:
 
 
 def locate(framework: Framework) -> Environment:
-    """Return the framework's environment as it is now: of its locks that of the first that there is a Python for."""
+    """Return the framework's environment as it is now, of the first of its locks that there is a Python for."""
     found = _locate(framework.by_lock[0])
     for each in framework.by_lock[1:]:
-        if found.state is not State.UNAVAILABLE or needs.base_python(found.framework) is not None:
+        if found.state is not State.UNAVAILABLE or base_python(found.framework) is not None:
             break
         found = _locate(each)
     return found
@@ -103,7 +102,7 @@ def locate(framework: Framework) -> Environment:
 def _locate(framework: Framework) -> Environment:
     if framework.unavailable:
         directory = home() / "environments" / framework.name
-        return Environment(framework, directory, State.UNAVAILABLE, None, needs.unavailable(framework))
+        return Environment(framework, directory, State.UNAVAILABLE, None, _withdrawn(framework))
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
     try:
@@ -111,14 +110,14 @@ def _locate(framework: Framework) -> Environment:
     except SuiteError as error:  # of an adapter that is being written: the others can be used
         return Environment(framework, framework.directory, State.UNAVAILABLE, None, str(error))
     interpreter = directory / "bin" / "python"
-    if _is_there(directory / MANIFEST) and _is_there(interpreter):
+    if exists(directory / MANIFEST) and exists(interpreter):
         return Environment(framework, directory, State.READY, interpreter)
     command = f"`dlbench env build {framework.name}`"
     if _is_being_built(directory):
-        state, reason = State.BEING_BUILT, "Another process builds it now."
-    elif _is_there(directory):
-        state, reason = State.HALF_BUILT, f"Its build was interrupted. {command} makes it anew."
-    elif reason := needs.missing(framework, directory):
+        state, reason = State.BEING_BUILT, "Another process is building it."
+    elif exists(directory):
+        state, reason = State.HALF_BUILT, f"Its build was interrupted. {command} builds it again."
+    elif reason := _why_unavailable(framework, directory):
         state = State.UNAVAILABLE
     else:
         state, reason = State.NOT_BUILT, f"{command} builds it."
@@ -146,7 +145,7 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
         shutil.rmtree(downloads(current.directory), ignore_errors=True)
         return current
     framework, directory = current.framework, current.directory
-    reason = current.reason if current.state is State.UNAVAILABLE else needs.missing(framework, directory)
+    reason = current.reason if current.state is State.UNAVAILABLE else _why_unavailable(framework, directory)
     if reason:
         raise FrameworkEnvironmentError(reason)
     try:
@@ -173,17 +172,17 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
     log = directory.with_name(directory.name + ".log")
     log.unlink(missing_ok=True)  # an earlier attempt's words would be taken for this one's
     kept = make_folder(downloads(directory))
-    packages: dict[str, str] = {}
+    from_debian: dict[str, str] = {}
     if not framework.interpreter:
-        python = needs.base_python(framework)
+        python = base_python(framework)
         assert python is not None  # looked at before
         report(f"{framework.title}: making an environment with {python}, {framework.lock_file.name} (log: {log})")
-        python_packages.install(framework, python, directory, kept, log, draw)
+        packages.install(framework, python, directory, kept, log, draw)
     if framework.debian is not None:
         report(
             f"{framework.title}: packages of Debian {framework.debian.release}, {framework.debian.lock} (log: {log})"
         )
-        packages = debian.install(framework, directory, kept, log, draw)
+        from_debian = debian.install(framework, directory, kept, log, draw)
     if framework.interpreter:
         start = directory / "bin" / "python"
         start.parent.mkdir(parents=True)
@@ -198,7 +197,7 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
         "framework": framework.name,
         "python": inspection.version,
         "distributions": inspection.distributions,
-        "debian": packages,
+        "debian": from_debian,
     }
     write_whole(directory / MANIFEST, json.dumps(manifest, indent=1))
     report(f"{framework.title}: ready")
@@ -244,3 +243,160 @@ def remove(framework: Framework) -> bool:
             f"{framework.title} cannot be removed: {error.filename or home()}: {error.strerror or error}."
         ) from error
     return bool(there)
+
+
+def base_python(framework: Framework) -> Path | None:
+    """Return an interpreter of a version that this framework can live in, None where there is none."""
+    return next((found for version in framework.python if (found := find_python(version))), None)
+
+
+def _python_needed(framework: Framework) -> str:
+    if not framework.python:
+        where = 'as in python = ["3.11"], in framework.toml'
+        return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
+    newest = framework.python[0]
+    return (
+        f"{framework.title} needs a Python of version {', '.join(framework.python)}, and none is on PATH, under pyenv "
+        f"or under uv. Install one (for example `uv python install {newest}`, `pyenv install {newest}` or your "
+        f"system's python{newest} package), or give an interpreter that has it: "
+        f"--python {framework.name}=/path/to/python."
+    )
+
+
+def _withdrawn(framework: Framework) -> str:
+    successor = f" {framework.successor} takes its place." if framework.successor else ""
+    return f"{framework.title} is not available: {framework.unavailable}{successor}"
+
+
+def _why_unavailable(framework: Framework, directory: Path) -> str:
+    """Return why this machine cannot have the framework's environment, with the remedy; "" if it can.
+
+    No network is asked: the answer is known before the first byte is downloaded.
+    """
+    if framework.unavailable:
+        return _withdrawn(framework)
+    here = f"{framework.title} is not available here:"
+    give = f"Or give an interpreter that has it: --python {framework.name}=/path/to/python."
+    if framework.debian is not None:
+        try:
+            kind = debian.architecture(debian.read_lock(framework.directory / framework.debian.lock))
+        except SuiteError as error:
+            return str(error)
+        machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
+        if sys.platform != "linux" or kind not in ("", machine):
+            return f"{here} its packages are for Linux on {kind}, this is {sys.platform} on {machine}."
+        if reason := debian.missing():
+            return f"{here} {reason} {give}"
+    if framework.python and base_python(framework) is None:
+        return _python_needed(framework)
+    for program in framework.programs:
+        if shutil.which(program) is None:
+            return f"{here} it needs {program}, which is not on PATH. Install it. {give}"
+    needed = framework.disk_megabytes
+    if framework.debian is not None or (not framework.interpreter and packages.is_hashed(framework.lock_file)):
+        needed += framework.download_megabytes  # kept beside the environment until it is ready
+    free = _free_megabytes(directory)
+    if free is None or free >= needed or free + sum(map(_used_megabytes, (downloads(directory), directory))) >= needed:
+        return ""
+    return (
+        f"{here} it needs about {needed} MB and {directory.parent} has {free:.0f} MB free. Free some, or set "
+        "DLBENCH_HOME to a folder on a larger disk."
+    )
+
+
+def _free_megabytes(folder: Path) -> float | None:
+    """Return the room on the disk that this folder lies on or would lie on; None where that is not known."""
+    for candidate in (folder, *folder.parents):
+        try:
+            return shutil.disk_usage(candidate).free / MEGABYTE
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+    return None
+
+
+def _used_megabytes(folder: Path) -> float:
+    used = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # another process may be removing it
+                used += Path(place, name).lstat().st_size
+    return used / MEGABYTE
+
+
+@dataclass(frozen=True)
+class Source:
+    """A build's interpreter, or the reason why there is none."""
+
+    build: Build
+    interpreter: Path | None
+    name: str  # "CPython 3.11.7"; "" where there is none
+    digest: str  # of the interpreter and its packages' files; "" where there is none
+    reason: str = ""
+    folder: Path | None = None  # of the environment: what {environment} in a framework's variables stands for
+
+
+def look_into(build: Build, interpreter: Path) -> Inspection:
+    """Inspect an interpreter for NumPy and the framework's own module."""
+    return inspect(interpreter, ("numpy", build.framework.imports))
+
+
+def external_source(build: Build) -> Source:
+    """Look into an interpreter that the user gave.
+
+    Raises FrameworkEnvironmentError when it does not start, is too old, or lacks the framework or NumPy.
+    """
+    assert build.interpreter is not None
+    if build.framework.unavailable:
+        raise FrameworkEnvironmentError(_withdrawn(build.framework))
+    inspection = look_into(build, build.interpreter)
+    if inspection.missing:
+        lacking = " and ".join(inspection.missing)
+        raise FrameworkEnvironmentError(
+            f"The interpreter given for {build.name}, {build.interpreter}, lacks {lacking}. Install it there "
+            f"(`{build.interpreter} -m pip install ...`) or give another interpreter."
+        )
+    folder = inspection.prefix or build.interpreter.parent.parent
+    return Source(build, build.interpreter, inspection.name, build_digest(inspection), folder=folder)
+
+
+def prepare_sources(builds: Iterable[Build], report: Report, build_missing: bool = True) -> dict[str, Source]:
+    """Return a source for every build, by row name, building the environments that are not there yet.
+
+    An environment that cannot be had gives a source without interpreter, with the reason: the other frameworks still
+    run. An interpreter the user named and got wrong is an error.
+    """
+    distinct = {build.name: build for build in builds}
+    found = {name: external_source(build) for name, build in distinct.items() if build.interpreter is not None}
+    missing = []
+    for build in distinct.values():
+        if build.interpreter is None:
+            located = locate(build.framework)
+            if located.state not in (State.READY, State.UNAVAILABLE) and build_missing:
+                missing.append(build)
+    for build in missing:
+        report(announce(build.framework))
+    for name, build in distinct.items():
+        if name not in found:
+            found[name] = _own(build, build in missing, report)
+    return found
+
+
+def _own(build: Build, to_build: bool, report: Report) -> Source:
+    try:
+        located = _built(build, report) if to_build else locate(build.framework)
+        if located.interpreter is None:
+            report(f"{build.framework.title} is left out. {located.reason}")
+            return Source(build, None, "", "", located.reason)
+        inspection = look_into(build, located.interpreter)
+        digest = build_digest(inspection)
+        return Source(build, located.interpreter, inspection.name, digest, folder=located.directory)
+    except FrameworkEnvironmentError as error:
+        report(f"{build.framework.title} is left out. {error}")
+        return Source(build, None, "", "", str(error))
+
+
+def _built(build_: Build, report: Report) -> Environment:
+    with StatusLine(err) as status:
+        return build(build_.framework, report, status.draw)

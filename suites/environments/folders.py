@@ -1,18 +1,21 @@
-"""Where dlbench keeps what it builds and downloads for this user."""
+"""Folders for everything that dlbench builds and downloads for this user."""
 
 import contextlib
+import functools
+import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
 
+from dlbench.hardware_probe import probe_cpu
+
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import Framework
-from .processor_kernels import processor
 
 MEGABYTE = 1_000_000
+_REMEDY = "Set DLBENCH_HOME to a folder with room that you may write to."
 
 
 def given_path(text: str) -> Path:
@@ -32,8 +35,16 @@ def fleets() -> Path:
     return (given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()) / "fleets"
 
 
+@functools.cache
+def processor() -> str:
+    """Return a short name for this kind of processor: another model, or another instruction set, has another."""
+    cpu = probe_cpu()
+    kind = (cpu.architecture, cpu.vendor, cpu.family, cpu.model_number, cpu.model, cpu.instruction_sets)
+    return hashlib.sha256(repr(kind).encode()).hexdigest()[:8]
+
+
 def caches(framework: Framework) -> Path:
-    """Return the folder of all that this framework's adapter keeps, whatever the processor."""
+    """Return the folder of the caches of this framework's adapter, for all processors."""
     return home() / "cache" / framework.name
 
 
@@ -50,34 +61,36 @@ def downloads(environment: Path) -> Path:
     return home() / "downloads" / environment.name
 
 
+def exists(path: Path) -> bool:
+    """Return whether a path can be seen: one in a folder that this user may not enter is not there."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def make_folder(folder: Path) -> Path:
     """Make a folder of dlbench's own and return it; raises FrameworkEnvironmentError where it cannot be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FrameworkEnvironmentError(
-            f"The folder {folder} cannot be made: {error.strerror}. "
-            "Set DLBENCH_HOME to a folder with room that you may write to."
-        ) from error
+        raise FrameworkEnvironmentError(f"The folder {folder} cannot be made: {error.strerror}. {_REMEDY}") from error
     return folder
 
 
 @contextlib.contextmanager
 def written(folder: Path) -> Iterator[None]:
-    """Raise FrameworkEnvironmentError for what cannot be written below a folder of dlbench's own within."""
+    """Raise FrameworkEnvironmentError where something below a folder of dlbench's own cannot be written."""
     try:
         yield
     except TimeoutError:
-        raise  # filelock's, of a lock that another holds
+        raise  # filelock's, where another process holds the lock
     except OSError as error:
-        raise FrameworkEnvironmentError(
-            f"{folder} cannot be written: {error.strerror or error}. "
-            "Set DLBENCH_HOME to a folder with room that you may write to."
-        ) from error
+        raise FrameworkEnvironmentError(f"{folder} cannot be written: {error.strerror or error}. {_REMEDY}") from error
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all, whatever ends this process and whoever writes it at the same time."""
+    """Write a file whole or not at all, even if this process is killed or another writes it at the same time."""
     path = path.resolve()  # a symbolic link is followed
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -85,25 +98,3 @@ def write_whole(path: Path, text: str) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def free_megabytes(folder: Path) -> float | None:
-    """Return the room on the disk that this folder lies on or would lie on; None where nobody can tell."""
-    for candidate in (folder, *folder.parents):
-        try:
-            return shutil.disk_usage(candidate).free / MEGABYTE
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return None
-    return None
-
-
-def used_megabytes(folder: Path) -> float:
-    """Return what the files of this folder take; 0 where there is none."""
-    used = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):  # another process may be removing it
-                used += Path(place, name).lstat().st_size
-    return used / MEGABYTE

@@ -1,7 +1,7 @@
 """Finding Python interpreters on this machine, and looking into one without importing a framework."""
 
+import contextlib
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ..errors import FrameworkEnvironmentError
+from .folders import exists
 
 MANIFEST = "dlbench-environment.json"
 """The file that describes a built environment, in its folder."""
@@ -46,7 +47,7 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Inspection:
-    """What an interpreter is and holds."""
+    """An interpreter's version and packages."""
 
     version: str
     implementation: str
@@ -60,15 +61,6 @@ class Inspection:
     def name(self) -> str:
         """For example "CPython 3.11.7"."""
         return f"{self.implementation} {self.version}"
-
-    @property
-    def digest_of_versions(self) -> str:
-        """Twelve hex digits that change with the interpreter's version or any distribution's.
-
-        This is what records of dlbench before 0.2 have as their environment; see `contents.digest_of`.
-        """
-        content = json.dumps([self.name, sorted(self.distributions.items())])
-        return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
@@ -94,7 +86,7 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
 
 
 def _debian_packages(interpreter: Path) -> dict[str, str]:
-    """Return what an environment built here has from Debian; no metadata folder of Python tells of it."""
+    """Return the Debian packages of an environment built here, which no metadata folder of Python lists."""
     try:
         manifest = json.loads((interpreter.parent.parent / MANIFEST).read_text(encoding="utf-8"))
         return {f"debian {name}": version for name, version in manifest.get("debian", {}).items()}
@@ -102,31 +94,23 @@ def _debian_packages(interpreter: Path) -> dict[str, str]:
         return {}
 
 
-def _version_of(interpreter: str) -> str | None:
-    try:
-        return ".".join(inspect(Path(interpreter)).version.split(".")[:2])
-    except FrameworkEnvironmentError:
-        return None
-
-
-def _candidates(version: str) -> Iterator[str]:
+def _candidates(version: str) -> Iterator[Path]:
     if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
-        yield sys.executable
-    on_path = shutil.which(f"python{version}")
-    if on_path:
-        yield on_path
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for folder in sorted((pyenv / "versions").glob(f"{version}.*"), reverse=True):
-        yield str(folder / "bin" / "python")
+        yield Path(sys.executable)
+    if on_path := shutil.which(f"python{version}"):
+        yield Path(on_path)
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
-    for folder in sorted(uv.glob(f"cpython-{version}*"), reverse=True):
-        yield str(folder / "bin" / f"python{version}")
+    for folder, pattern in ((pyenv, f"{version}.*"), (uv, f"cpython-{version}*")):
+        with contextlib.suppress(OSError):  # of another user
+            yield from (found / "bin" / f"python{version}" for found in sorted(folder.glob(pattern), reverse=True))
 
 
 @functools.cache
 def find_python(version: str) -> Path | None:
     """Return an interpreter of this minor version ("3.11"), from this process, PATH, pyenv or uv; None if none."""
     for candidate in _candidates(version):
-        if Path(candidate).exists() and _version_of(candidate) == version:
-            return Path(candidate)
+        with contextlib.suppress(FrameworkEnvironmentError):
+            if exists(candidate) and inspect(candidate).version.startswith(f"{version}."):
+                return candidate
     return None

@@ -27,7 +27,7 @@ from ..commands.options import AxisOptions, RowOptions, check_own
 from ..commands.plan import plan_of, size_of
 from ..display.progress import clock as clock_text
 from ..display.screen import counted
-from ..environments import folders, row_interpreters
+from ..environments import environment, folders
 from ..errors import DlbenchError
 from ..planning import own, values
 from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
@@ -253,7 +253,7 @@ class SuiteSession:
             store = stack.enter_context(delivery.opened(target, said.line))
             store.add_machine(self._machine.fingerprint, self._described)
             # Building an environment is a download of its own choosing: `dlbench env build`.
-            sources = row_interpreters.prepare(plan.builds, said.line, build_missing=False)
+            sources = environment.prepare_sources(plan.builds, said.line, build_missing=False)
             reference = preparation.prepare_references(plan, self._machine, said.line)
             run = preparation.begin(plan, store, self._machine)
             for line in (f"measuring {size_of(plan)}", memory_line(plan, self._machine)):

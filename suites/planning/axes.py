@@ -45,7 +45,7 @@ class AxisOption:
     example: str = ""
     """Two names, for --help where there is no list of them."""
     read: Callable[[str], str] | None = None
-    """Checks a word that is none of a list, and no number; raises UsageError."""
+    """Checks a word where the values are neither a list of names nor numbers; raises UsageError."""
 
     @property
     def option(self) -> str:
@@ -152,7 +152,7 @@ LIMITS = (
 )
 """Further options of an axis."""
 PLAIN = tuple(each for each in AXIS_OPTIONS if each.known or each.most or each.read)
-"""Those whose words mean the same for every cell: what a suite says of them needs no field of its own."""
+"""Axes whose words mean the same for every cell: a suite needs no separate field for them."""
 KEYS = tuple(each.key for each in (*AXIS_OPTIONS, *LIMITS))
 
 

@@ -1,15 +1,14 @@
 """The devices that launches are given: what words name them, which this machine has, what a launch sees of them.
 
     cpu          the CPU
-    gpus         every GPU, and nothing where there is none: for a suite that many machines share
-    cuda:all     every GPU; an error where there is none
+    gpus         every GPU, if any: for a suite that many machines share
+    cuda:all     every GPU; an error without one
     cuda:0       the GPU that the driver numbers 0, as nvidia-smi shows it
     cuda:0:1     MIG device 1 of GPU 0
     GPU-8932f9   the GPU whose UUID begins so; MIG-41ac for a MIG device
 
-CUDA offers no GPU in MIG mode as a whole: its MIG devices stand in its place, each a device of its own. "All" and
-"every" are those that CUDA_VISIBLE_DEVICES leaves to whoever starts the command, as a batch system sets it; a GPU that
-is named is taken all the same.
+CUDA does not offer a GPU in MIG mode as a whole, only its MIG devices. "All" and "every" respect CUDA_VISIBLE_DEVICES,
+which batch systems set; a GPU that is named is used regardless.
 """
 
 import re
@@ -75,7 +74,7 @@ def meant(words: Iterable[str], gpus: Gpus, visible: str | None = None) -> tuple
     """Return the names of the devices that these words mean on a machine with these GPUs, each once.
 
     ``visible`` is CUDA_VISIBLE_DEVICES where it is set. Raises UsageError, with what there is, for a word that means
-    none of them, and where they mean none together.
+    no device, and where all of them together mean none.
     """
     found: list[str] = []
     last = GPUS
@@ -217,8 +216,7 @@ class Locator:
     def find(self, name: str, count: int = 1) -> Located:
         """Look now for the device of this name and the next ones, as many as counted. Raises nothing.
 
-        The next ones are those that the plan names, or where it names one alone, those that whoever started the command
-        may use.
+        The next ones are the devices that the plan names or, where it names only one, those in CUDA_VISIBLE_DEVICES.
         """
         now = self.look()
         planned = self.planned = self.planned or now

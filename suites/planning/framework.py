@@ -16,8 +16,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import dlbench.adapters
+from dlbench.hardware_probe import probe_cpu
 
-from ..environments.processor_kernels import openblas_kernels
 from ..errors import SuiteError, UsageError, unknown_name
 from .toml_files import sentence, text_of
 
@@ -29,6 +29,18 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
 OUTSIDE = "outside_"
 """What the adapter of a cell begins with where it lies outside dlbench."""
+_AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+_AVX2 = {"avx2", "fma"}
+
+
+def openblas_kernels(present: frozenset[str]) -> str:
+    """Return OPENBLAS_CORETYPE for a processor with these instruction sets; empty: let OpenBLAS choose.
+
+    An OpenBLAS older than the processor does not know its model number and takes kernels of another age for it.
+    """
+    if present >= _AVX512 | _AVX2:
+        return "SkylakeX"
+    return "Haswell" if present >= _AVX2 else ""
 
 
 class _Data(BaseModel):
@@ -103,7 +115,7 @@ def _meanings(threads: int, environment: Path | None) -> dict[str, Callable[[], 
     return {
         "threads": lambda: str(threads or ""),
         "environment": lambda: str(environment or ""),
-        "openblas_kernels": openblas_kernels,  # asks the processor: only where it is wanted
+        "openblas_kernels": lambda: openblas_kernels(frozenset(probe_cpu().instruction_sets)),  # only where wanted
     }
 
 
@@ -115,7 +127,7 @@ class Framework(_Data):
     summary: str
     folder: str  # in adapters/; of an adapter outside dlbench "outside_" and its name, which is no folder of ours
     directory: Path
-    unavailable: str = ""  # why nobody can have it any more; the list keeps its row
+    unavailable: str = ""  # why it can no longer be installed; the list keeps its row
     successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
     hidden: bool = False  # drives the project itself (the reference): not offered as a row of a matrix
@@ -164,7 +176,7 @@ class Framework(_Data):
         for name, tuned in self.tuning.items():
             strange = next((mode for mode in tuned.modes if mode not in self.modes), None)
             if strange is not None:
-                raise ValueError(f"the setting {name} is for the mode {strange!r}, which is none")
+                raise ValueError(f"the setting {name} is for the unknown mode {strange!r}")
             if not tuned.settings and not tuned.variables:
                 raise ValueError(f"the setting {name} needs settings or variables")
         return self
@@ -197,7 +209,7 @@ class Framework(_Data):
 
     @property
     def outside(self) -> str | None:
-        """The adapter's folder where it lies outside dlbench, as a launch is told; else None."""
+        """The adapter's folder, as launches get it, where it lies outside dlbench; else None."""
         return None if self.directory.parent == GUEST_DIRECTORY else str(self.directory)
 
     @property
@@ -233,7 +245,7 @@ class Framework(_Data):
         return tuple(name for name, tuned in self.tuning.items() if tuned.of(mode, device, family))
 
     def launch_settings(self, mode: str, chosen: Iterable[str] | None = None) -> dict[str, Any]:
-        """Return what an adapter is told: the mode's settings, and those chosen of the tuned ones (None: all)."""
+        """Return the adapter's settings: the mode's, and the chosen ones of the tuned settings (None: all)."""
         found = dict(self.modes[mode].settings)
         for name in self.tunable(mode) if chosen is None else chosen:
             found.update(self.tuning[name].settings)
@@ -311,7 +323,7 @@ def shipped() -> dict[str, Framework]:
 
 
 def _unusable(directory: Path, reason: str, others: dict[str, Framework]) -> Framework:
-    """Return a row that says why there is none, under the name that the description has if that can be made out."""
+    """Return a row that says why it is unusable, under the name in its description where that can be read."""
     try:
         text = (directory / "framework.toml").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -356,7 +368,7 @@ def find(name: str) -> Framework:
 
 def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
     """Return the modes that ``wanted`` names: "" the default one, "*" all, else one by its name."""
-    if wanted == "" or framework.unavailable:  # one that nobody can have keeps one row, which says so
+    if wanted == "" or framework.unavailable:  # an unavailable framework keeps one row, with the reason
         return (framework.default_mode,)
     if wanted == "*":
         return tuple(framework.modes)

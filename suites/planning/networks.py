@@ -165,7 +165,7 @@ def _word(value: object) -> str:
 def chosen(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
     """Return the networks that these words name; a pattern as ``rnn-*`` names those of the suite that it fits.
 
-    Where it fits none of them, it names those of all known ones that it fits. Raises UsageError with the nearest name.
+    A pattern without a match there is tried on all known networks. Raises UsageError with the nearest name.
     """
     names = list(known)
     found: list[str] = []

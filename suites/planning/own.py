@@ -85,7 +85,7 @@ def _warn(words: str) -> None:
 
 
 def _of_packages() -> list[Framework]:
-    """Return the adapters that installed packages declare, importing none of them."""
+    """Return the adapters that installed packages declare, without importing any."""
     found: dict[str, Framework] = {}
     packages: dict[str, str] = {}
     try:
@@ -167,7 +167,7 @@ def name_of(text: str, option: str = "--step") -> str:
 
 
 def read_step(text: str, option: str = "--step") -> Framework:
-    """Return a framework that runs this file; raises UsageError where there is none."""
+    """Return a framework that runs this file; raises UsageError for a missing file."""
     name = name_of(text, option)
     try:
         path = Path(text).expanduser().resolve()

@@ -24,7 +24,7 @@ from .values import RESIDENT, Build, Capacity, Row
 STARTING = 6.0
 """Seconds in which a launch starts, imports its framework and checks its mathematics, roughly."""
 RATE = 5e10
-"""FLOP/s of a machine of which nothing is known, roughly: it only has to tell short launches from long ones."""
+"""Rough FLOP/s of an unknown machine: good enough to order short launches before long ones."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Plan:
         return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
-        """Return the settings of which the cell's tuning chooses."""
+        """Return the settings that the cell's tuning chooses from."""
         return self.row_of(cell).build.framework.tunable(cell.mode, cell.device, self.network_of(cell).family.name)
 
     def protocol_of(self, cell: Cell) -> Protocol:
@@ -181,7 +181,7 @@ def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
 
 
 def expected_seconds(cells: Sequence[Cell], known: Mapping[Cell, float]) -> list[float | None]:
-    """Return how long a launch of each cell lasts, by launches of the same, else in the mean of its network's."""
+    """Return the expected seconds of a launch of each cell: from launches of the cell, else of its network."""
     by_network: dict[str, list[float]] = {}
     for cell, seconds in known.items():
         by_network.setdefault(cell.network, []).append(seconds)
@@ -189,7 +189,7 @@ def expected_seconds(cells: Sequence[Cell], known: Mapping[Cell, float]) -> list
 
 
 def rough_seconds(cell: Cell, network: Network, protocol: Protocol) -> float:
-    """Return how long a launch lasts of which no earlier one tells, within some factor."""
+    """Return a rough estimate of a launch's seconds where no earlier launch is known."""
     step = network.family.training_flops(cell.batch_size) / RATE
     allowed = max(protocol.seconds, protocol.minimum_steps * step)
     timed = min(protocol.steps * max(step, protocol.sample_seconds), allowed)
@@ -271,7 +271,7 @@ class _Expansion:
         self._leading = {devices.CPU, *[device for device in self._devices if device != devices.CPU][:1]}
 
     def cells(self) -> tuple[Cell, ...]:
-        """Return the distinct cells; raises UsageError where there is none."""
+        """Return the distinct cells; raises UsageError where no cell is left."""
         cells = [table.BLANK]
         for axis in _IN_ORDER:
             varied = (each for cell in cells for each in self._vary(cell, axis))
@@ -408,8 +408,7 @@ def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
         )
     chosen = choices["frameworks"]
     wanted = values.words(chosen) if chosen else list(suite.frameworks)
-    # A build under a name of its own joins the rows, lest an option be ignored in silence; under a framework's name it
-    # takes that row's place.
+    # A build with another name is an additional row; one with a framework's name replaces that row.
     joining = [build.name for build in builds if not chosen or build.name != build.framework.name]
     joining += [] if chosen else choices.joining
     wanted += [name for name in dict.fromkeys(joining) if name not in {word.partition(":")[0] for word in wanted}]
@@ -458,7 +457,7 @@ _GB = 1e9
 
 
 def check_count(plan: Plan, confirmed: bool) -> None:
-    """Raise UsageError for a plan of very many cells that nobody confirmed."""
+    """Raise UsageError for an unconfirmed plan of very many cells."""
     if len(plan.cells) > MOST_CELLS and not confirmed:
         raise UsageError(
             f"{plan.suite} has {len(plan.cells)} cells here, more than {MOST_CELLS}. Narrow it (--networks, "

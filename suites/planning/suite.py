@@ -107,14 +107,14 @@ class Suite(_Data):
     def _gather_axes(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Read the axes by the table: a new one needs no field here."""
         if "axes" in given:
-            raise ValueError(f"axes: write each axis as a key of its own, such as {PLAIN[0].key} = [...]")
+            raise ValueError(f"axes: write each axis as a separate key, such as {PLAIN[0].key} = [...]")
         others = {key: value for key, value in given.items() if key not in {each.key for each in PLAIN}}
         # What is no word at all is refused by name when words are checked.
         return {**others, "axes": {each.key: str(joined(given.get(each.key, each.usual))) for each in PLAIN}}
 
     @classmethod
     def keys_in_file(cls) -> set[str]:
-        """Return the keys that a suite's file may have: each axis has one of its own."""
+        """Return the keys that a suite's file may have, one for each axis among them."""
         return (set(cls.model_fields) - {"axes"}) | {each.key for each in PLAIN}
 
     @field_validator("threads", "device_threads", mode="before")
@@ -129,12 +129,12 @@ class Suite(_Data):
 
     @cached_property
     def its_networks(self) -> tuple[str, ...]:
-        """The networks that it measures; raises UsageError for a name that is none."""
+        """The networks that it measures; raises UsageError for an unknown name."""
         own = tuple(networks.read(self.network, self.grid, self.name))
         return networks.chosen(self.networks, own, self.known) if self.networks else own
 
     def chosen(self, words: str) -> tuple[str, ...]:
-        """Return the networks that a command's words name; all that it measures where there are none."""
+        """Return the networks that a command's words name; without words, all that the suite measures."""
         return networks.chosen(values.words(words), self.its_networks, self.known) if words else self.its_networks
 
 
@@ -170,7 +170,7 @@ def _check_frameworks(suite: Suite) -> None:
     try:
         json.dumps(suite.settings, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        # A launch is told its settings in JSON, which knows neither dates nor nan and inf.
+        # A launch gets its settings as JSON, which has neither dates nor nan and inf.
         raise UsageError(
             f"Settings are text, finite numbers, true or false, and lists and tables of them ({error})."
         ) from error

@@ -29,7 +29,7 @@ _COUNTS = ("threads", "device_threads", "world_sizes")
 
 
 LARGEST_FILE = 10_000_000
-"""Bytes; nobody writes so much TOML."""
+"""Bytes; more than anyone writes by hand."""
 
 
 def text_of(path: Path) -> str:

@@ -32,12 +32,12 @@ class Capacity:
     cpus: int
     gpus: Gpus = NO_GPUS
     visible: str | None = None
-    """CUDA_VISIBLE_DEVICES of whoever starts the command; None where it is not set."""
+    """CUDA_VISIBLE_DEVICES as the command got it; None where it is not set."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """A row's source: a framework and, where the user brought one, an interpreter that holds a build of it."""
+    """A row's source: a framework and, with --python, the interpreter that has a build of it."""
 
     name: str
     framework: Framework

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from dlbench.suites.environments import environment, python_packages
+from dlbench.suites.environments import environment, packages
 from dlbench.suites.errors import DlbenchError, FrameworkEnvironmentError, UsageError
 from dlbench.suites.planning.framework import find
 
@@ -27,8 +27,8 @@ def refresh(name: str, suite: str) -> int:
     if framework.environment != "own" or framework.interpreter:
         raise UsageError(f"{name} has no locked Python packages.")
     old = lock.read_text(encoding="utf-8")
-    always, _, where_asked = old.partition(python_packages.ONLY_WHERE)
-    lines = python_packages.by_name(python_packages.sections(lock)[0])
+    always, _, where_asked = old.partition(packages.ONLY_WHERE)
+    lines = packages.by_name(packages.sections(lock)[0])
     several = [package for package, builds in lines.items() if len(builds) > 1 and package not in framework.held]
     if several:
         raise UsageError(f"{lock} has several builds of {', '.join(several)}: change those lines by hand.")
@@ -44,7 +44,7 @@ def refresh(name: str, suite: str) -> int:
         return 0
     heading = re.match(r"(#.*\n)*", always)
     text = (heading[0] if heading else "") + "\n".join(sorted(new)) + "\n"
-    lock.write_text(text + (python_packages.ONLY_WHERE + where_asked if where_asked else ""), encoding="utf-8")
+    lock.write_text(text + (packages.ONLY_WHERE + where_asked if where_asked else ""), encoding="utf-8")
     tests = (sys.executable, "-m", "pytest", "-q", "tests/adapters/test_conformance.py", "-k", name)
     try:
         environment.build(find(name), print)

@@ -20,10 +20,9 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.flags import wanting_threads, working_threads
 
 from ..environments import folders
-from ..environments.adapter_digest import code_digest
-from ..environments.environment import Report
+from ..environments.digests import code_digest
+from ..environments.environment import Report, Source
 from ..environments.folders import write_whole
-from ..environments.row_interpreters import Source
 from ..errors import DlbenchError, Interrupted
 from ..planning import devices, networks
 from ..planning.framework import Framework
@@ -62,7 +61,6 @@ def ask(
         cell,
         _PROTOCOL,
         framework.launch_settings(mode, chosen),
-        None,
         str(folders.make_folder(folders.cache_directory(framework))),
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,

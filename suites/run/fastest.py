@@ -19,7 +19,7 @@ from dlbench.reports.naming import rest_of
 from dlbench.reports.ratio.tuning import of_estimate
 
 from ..display.screen import as_called, counted
-from ..environments import environment, row_interpreters
+from ..environments import environment
 from ..planning.plan import Plan
 from ..planning.rerun import rerun_command
 from ..planning.values import Build
@@ -140,7 +140,7 @@ def _beside_variables(plan: Plan, cell: Cell) -> list[str]:
 
 def _folder(build: Build) -> Path | None:
     if build.interpreter is not None:
-        return row_interpreters.brought(build).folder
+        return environment.external_source(build).folder
     return environment.locate(build.framework).directory
 
 

@@ -32,8 +32,8 @@ from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run
 
 from ..environments import folders
-from ..environments.adapter_digest import DIGEST, adapter_digest
-from ..environments.row_interpreters import Source
+from ..environments.digests import DIGEST, adapter_digest
+from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
 from ..planning.devices import Located, Locator
@@ -232,7 +232,6 @@ class LaunchRunner:
             cell,
             protocol,
             settings,
-            None,
             str(cache),
             cpus=self._cpus(cell),
             adapter_directory=framework.outside,

@@ -22,7 +22,7 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import counted
-from ..environments import folders, row_interpreters
+from ..environments import environment, folders
 from ..environments.environment import Report
 from ..errors import UsageError
 from ..planning.plan import Plan, too_large
@@ -132,7 +132,7 @@ def text_of(plan: Plan, corpus: Path | None) -> Text | None:
 def check_brought(builds: Iterable[Build]) -> None:
     """Look into every interpreter the user brought; raises FrameworkEnvironmentError for the first that will not do."""
     for build in builds:
-        row_interpreters.brought(build)
+        environment.external_source(build)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.record import SEARCHING, Record, Run
 from dlbench.reports.storage.store import Store
 
-from ..environments import contents, environment, row_interpreters
-from ..environments.adapter_digest import DIGEST, adapter_digest
+from ..environments import digests, environment
+from ..environments.digests import DIGEST, adapter_digest
 from ..errors import UsageError
 from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, catalogue, offered
@@ -148,15 +148,10 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
 
 def _check_same_environment(build: Build, record: Record) -> None:
     interpreter = build.interpreter or environment.locate(build.framework).interpreter
-    here = row_interpreters.look_into(build, interpreter) if interpreter else None
-    digest = contents.digest_of(here) if here else ""
+    here = environment.look_into(build, interpreter) if interpreter else None
+    digest = digests.build_digest(here) if here else ""
     if digest == record.environment:
         return
-    if here and here.digest_of_versions == record.environment:
-        raise UsageError(
-            f"The unfinished run began with an earlier dlbench, which knew the build of {build.name} by its versions "
-            "alone. Whether its files are the same now cannot be told. Leave out --resume to start a new run."
-        )
     now = f"{here.name}, environment {digest}" if here else "not built"
     raise UsageError(
         f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; here "

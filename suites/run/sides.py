@@ -19,11 +19,10 @@ from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
-from ..environments import folders, row_interpreters
-from ..environments.adapter_digest import adapter_digest
-from ..environments.environment import Report
+from ..environments import environment, folders
+from ..environments.digests import adapter_digest
+from ..environments.environment import Report, Source
 from ..environments.interpreters import inspect
-from ..environments.row_interpreters import Source
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import own as own_files
 from ..planning import values
@@ -240,7 +239,9 @@ def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bo
     Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not one row has an
     interpreter on both sides, and UsageError for sides that the plan's rows do not allow (see `_builds_of_side`).
     """
-    found = {side.name: row_interpreters.prepare(_builds_of_side(plan, side), report, build_missing) for side in sides}
+    found = {
+        side.name: environment.prepare_sources(_builds_of_side(plan, side), report, build_missing) for side in sides
+    }
     first, *others = found.values()
     if others and not any(all(each[name].interpreter for each in found.values()) for name in first):
         reasons = dict.fromkeys(s.reason.rstrip(".") for each in found.values() for s in each.values() if s.reason)

@@ -211,6 +211,7 @@ ASKED: dict[str, list[asked.Check]] = {
         asked.description("build operator_set graph_optimization_level memory_arena execution", version="1.32.…"),
     ],
     "onnxruntime": [
+        asked.settings({"fused_loss": False}),
         *onnx_sessions(2, f"({SESSIONS})"),
         # And the addresses of the parameters.
         asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),

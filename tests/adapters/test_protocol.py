@@ -1,4 +1,4 @@
-"""The contract on disk: what one side writes the other reads as it was, and nothing else is taken for it."""
+"""What host and guest say to each other; the tables of axes and of tuning."""
 
 import json
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters import protocol
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Parity, Protocol, ProtocolError, Status
+from dlbench.adapters import protocol, tuning
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Launch, Outcome, Parity, Protocol, ProtocolError, Status
 
 text = st.text(max_size=12)
 real = st.floats(allow_nan=False, allow_infinity=False)
@@ -118,3 +118,38 @@ def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):
     with pytest.raises(TypeError):
         protocol.write_outcome(str(tmp_path), Outcome(Status.OK, software={"a": "b" * 10**6, "c": object()}))
     assert protocol.read_outcome(str(tmp_path)).reason == "first"
+
+
+NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), unique=True, max_size=5)
+
+
+@given(st.data(), NAMES)
+def test_a_choice_is_read_back_from_its_word(data, names):
+    chosen = data.draw(st.sets(st.sampled_from(names))) if names else set()
+    word = tuning.written(chosen, names)
+    assert tuning.in_force(word, names) == tuple(name for name in names if name in chosen)
+    assert set(tuning.named(word)) <= set(names)
+
+
+@given(st.data(), NAMES)
+def test_of_two_ways_to_say_a_choice_one_is_written(data, names):
+    chosen = data.draw(st.sets(st.sampled_from(names))) if names else set()
+    plus = "".join(f"+{name}" for name in names if name in chosen)
+    minus = "".join(f"-{name}" for name in names if name not in chosen)
+    words = {tuning.written(tuning.in_force(word, names), names) for word in (INSTALLED + plus, TUNED + minus)}
+    assert len(words) == 1
+
+
+@given(NAMES)
+def test_each_is_every_setting_alone_and_left_out_once(names):
+    choices = [frozenset(tuning.in_force(word, names)) for word in tuning.each(names)]
+    wanted = {frozenset(), frozenset(names)} | {frozenset([name]) for name in names}
+    wanted |= {frozenset(names) - {name} for name in names}
+    assert len(choices) == len(set(choices))
+    assert set(choices) == (wanted if names else set())
+
+
+@pytest.mark.parametrize("word", ["", "each", "fast", "installed-a", "tuned+a", "installed+", "tuned-A", "tuned-a+b"])
+def test_other_words_are_none(word):
+    with pytest.raises(ValueError, match=r"installed, tuned, installed\+NAME, tuned-NAME"):
+        tuning.named(word)

@@ -41,7 +41,7 @@ def launch(name: str, products: int) -> Launched:
     if products:
         variables["DLBENCH_EXTRA_PRODUCTS"] = f"{products}x{ORDER}"
     order = LaunchRequest(
-        Launch(cell, PROTOCOL, found.launch_settings(mode), None, str(cache), network=to_data(shipped()[cell.network])),
+        Launch(cell, PROTOCOL, found.launch_settings(mode), str(cache), network=to_data(shipped()[cell.network])),
         interpreter,
         variables,
         120,

@@ -58,7 +58,7 @@ def launch(seconds: float, steps: int, step_seconds: float, cache: str) -> Launc
     protocol = Protocol(3, steps, 1, seconds)
     settings = {"step_seconds": step_seconds}
     return LaunchRequest(
-        Launch(CELL, protocol, settings, None, cache, network=to_data(shipped()[CELL.network])),
+        Launch(CELL, protocol, settings, cache, network=to_data(shipped()[CELL.network])),
         Path(sys.executable),
         {},
         120.0,

@@ -92,7 +92,7 @@ def adapter_samples(what: Trained) -> list[int]:
     """Return the nanoseconds of each step of a launch of the adapter."""
     protocol = Protocol(3, what.steps, what.steps, 0.0)
     network = to_data(what.network)
-    launch = Launch(what.cell, protocol, what.settings, None, str(what.cache), cpus=what.cpus, network=network)
+    launch = Launch(what.cell, protocol, what.settings, str(what.cache), cpus=what.cpus, network=network)
     outcome = ProcessLauncher().launch(LaunchRequest(launch, what.interpreter, what.variables, 900.0)).outcome
     if not outcome.samples_ns:
         raise NoSamplesError(f"adapter: {outcome.status.value}: {outcome.reason}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import cell_of
+from browser_pages import EXAMPLE, cell_of
 from kept_stores import block
 from playwright.sync_api import Page, expect
 
@@ -43,13 +43,14 @@ def test_every_axis_that_differs_has_a_filter(show: Show, machines: Path) -> Non
     page = show(machines)
     several = [
         axis.name.replace("_", " ")
-        for place, axis in enumerate(axes.AXES)
-        if len({str(cell["at"][place]) for cell in data["cells"]}) > 1 and not axis.goes_with
+        for axis in axes.AXES
+        if len({str(cell[axis.name]) for cell in data["cells"]}) > 1 and not axis.goes_with
     ]
     page.locator("#filters > summary").click()
     legends = page.locator("#filters legend").evaluate_all("all => all.map(e => e.firstChild.textContent.trim())")
     assert legends == ["machine", *several, "launches"]
-    few = sum(not cell["word"] and not cell["covers_launches"] for cell in data["cells"])
+    seconds = [cell["seconds_per_minibatch"] for cell in data["cells"]]
+    few = sum(each is not None and not each["covers_launches"] for each in seconds)
     page.get_by_label("3 or more").uncheck()
     assert len(texts(page)) == few > 0
 
@@ -113,21 +114,20 @@ def test_a_column_sorts_the_rows_of_each_group(show: Show, example: Path) -> Non
 
 
 def test_another_quantity_shows_its_numbers(show: Show, example: Path) -> None:
-    data = data_of(example)
-    cell = cell_of(data, row="torch eager", group="fcn5, mini-batch 64")
+    cell = cell_of(example)
+    seconds = [cell["seconds_per_minibatch"][name] for name in ("median", "low", "high")]
+    items = [cell["batch_size"] / each for each in (seconds[0], seconds[2], seconds[1])]
     page = show(example)
-    for name, (value, low, high) in cell["numbers"].items():
-        page.locator("#choose-view").select_option(label=data["quantities"][name])
+    for title, (value, low, high) in {"Items per second": items, "Seconds per mini-batch": seconds}.items():
+        page.locator("#choose-view").select_option(label=title)
         shown = field(page, "torch eager")
         expect(shown).to_contain_text(number(value))
         expect(shown).to_have_attribute("title", re.compile(f"^{number(low)} to {number(high)}"))
-        expect(page.locator("#matrix-table caption")).to_have_text(data["quantities"][name])
+        expect(page.locator("#matrix-table caption")).to_have_text(title)
 
 
 def test_ratios_and_their_means_are_those_of_the_reports(show: Show, example: Path) -> None:
     """One function gives each interval: the page's script computes none."""
-    from browser_pages import EXAMPLE
-
     matrix = build_matrix(Results.read([EXAMPLE]))
     page = show(example)
     page.locator("#choose-view").select_option(label="Compared with torch eager")
@@ -164,20 +164,20 @@ def test_ratios_to_a_machine_compare_the_same_cell(show: Show, machines: Path) -
     page.locator("#choose-view optgroup[label='compared with a machine'] option").nth(1).evaluate(
         "e => { e.selected = true; e.dispatchEvent(new Event('change', { bubbles: true })) }"
     )
-    numbers = [each["numbers"].get("seconds") for each in data["cells"]]
-    checked = 0
-    for place, cell in enumerate(data["cells"]):
-        for number_, other in zip(numbers, data["cells"], strict=True):
-            if (
-                (cell["machine"], other["machine"]) == (0, 1)
-                and cell["at"] == other["at"]
-                and numbers[place]
-                and number_
-            ):
-                shown = page.locator(f"td[data-cell='{place}']")
-                expect(shown).to_contain_text(f"{number(numbers[place][0] / number_[0])}×")  # noqa: RUF001
-                checked += 1
-    assert checked
+    first, second = list(dict.fromkeys(cell["machine"] for cell in data["cells"]))[:2]
+    at = {
+        (cell["machine"], *(cell[name] for name in axes.NAMES)): cell["seconds_per_minibatch"] for cell in data["cells"]
+    }
+    pairs = [
+        (place, cell["seconds_per_minibatch"], at.get((second, *(cell[name] for name in axes.NAMES))))
+        for place, cell in enumerate(data["cells"])
+        if cell["machine"] == first
+    ]
+    compared = [(place, one, other) for place, one, other in pairs if one and other]
+    assert compared
+    for place, one, other in compared:
+        shown = page.locator(f"td[data-cell='{place}']")
+        expect(shown).to_contain_text(f"{number(one['median'] / other['median'])}×")  # noqa: RUF001
 
 
 def test_arrows_go_through_the_cells_and_tab_leaves_them(show: Show, example: Path) -> None:

@@ -1,11 +1,10 @@
-"""The processors, read from recorded trees and from this machine."""
+"""The processors, control groups and bound CPUs, of recorded trees and of this machine."""
 
-import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import loky
@@ -15,10 +14,11 @@ import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
-from recorded_trees import write_tree
+from recorded_trees import Tree, write_tree
 
-from dlbench.hardware_probe import Cache, Frequency, probe_cpu
-from dlbench.hardware_probe.files import parse_cpu_list, parse_size, read_int, selected_option
+from dlbench.hardware_probe import Cache, Cpu, Frequency, bound_mask, probe_cpu
+from dlbench.hardware_probe.cgroups import cpu_quota, memory_limit
+from dlbench.hardware_probe.files import parse_cpu_list
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys")
 
@@ -76,12 +76,6 @@ def test_container_with_a_quota(tmp_path: Path) -> None:
     assert (cpu.caches, cpu.last_level_cache_bytes) == ((), None)
 
 
-def test_quota_of_version_1(tmp_path: Path) -> None:
-    cpu = probe_cpu(write_tree(tmp_path, recorded_trees.container_v1()))
-    assert (cpu.quota_cpus, cpu.effective_cpus) == (2.0, 2)
-    assert cpu.virtualisation.container == "lxc"
-
-
 def test_arm_without_frequencies(tmp_path: Path) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.arm()))
     assert (cpu.architecture, cpu.model, cpu.vendor) == ("aarch64", "Arm Cortex-A72", "0x41")
@@ -99,31 +93,11 @@ def test_arm_guest_and_arm_metal(tmp_path: Path) -> None:
     assert probe_cpu(write_tree(tmp_path / "metal", metal)).virtualisation.kind == "none"
 
 
-def test_an_unknown_arm_core_shows_its_numbers(tmp_path: Path) -> None:
-    tree = recorded_trees.arm()
-    tree["proc/cpuinfo"] = tree["proc/cpuinfo"].replace("0xd08", "0xfff")
-    assert probe_cpu(write_tree(tmp_path, tree)).model == "Arm implementer 0x41 part 0xfff"
-
-
 def test_affinity_mask_narrower_than_the_machine(tmp_path: Path) -> None:
     tree = recorded_trees.xeon() | {"proc/self/status": "Cpus_allowed_list:\t0-1,16,18\n"}
     cpu = probe_cpu(write_tree(tmp_path, tree))
     assert cpu.affinity == (0, 1, 16, 18)
     assert (cpu.effective_cpus, cpu.usable_physical_cores) == (4, 3)  # 0 and 16 share a core
-
-
-def test_topology_from_proc_alone(tmp_path: Path) -> None:
-    """Some sandboxes show no /sys."""
-    tree = {name: text for name, text in recorded_trees.xeon().items() if not name.startswith("sys/")}
-    cpu = probe_cpu(write_tree(tmp_path, tree))
-    assert (cpu.sockets, cpu.physical_cores, cpu.logical_cpus, cpu.threads_per_core) == (2, 16, 32, 2)
-
-
-def test_an_empty_tree_still_gives_a_record(tmp_path: Path) -> None:
-    cpu = probe_cpu(tmp_path)
-    assert cpu.model == "unknown"
-    assert cpu.physical_cores == cpu.logical_cpus >= 1
-    assert cpu.effective_cpus >= 1
 
 
 @examples(8)  # each example writes some hundred files
@@ -162,24 +136,6 @@ def test_this_machine_agrees_with_other_libraries() -> None:
     assert cpu.usable_physical_cores == loky.cpu_count(only_physical_cores=True) or cpu.quota_cpus is not None
 
 
-@linux
-@pytest.mark.skipif(shutil.which("lscpu") is None, reason="lscpu is not installed")
-def test_this_machine_agrees_with_lscpu() -> None:
-    answer = subprocess.run(["lscpu", "--json"], capture_output=True, check=True, env={"LC_ALL": "C"})
-    fields = {each["field"].rstrip(":"): each["data"] for each in json.loads(answer.stdout)["lscpu"]}
-    if not {"Socket(s)", "Core(s) per socket", "Thread(s) per core"} <= set(fields):
-        pytest.skip("this lscpu nests its fields")
-    cpu = probe_cpu()
-    assert cpu.sockets == int(fields["Socket(s)"])
-    assert cpu.physical_cores == cpu.sockets * int(fields["Core(s) per socket"])
-    assert cpu.threads_per_core == int(fields["Thread(s) per core"])
-
-
-@given(st.sets(st.integers(0, 300)))
-def test_cpu_lists_round_trip(numbers: set[int]) -> None:
-    assert parse_cpu_list(",".join(map(str, numbers))) == tuple(sorted(numbers))
-
-
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [("0-3,8\n", (0, 1, 2, 3, 8)), ("0", (0,)), ("", ()), (None, ()), ("nonsense", ()), ("1-x", ())],
@@ -188,20 +144,154 @@ def test_cpu_list_spellings(text: str | None, numbers: tuple[int, ...]) -> None:
     assert parse_cpu_list(text) == numbers
 
 
+def masks(cpu: Cpu) -> list[tuple[int, ...] | None]:
+    """The masks of 1, 2, ... threads until there is none."""
+    found = [bound_mask(cpu, 1)]
+    while found[-1] is not None:
+        found.append(bound_mask(cpu, len(found) + 1))
+    return found
+
+
+def added(cpu: Cpu) -> list[int]:
+    """The CPUs in the order in which more threads bring them in."""
+    whole = [set(mask) for mask in masks(cpu) if mask is not None]
+    assert all(len(mask) == count for count, mask in enumerate(whole, 1))
+    return [(mask - before).pop() for before, mask in zip([set(), *whole[:-1]], whole, strict=True)]
+
+
+def masked(tree: Tree, cpus: str) -> Tree:
+    return tree | {"proc/self/status": f"Cpus_allowed_list:\t{cpus}\n"}
+
+
+def test_a_server_of_two_sockets_fills_one_first_and_takes_smt_siblings_last(tmp_path: Path) -> None:
+    cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon()))
+    assert [place.socket for place in cpu.core_places] == [0] * 8 + [1] * 8
+    assert [place.node for place in cpu.core_places] == [0] * 8 + [1] * 8
+    assert bound_mask(cpu, 1) == (0,)
+    assert bound_mask(cpu, 8) == tuple(range(8))
+    assert bound_mask(cpu, 12) == tuple(range(12))
+    assert bound_mask(cpu, 18) == (*range(16), 16, 17)
+    assert bound_mask(cpu, 32) == tuple(range(32))
+    assert bound_mask(cpu, 33) is None
+
+
+def test_the_socket_with_more_usable_cores_comes_first(tmp_path: Path) -> None:
+    # A batch system gave two cores of the first socket and four of the second, both siblings of one.
+    cpu = probe_cpu(write_tree(tmp_path, masked(recorded_trees.xeon(), "3,5,8-11,24")))
+    assert added(cpu) == [8, 9, 10, 11, 3, 5, 24]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_hybrid_laptop_takes_its_fast_cores_first_then_the_slow_then_siblings(tmp_path: Path, named: bool) -> None:
+    cpu = probe_cpu(write_tree(tmp_path, recorded_trees.hybrid_laptop(named)))
+    assert [place.kind for place in cpu.core_places] == [0] * 4 + [1] * 8
+    assert added(cpu) == [0, 2, 4, 6, *range(8, 16), 1, 3, 5, 7]
+
+
+def test_a_container_with_a_mask_gets_no_other_cpu(tmp_path: Path) -> None:
+    cpu = probe_cpu(write_tree(tmp_path, masked(recorded_trees.container_v2(), "2-3,6")))
+    assert added(cpu) == [2, 6, 3]
+    assert bound_mask(cpu, 4) is None
+
+
+@examples(40)
+@given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3))
+def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int
+) -> None:
+    tree = recorded_trees.xeon(sockets, cores, smt)
+    whole = probe_cpu(write_tree(tmp_path_factory.mktemp("tree"), tree))
+    chosen = data.draw(st.sets(st.sampled_from(whole.affinity), min_size=1))
+    cpu = replace(whole, affinity=tuple(sorted(chosen)))
+    order = added(cpu)
+    assert sorted(order) == sorted(chosen)
+    core_of = {sibling: core for core in cpu.core_siblings for sibling in core}
+    assert len({core_of[each] for each in order[: cpu.usable_physical_cores]}) == cpu.usable_physical_cores
+    socket_of = dict(zip(cpu.core_siblings, (place.socket for place in cpu.core_places), strict=True))
+    seen = [socket_of[core_of[each]] for each in order[: cpu.usable_physical_cores]]
+    assert seen == sorted(seen, key=seen.index)  # one socket, then the next
+
+
+@examples(40)
+@given(st.data(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 3), st.integers(2, 4))
+def test_workers_get_the_same_cpus_and_share_as_few_cores_as_can_be(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sockets: int, cores: int, smt: int, workers: int
+) -> None:
+    cpu = probe_cpu(write_tree(tmp_path_factory.mktemp("tree"), recorded_trees.xeon(sockets, cores, smt)))
+    each = data.draw(st.integers(0, len(cpu.affinity) // workers))
+    if not each:
+        return
+    mask, alone = bound_mask(cpu, each * workers, workers), bound_mask(cpu, each * workers)
+    assert mask is not None
+    assert alone is not None
+    assert sorted(mask) == list(alone)
+    parts = [cores_of(cpu, mask[worker * each : (worker + 1) * each]) for worker in range(workers)]
+    groups = [len(set(core) & set(alone)) for core in cpu.core_siblings if set(core) & set(alone)]
+    if set(groups) == {1} or (len(set(groups)) == 1 and each % groups[0] == 0):
+        assert sum(map(len, parts)) == len(set().union(*parts))  # nobody shares a core where nobody need
+
+
+def cores_of(cpu: Cpu, cpus: Iterable[int]) -> set[tuple[int, ...]]:
+    return {core for core in cpu.core_siblings if set(core) & set(cpus)}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="binds this process")
+def test_the_masks_of_this_machine_can_be_set() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        for mask in masks(probe_cpu())[:-1]:
+            assert mask is not None
+            os.sched_setaffinity(0, mask)
+            assert os.sched_getaffinity(0) == set(mask)
+            os.sched_setaffinity(0, before)
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+GIB = 1024**3
+
+
+def v2(group: str, mount_root: str = "/", **files: str) -> Tree:
+    """A version 2 hierarchy; `files` maps a group ("a__b" for a/b, "_" for the mount point) to its cpu.max."""
+    tree = {
+        "proc/self/cgroup": f"0::{group}\n",
+        "proc/self/mountinfo": f"30 24 0:26 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+    }
+    for name, text in files.items():
+        folder = name.strip("_").replace("__", "/")
+        tree[str(Path("sys/fs/cgroup", folder, "cpu.max"))] = text + "\n"
+    return tree
+
+
 @pytest.mark.parametrize(
-    ("text", "size"), [("48K", 49152), ("32M", 32 * 1024**2), ("512", 512), ("", None), ("K", None), ("?", None)]
+    ("tree", "quota"),
+    [
+        (v2("/", _="150000 100000"), 1.5),
+        (v2("/", _="max 100000"), None),
+        (v2("/", _="50000"), 0.5),  # the period left out is 100 ms
+        (v2("/", _="0 100000"), None),
+        (v2("/", _="rubbish"), None),
+        (v2("/a/b", a__b="max 100000", a="300000 100000"), 3.0),  # an ancestor's quota binds too
+        (v2("/a/b", a__b="200000 100000", a="300000 100000"), 2.0),
+        (v2("/a/b", a__b="400000 100000", a="300000 100000"), 3.0),
+        (v2("/a/b", c="100000 100000"), None),  # another group's
+        (v2("/docker/x", "/docker/x", _="200000 100000"), 2.0),  # the container's group is the mount point
+        (v2("/docker/x/y", "/docker/x", y="100000 100000", _="200000 100000"), 1.0),
+        (v2("/../../x", _="200000 100000"), 2.0),  # above what can be seen
+        (v2("/host/path", "/elsewhere", _="200000 100000"), 2.0),
+        ({}, None),
+    ],
 )
-def test_sizes(text: str, size: int | None) -> None:
-    assert parse_size(text) == size
+def test_quota(tmp_path: Path, tree: Tree, quota: float | None) -> None:
+    assert cpu_quota(write_tree(tmp_path, tree)) == quota
 
 
-def test_selected_option() -> None:
-    assert selected_option("always [madvise] never") == "madvise"
-    assert selected_option("always madvise never") is None
+def test_the_tighter_of_both_versions_counts(tmp_path: Path) -> None:
+    """Both are mounted on many systems; the controller is on one, and a sloppy recording may show both."""
+    tree = recorded_trees.small_vm() | {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "120000\n"}
+    assert cpu_quota(write_tree(tmp_path, tree)) == pytest.approx(1.2)
 
 
-def test_files_that_hold_no_number(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text("<unknown>\n")
-    assert read_int(tmp_path / "x") is None
-    assert read_int(tmp_path / "missing") is None
-    assert read_int(tmp_path) is None  # a folder
+def test_memory_limits(tmp_path: Path) -> None:
+    for name, limit in (("container_v2", 8 * GIB), ("container_v1", 4 * GIB), ("small_vm", None), ("arm", None)):
+        assert memory_limit(write_tree(tmp_path / name, recorded_trees.ALL[name]())) == limit

@@ -12,7 +12,7 @@ from pretended_gpus import TWO, nvml
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.storage.record import SEARCH, Run
 from dlbench.reports.storage.store import Store
-from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import expand

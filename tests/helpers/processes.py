@@ -40,7 +40,7 @@ def null_order(
     **changes: Any,
 ) -> LaunchRequest:
     """Return the order of one launch of the null framework, by the interpreter of the tests unless another is given."""
-    launch = Launch(null_cell(**changes), BRIEF, settings or {}, None, str(folder), network=data_of("fcn5"))
+    launch = Launch(null_cell(**changes), BRIEF, settings or {}, str(folder), network=data_of("fcn5"))
     return LaunchRequest(launch, interpreter or Path(sys.executable), variables or {}, timeout, computes=False)
 
 

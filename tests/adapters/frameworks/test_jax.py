@@ -39,20 +39,6 @@ def test_a_step_updates_the_parameters_in_their_own_buffers_where_they_are_donat
     assert kept == donate
 
 
-@pytest.mark.parametrize("threads", [1, 5])
-def test_the_pool_has_the_threads_of_nproc_and_the_flags_are_told(guest: Guest, threads: int) -> None:
-    described = guest(
-        f"""
-        os.environ.update(NPROC="{threads}", XLA_FLAGS="--xla_cpu_prefer_vector_width=512")
-        adapter = prepared("small-dense")
-        adapter.step(); adapter.synchronize()
-        answer = adapter.describe()
-        """
-    )
-    assert described["pool_threads"] == threads
-    assert described["xla_flags"] == "--xla_cpu_prefer_vector_width=512"
-
-
 def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(guest: Guest, tmp_path: Path) -> None:
     program = """
         os.environ["NPROC"] = "%s"

@@ -72,38 +72,6 @@ def test_workers_are_reset_to_their_parts(guest: Guest, workers: int, placement:
     asked.reset("adapter._step._cache_size()", TEAMS, ["small-convolutional", "small-recurrent"], made)(guest)
 
 
-def test_each_worker_keeps_its_own_parameters_and_its_part_of_the_mini_batch_alone(guest: Guest) -> None:
-    found = of_workers(
-        guest,
-        """
-        adapter = trained("small-recurrent", 2, 6)[0]
-        tokens = batches.mini_batch(SMALL["small-recurrent"], 6).inputs
-        parts = [np.asarray(each.data) for each in adapter._batch[0].addressable_shards]
-        before = adapter._parameters
-        places = lambda: {
-            piece.data.unsafe_buffer_pointer()
-            for value in adapter._parameters.values() for piece in value.addressable_shards
-        }
-        earlier = places()
-        adapter.step(); adapter.synchronize()
-        text = adapter._step.lower(adapter._parameters, adapter._rate, *adapter._batch).compile().as_text()
-        answer = {
-            "parts": all(np.array_equal(part, tokens[3 * at : 3 * at + 3].T) for at, part in enumerate(parts)),
-            "copies": len(earlier) == 2 * len(before),
-            "in place": earlier == places(),
-            "given away": all(value.is_deleted() for value in before.values()),
-            "meetings": text.count(" all-reduce(") + text.count(" all-gather("),
-            "description": adapter.describe(),
-        }
-        """,
-    )
-    assert [found[what] for what in ("parts", "copies", "in place", "given away")] == [True] * 4
-    assert found["meetings"] == 1, "the workers should meet once a step, for the gradients and the loss"
-    told = found["description"]["data_parallel"]
-    assert told["engine"] == "jit over a mesh of 2 devices"
-    assert len(told["devices"]) == 2
-
-
 def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: Guest) -> None:
     said = of_workers(
         guest,

@@ -149,68 +149,6 @@ def test_the_gradients_of_convolutions_agree_with_central_differences(guest: Gue
     assert found[1] == ["_each_example", "_each_place", "_exchanged"]
 
 
-def test_every_way_to_a_weights_gradient_gives_the_same(guest: Guest) -> None:
-    worst = guest("""
-        answer = 0.0
-        for stride, side in ((1, 7), (2, 7), (2, 8), (3, 9)):
-            geometry = gradients.Geometry(2, 3, 4, (side, side), 1, stride, 0)
-            found, random = [], np.random.RandomState(0)
-            images = random.standard_normal((2, 3, side, side)).astype("f")
-            gradient = random.standard_normal([2, 4] + geometry.output_sides).astype("f")
-            for way in ("_exchanged", "_each_example", "_each_place"):
-                graph = Graph()
-                graph.input("x", images.shape); graph.input("d", gradient.shape)
-                graph.output(getattr(gradients, "_by_weight" + way)(graph, geometry, "x", "d"), (4, 3, 1, 1))
-                found.append(session(graph.model()).run(None, {"x": images, "d": gradient})[0])
-            answer = max([answer] + [float(abs(one - found[0]).max()) for one in found])
-    """)
-    assert worst < 1e-5
-
-
-def test_the_gradient_of_max_pooling_goes_to_the_maxima(guest: Guest) -> None:
-    """Against windows walked one by one; overlapping ones, padded ones, sides that leave a remainder."""
-    found = guest("""
-        answer = []
-        for side, kernel, stride, padding in ((7, 3, 2, 1), (7, 2, 2, 0), (8, 3, 2, 0), (6, 3, 1, 1), (9, 3, 4, 1)):
-            def build(g):
-                numbers = dict(kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[padding] * 4)
-                return g.several("MaxPool", ["a"], ["y", "places"], **numbers)[0]
-            _, backward, values, weights, names = differentiated(build, {"a": (2, 3, side, side)}, element=np.float32)
-            found = session(backward).run([names["a"]], dict(values, seed=weights))[0]
-            expected, images = np.zeros_like(values["a"]), values["a"]
-            for n, c, row, column in np.ndindex(*weights.shape):
-                top, left = max(row * stride - padding, 0), max(column * stride - padding, 0)
-                bottom, right = row * stride - padding + kernel, column * stride - padding + kernel
-                window = images[n, c, top:bottom, left:right]
-                y, x = np.unravel_index(window.argmax(), window.shape)
-                expected[n, c, top + y, left + x] += weights[n, c, row, column]
-            answer.append(float(np.abs(found - expected).max()))
-    """)
-    assert max(found) < 1e-6
-
-
-def test_the_loss_and_its_gradient_agree_with_the_definition(guest: Guest) -> None:
-    """Also for logits whose exponentials overflow."""
-    found = guest("""
-        answer = []
-        for scale in (1.0, 500.0):
-            random = np.random.RandomState(1)
-            logits, labels = (scale * random.standard_normal((6, 5))).astype("f"), random.randint(0, 5, 6)
-            graph = Graph()
-            graph.input("logits", logits.shape); graph.input("labels", (6,), np.int64)
-            loss, gradient = gradients.softmax_cross_entropy(graph, "logits", "labels", 6)
-            graph.output(loss, ()); graph.output(gradient, (6, 5))
-            loss, gradient = session(graph.model()).run([loss, gradient], {"logits": logits, "labels": labels})
-            shifted = logits.astype(float) - logits.max(axis=1, keepdims=True)
-            shares = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
-            picked = shifted[np.arange(6), labels] - np.log(np.exp(shifted).sum(axis=1))
-            shares[np.arange(6), labels] -= 1
-            answer.append([abs(float(loss) + picked.mean()) / abs(picked.mean()), abs(gradient - shares / 6).max()])
-        answer = [[float(each) for each in pair] for pair in answer]
-    """)
-    assert max(error for pair in found for error in pair) < 1e-6
-
-
 @pytest.mark.parametrize("name", ["small-dense", "small-convolutional", "small-residual", "small-recurrent"])
 def test_a_whole_step_in_float64_is_the_references(guest: Guest, name: str) -> None:
     """By ONNX's own evaluator, without ONNX Runtime and without rounding to hide behind."""

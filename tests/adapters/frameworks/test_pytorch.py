@@ -10,8 +10,6 @@ pytestmark = pytest.mark.framework
 
 FRAMEWORK = "torch"
 
-SAME = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
-
 
 @pytest.mark.slow
 def test_a_compiled_step_agrees_and_a_new_rate_compiles_nothing(guest: Guest) -> None:
@@ -48,23 +46,6 @@ def test_a_reset_compiles_nothing(guest: Guest, name: str) -> None:
     """One graph without recurrence, pieces with it."""
     setup = "from torch._dynamo.utils import counters"
     asked.reset('counters["stats"]["unique_graphs"]', setup, [name], mode="compile", compile=True)(guest)
-
-
-def test_a_reset_scales_the_loss_as_at_the_start(guest: Guest) -> None:
-    scales = guest("""
-        from guest.pytorch import steps
-        weight = torch.nn.Linear(2, 2)
-        task = steps.Task(weight, list(weight.parameters()), torch.ones(3, 2), torch.zeros(3, dtype=torch.int64), {})
-        step = steps.ScaledStep(task)
-        answer = []
-        for value in (1.0, float("inf")):
-            weight.weight.data[...] = value
-            step()
-            answer.append(step.scaler.get_scale())
-        step.forget()
-        answer.append(step.scaler.get_scale())
-    """)
-    assert scales[1] < scales[0] == scales[2]
 
 
 def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_do(guest: Guest) -> None:
@@ -123,20 +104,6 @@ def test_a_gpu_is_refused_in_pytorchs_own_terms(
     assert said == [not words, said[1]]
     assert words in said[1]
     assert bool(words) == bool(said[1])
-
-
-def test_what_is_of_gpus_only_is_refused_on_the_cpu(guest: Guest) -> None:
-    said = guest("""
-        small = SMALL["small-dense"]
-        answer = [
-            make("small-dense", mode="graph", graph=True).supports(small),
-            make("small-dense", mode="onednn", dense="onednn", precision="bfloat16").supports(small),
-            make("small-dense", precision="float16").supports(small),
-            make("small-dense", placement="pinned").supports(small),
-        ]
-    """)
-    words = ["CUDA graphs run on GPUs", "precision bfloat16", "float32 and bfloat16 only", "placement pinned"]
-    asked.check_reasons(said, words)
 
 
 def test_tf32_is_off_in_every_library_unless_it_was_asked_for(guest: Guest) -> None:

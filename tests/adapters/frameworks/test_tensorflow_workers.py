@@ -65,34 +65,6 @@ def test_each_worker_is_reset_to_its_part(guest: Guest) -> None:
     asked.reset("len(traces)", COUNTED, only=["small-dense", "small-recurrent"], made=made)(guest)
 
 
-@pytest.mark.parametrize(
-    ("workers", "threads"), [(2, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((2, 2), (3, 1)))]
-)
-def test_workers_run_side_by_side_each_on_threads_of_its_own(guest: Guest, workers: int, threads: int) -> None:
-    says, seconds = guest(f"""
-        from guest.launch import evidence
-        wide = families.Feedforward(768, (768, 768, 768), 768, "sigmoid")
-        network = networks.Network("wide", wide, 384, SMALL["small-dense"].parity, "")
-        cell = Cell("tensorflow", "tensorflow", "function", "wide", "cpu", {threads}, 384, world_size={workers})
-        adapter = ADAPTER(cell, {{}}, "unused")
-        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 384))
-        for _ in range(3):
-            adapter.step()
-        before = evidence.snapshot()
-        for _ in range(30):
-            adapter.step()
-        told = evidence.thread_evidence(cell.all_threads, adapter.effective_threads(), before, evidence.snapshot())
-        answer = told.framework_says, told.cpu_seconds_by_thread
-    """)
-    asked = workers * threads
-    assert says == asked
-    # Seconds on a CPU, not by the clock: however busy the machine is, those who share the work have equal parts of it.
-    assert seconds[asked - 1] > 0.5 * seconds[0], seconds
-    # With a pool of several threads the one that calls it waits meanwhile; it does what is too small to be shared.
-    assert sum(seconds[asked:]) < 0.35 * sum(seconds), seconds
-    assert max(seconds[asked:], default=0.0) < 0.75 * seconds[0], seconds
-
-
 def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
     said = guest("""
         built = {"is_cuda_build": True, "cuda_version": "12.5", "cuda_compute_capabilities": ["sm_80"]}

@@ -110,7 +110,6 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
         cell=cell,
         protocol=wanted.protocol,
         settings={**framework.launch_settings(mode, in_force), **(wanted.settings or {})},
-        reference=None,
         cache_directory=str(cache),
         adapter_directory=framework.outside,
         only_capabilities=wanted.only_capabilities,

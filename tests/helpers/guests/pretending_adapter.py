@@ -66,7 +66,7 @@ def launch_of(folder, network="fcn5", settings=None, device="cpu", asked=None, *
     measured = Protocol(**{"warmup_steps": 3, "steps": 4, "minimum_steps": 2, "seconds": 0.1, **numbers})
     cell = Cell("null", "null", "null", network, device, 2, 8)
     data = to_data(NETWORKS[network]) if network in NETWORKS else None
-    return Launch(cell, measured, settings or {}, None, str(folder), network=data)._replace(**(asked or {}))
+    return Launch(cell, measured, settings or {}, str(folder), network=data)._replace(**(asked or {}))
 
 
 def run(folder, adapter=None, load=None, **options):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.suites.environments import environment, row_interpreters
+from dlbench.suites.environments import environment
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import Framework, Mode
 from dlbench.suites.planning.values import Build
@@ -53,7 +53,7 @@ def refused(framework: Framework) -> str:
 
 def source_of(framework, interpreter=None, name="tiny", build_missing=True):
     said = []
-    found = row_interpreters.prepare([Build(name, framework, interpreter)], said.append, build_missing)
+    found = environment.prepare_sources([Build(name, framework, interpreter)], said.append, build_missing)
     return found[name], said
 
 

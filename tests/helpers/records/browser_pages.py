@@ -3,15 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+from kept_stores import block
 from playwright.sync_api import Page
 
 EXAMPLE = Path(__file__).parents[3] / "reports/examples/2026-11-23-what-tuning-is-worth/store.sqlite.xz"
 
 
-def cell_of(data: Any, column: int = 0, **wanted: str) -> Any:
-    """Return the cell of a page's data with these words, e.g. ``row="torch eager"``, in this column."""
-    fits = [c for c in data["cells"] if c["column"] == column and all(c[name] == wanted[name] for name in wanted)]
-    assert len(fits) == 1, wanted
+def cell_of(path: Path, **wanted: Any) -> Any:
+    """Return the cell with these values in the data of a page, e.g. ``network="fcn5"``; usually of torch, tuned."""
+    usual = {"framework": "torch", "mode": "eager", "tuning": "tuned", "network": "fcn5", **wanted}
+    data = block(path.read_text(encoding="utf-8"))
+    fits = [cell for cell in data["cells"] if all(cell[name] == value for name, value in usual.items())]
+    assert len(fits) == 1, usual
     return fits[0]
 
 

@@ -119,9 +119,9 @@ def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
     (learnt,), (way,) = found.learnt, found.ways
     # The loss falls to a tenth of the way after so many lengths.
     assert learnt.target == pytest.approx(KNOWS_NOTHING - learnt.share * (KNOWS_NOTHING - 2.0))
-    assert way.steps == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
+    assert way.steps_to_target == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
     hours, low, high = way.hours
-    assert hours == pytest.approx(way.steps * seconds / 3600, rel=1e-3)
+    assert hours == pytest.approx(way.steps_to_target * seconds / 3600, rel=1e-3)
     assert low / hours == pytest.approx(way.seconds.low / way.seconds.median)
     assert high / hours == pytest.approx(way.seconds.high / way.seconds.median)
 

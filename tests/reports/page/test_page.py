@@ -59,26 +59,17 @@ def check_opened(page: str) -> None:
 def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Document, page: str) -> None:
     check_html(page)
     check_opened(page)
+    assert not re.search(r"<th[^>]*></th>", page)
     data = block(page)
-    expected = matrix_cells(kept.matrix)
-    names = data["axes"]
-    assert len(data["cells"]) == len(expected)
-    for cell, wanted in zip(data["cells"], expected, strict=True):
-        assert dict(zip(names, cell["at"], strict=True)) == {name: wanted[name] for name in names}
-        assert data["machines"][cell["machine"]]["fingerprint"] == wanted["machine"]
-        assert cell["status"] == wanted["status"]
-        shown = cell["numbers"].get("seconds")
-        if shown is None:
-            assert cell["word"]
-            assert cell["reason"].startswith(cell["word"])
-        else:
-            seconds = wanted["seconds_per_minibatch"]
-            assert shown == pytest.approx([seconds["median"], seconds["low"], seconds["high"]], rel=1e-6)
-            # The raw samples on the page give the number again.
-            counting = [each for each in cell["launches"] if each["counts"] and each["samples_ns"]]
-            samples = [[ns * 1e-9 / each["steps_per_sample"] for ns in each["samples_ns"]] for each in counting]
-            assert summarise(samples).median == pytest.approx(shown[0], rel=1e-6)
-        assert {name for name, _ in cell["flags"]} == {each["name"] for each in wanted["flags"]} <= data["flags"].keys()
+    for cell, wanted in zip(data["cells"], matrix_cells(kept.matrix), strict=True):
+        assert [cell[name] for name in ("machine", "status", "flags")] == [
+            wanted[name] for name in ("machine", "status", "flags")
+        ]
+        # The raw samples on the page give the number again.
+        counting = [each for each in cell["launches"] if each["counts"] and each.get("samples_ns")]
+        samples = [[ns * 1e-9 / each["steps_per_sample"] for ns in each["samples_ns"]] for each in counting]
+        if wanted["seconds_per_minibatch"] and cell["status"] == "ok":
+            assert summarise(samples).median == pytest.approx(wanted["seconds_per_minibatch"]["median"], rel=1e-6)
 
 
 def test_what_the_doctor_found_stands_in_the_provenance_once_a_machine(tmp_path: Path) -> None:

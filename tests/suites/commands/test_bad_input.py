@@ -17,7 +17,7 @@ from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites import cli
 from dlbench.suites import errors as exit_codes
-from dlbench.suites.environments import environment, needs
+from dlbench.suites.environments import environment
 from dlbench.suites.errors import FrameworkEnvironmentError, Interrupted, Terminated, UsageError
 
 GOOD = 'name = "good"\nsummary = "s"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
@@ -148,7 +148,7 @@ def test_a_second_interrupt_does_not_break_into_the_first(call, monkeypatch):
             ended.append("cleanly")
 
     monkeypatch.setattr(environment, "_install", install)
-    monkeypatch.setattr(needs, "missing", lambda framework, folder: "")
+    monkeypatch.setattr(environment, "_why_unavailable", lambda framework, folder: "")
     code, _, errors = call("env", "build", "jax")
     assert code == 130
     assert ended == ["cleanly"]

@@ -1,17 +1,33 @@
-"""Environments: their states, and what is said before anything is downloaded."""
+"""Environments: their states, what is said before anything is downloaded, interrupted builds, and removal."""
 
+import os
+import signal
+import subprocess
 import sys
+import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 
+import filelock
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_pythons import make_python, script
-from tiny_framework import HOST, left_behind, make_framework, refused, source_of
+from processes import run_command, variables_of_command
+from suites_of_null import suite_of_null
+from tiny_framework import left_behind, make_framework, refused, source_of, start_build
 
+from dlbench.hardware_probe import probe_cpu
+from dlbench.hardware_probe.cpu import KNOWN
 from dlbench.suites.commands import list as listing
-from dlbench.suites.environments import apt, environment, folders, interpreters, needs
+from dlbench.suites.commands.env import env_build
+from dlbench.suites.environments import debian, environment, folders, interpreters
 from dlbench.suites.environments.environment import State
 from dlbench.suites.errors import FrameworkEnvironmentError
+from dlbench.suites.planning import framework
 from dlbench.suites.planning.framework import find
+from dlbench.suites.planning.values import Build
 
 
 def test_the_states_of_an_environment(tiny, home, tmp_path):
@@ -46,13 +62,6 @@ def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
     assert left_behind(home) == []
 
 
-def test_the_first_python_that_is_there_is_taken(tiny, tmp_path):
-    wanted = tiny.model_copy(update={"python": ("3.98", "3.99", HOST)})
-    said = []
-    environment.build(wanted, said.append)
-    assert str(tmp_path / "path" / "python3.99") in said[0]
-
-
 def test_of_its_locks_that_of_the_first_python_that_is_there_is_taken(tiny, tmp_path):
     usual = environment.locate(tiny)
     (tmp_path / "newer.lock").write_text("# newer\n")
@@ -78,19 +87,6 @@ def test_of_its_locks_that_of_the_first_python_that_is_there_is_taken(tiny, tmp_
     assert "newer.lock" in located.reason
 
 
-def test_what_is_downloaded_and_where_it_goes_is_announced(tiny, home):
-    line = environment.announce(tiny)
-    assert "1 MB" in line
-    assert "2 MB" in line
-    assert str(home) in line
-
-
-def test_a_built_environment_is_not_built_again(tiny, monkeypatch):
-    built = environment.build(tiny)
-    monkeypatch.setattr(environment, "_install", None)  # would fail
-    assert environment.build(tiny) == built
-
-
 def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DLBENCH_HOME", "here")
@@ -101,17 +97,17 @@ def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path,
     monkeypatch.setenv("DLBENCH_HOME", "~/there")
     assert folders.home() == tmp_path / "there"
     monkeypatch.setenv("DLBENCH_DEBIAN_KEYRING", "keys.gpg")
-    assert apt.keyring() == tmp_path / "keys.gpg"
+    assert debian.keyring() == tmp_path / "keys.gpg"
 
 
 def test_room_is_needed_for_what_is_kept_beside_the_environment(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(needs, "free_megabytes", lambda folder: 2.5)  # 2 MB of environment, 1 MB of download
+    monkeypatch.setattr(environment, "_free_megabytes", lambda folder: 2.5)  # 2 MB of environment, 1 MB of download
     hashed = make_framework(tmp_path, f"one==1 --hash=sha256:{'0' * 64}\n")
     assert "needs about 3 MB" in environment.locate(hashed).reason
     half = environment.locate(hashed).directory
     half.mkdir(parents=True)
     (half / "library").write_bytes(bytes(600_000))
-    assert needs.missing(hashed, half) == ""  # the build takes it away first
+    assert environment._why_unavailable(hashed, half) == ""  # the build takes it away first
     assert environment.locate(make_framework(tmp_path, "one==1\n")).state is State.NOT_BUILT
 
 
@@ -144,18 +140,6 @@ def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home
     assert left_behind(home) == []
 
 
-def test_a_program_that_is_missing_is_named_before_anything_is_downloaded(tiny, home):
-    needing = tiny.model_copy(update={"programs": ("sh", "no-such-compiler")})
-    located = environment.locate(needing)
-    assert located.state is State.UNAVAILABLE
-    for part in ("Tiny is not available here", "needs no-such-compiler, which is not on PATH", "--python tiny="):
-        assert part in located.reason
-    assert refused(needing) == located.reason
-    source, _ = source_of(needing)
-    assert source.reason == located.reason
-    assert left_behind(home) == []
-
-
 def test_too_small_a_disk_is_said_before_anything_is_downloaded(tiny, home):
     huge = tiny.model_copy(update={"disk_megabytes": 10**9})
     message = refused(huge)
@@ -173,12 +157,187 @@ def test_a_lock_file_that_is_not_there_is_named(tiny):
     assert refused(tiny) == located.reason
 
 
-def test_variables_name_the_environments_folder(tiny):
-    named = tiny.model_copy(update={"variables": {"LD_LIBRARY_PATH": "{environment}/lib", "N": "{threads}"}})
-    folder = environment.build(tiny).directory
-    assert named.launch_variables("only", 2, folder) == {"LD_LIBRARY_PATH": f"{folder}/lib", "N": "2"}
-    assert named.launch_variables("only", 0, folder) == {"LD_LIBRARY_PATH": f"{folder}/lib"}
-    source, _ = source_of(tiny)
-    assert source.folder == folder
-    source, _ = source_of(tiny.model_copy(update={"imports": "sys"}), Path(sys.executable), name="mine")
-    assert source.folder == Path(sys.prefix)
+def test_a_build_that_was_killed_is_half_built_and_made_anew(tiny, home, tmp_path, monkeypatch):
+    hangs = tmp_path / "hangs"
+    builder = start_build(tiny, FAKE_VENV_HANGS=str(hangs))
+    try:
+        until = time.monotonic() + 60
+        while not (hangs.exists() and hangs.read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert environment.locate(tiny).state is State.BEING_BUILT
+    finally:
+        builder.kill()
+        builder.wait()
+    os.kill(int(hangs.read_text()), signal.SIGKILL)
+    half = environment.locate(tiny)
+    assert half.state is State.HALF_BUILT
+    (half.directory / "rest-of-before").touch()
+    built = environment.build(tiny)
+    assert built.state is State.READY
+    assert not (built.directory / "rest-of-before").exists()
+
+
+def test_a_home_that_cannot_be_written_is_named_with_the_remedy(tiny, home):
+    home.write_text("a file where a folder should be")
+    assert environment.locate(tiny).state is State.NOT_BUILT
+    message = refused(tiny)
+    assert str(home) in message
+    assert "Set DLBENCH_HOME" in message
+    assert home.read_text() == "a file where a folder should be"
+    with pytest.raises(FrameworkEnvironmentError, match="Set DLBENCH_HOME"):
+        folders.make_folder(folders.cache_directory(tiny))
+
+
+def test_a_home_that_may_not_be_looked_into_holds_no_environment(tiny, home, monkeypatch):
+    exists = Path.exists
+
+    def forbidden(path):
+        if path.is_relative_to(home):
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", forbidden)  # as for one who is not root
+    assert environment.locate(tiny).state is State.NOT_BUILT
+
+
+@pytest.mark.usefixtures("home")
+def test_a_folder_that_may_not_be_written_is_named_with_the_remedy(monkeypatch):
+    with tempfile.TemporaryDirectory() as name:  # one that others than root may look into
+        folder = Path(name)
+        tiny = make_framework(folder)
+        make_python(folder / "path" / "python3.99", "3.99")
+        home = folder / "home"
+        home.mkdir()
+        for each in (folder, home):
+            each.chmod(0o555)
+        monkeypatch.setenv("PATH", f"{folder / 'path'}:/usr/bin:/bin")
+        monkeypatch.setenv("DLBENCH_HOME", str(home))
+        root = os.geteuid() == 0
+        try:
+            if root:
+                os.seteuid(65534)
+            message = refused(tiny)
+        finally:
+            if root:
+                os.seteuid(0)
+            folder.chmod(0o755)
+        assert "Permission denied. Set DLBENCH_HOME to a folder" in message
+        assert list(home.iterdir()) == []
+
+
+def test_removing_takes_the_environments_of_earlier_locks_and_of_no_other_framework(tiny, home, tmp_path):
+    earlier = environment.build(tiny).directory
+    changed = make_framework(tmp_path, "numpy==1.0\n")
+    now = environment.build(changed).directory
+    others = [home / "environments" / name for name in ("tiny-er-01234567", "tinyer-01234567", "tiny-012345678")]
+    kept = [folders.make_folder(folders.downloads(directory)) for directory in (earlier, others[0])]
+    for other in others:
+        other.mkdir()
+    assert environment.remove(changed)
+    assert sorted(left_behind(home)) == sorted(other.name for other in others)
+    assert [folder.exists() for folder in (earlier, now, *kept)] == [False, False, False, True]
+    assert not list((home / "environments").glob("tiny-*.log"))
+    assert not environment.remove(changed)
+
+
+def test_an_environment_that_is_being_built_is_not_removed(tiny, monkeypatch):
+    directory = environment.build(tiny).directory
+    monkeypatch.setattr(environment, "_PATIENCE", 0.01)
+    with filelock.FileLock(f"{directory}.lock"):
+        with pytest.raises(FrameworkEnvironmentError, match="is being built now") as caught:
+            environment.remove(tiny)
+        assert (caught.value.exit_code, "\n" in str(caught.value)) == (3, False)
+        assert environment.locate(tiny).state is State.READY
+        with pytest.raises(filelock.Timeout):  # the same file is still the lock
+            filelock.FileLock(f"{directory}.lock").acquire(timeout=0.01)
+    assert environment.remove(tiny)
+
+
+@pytest.mark.parametrize("on_request", [False, True])
+def test_without_names_a_build_leaves_out_what_is_built_on_request(home, monkeypatch, on_request):
+    built = []
+    monkeypatch.setattr(environment, "build", lambda framework, *ways: built.append(framework.name))
+    env_build(None, on_request)
+    assert {"caffe", "cntk", "theano"}.isdisjoint(built) != on_request
+    assert ("mxnet" in built) != on_request
+    assert not any(find(name).unavailable for name in built)
+    built.clear()
+    env_build(["caffe"], on_request)
+    assert ("caffe" in built, built.count("caffe")) == (True, 1)
+
+
+def test_a_source_is_built_where_it_is_missing_and_announced_first(tiny, home):
+    source, said = source_of(tiny)
+    assert source.interpreter == environment.locate(tiny).interpreter
+    assert source.name == "FakePython 3.99.1"
+    assert len(source.digest) == 12
+    assert said[0] == environment.announce(tiny)
+    assert source_of(tiny) == (source, [])
+
+
+def test_nothing_is_built_where_that_was_not_wanted(tiny, home):
+    source, said = source_of(tiny, build_missing=False)
+    assert source.interpreter is None
+    assert "dlbench env build tiny" in source.reason
+    assert "left out" in said[0]
+    assert left_behind(home) == []
+
+
+def test_an_environment_that_cannot_be_had_leaves_the_other_rows_alone(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_PIP_EXIT", "1")
+    monkeypatch.setenv("FAKE_PIP_SAYS", "NewConnectionError")
+    said = []
+    found = environment.prepare_sources([Build("tiny", tiny), Build("null", find("null"))], said.append)
+    assert found["tiny"].interpreter is None
+    assert "could not be reached" in found["tiny"].reason
+    assert found["null"].interpreter == Path(sys.executable)
+    assert any("Tiny is left out" in line for line in said)
+
+
+def test_a_brought_interpreter_is_looked_into(tiny, tmp_path):
+    source, _ = source_of(tiny, tmp_path / "path" / "python3.99", name="mine")
+    assert (source.name, source.interpreter) == ("FakePython 3.99.1", tmp_path / "path" / "python3.99")
+
+
+@pytest.mark.parametrize("change", [{"model": "Another"}, {"instruction_sets": ("avx2",)}, {"model_number": "255"}])
+def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
+    found = framework.find("jax")
+    here = folders.cache_directory(found)
+    cpu = replace(probe_cpu(), affinity=(0,), quota_cpus=0.5)
+    try:
+        for same, changes in ((True, {}), (False, change)):
+            folders.processor.cache_clear()
+            monkeypatch.setattr(folders, "probe_cpu", lambda changes=changes: replace(cpu, **changes))
+            assert (folders.cache_directory(found) == here) is same
+            assert folders.cache_directory(found).parent == here.parent
+    finally:
+        folders.processor.cache_clear()
+
+
+@given(st.frozensets(st.sampled_from(sorted(set(KNOWN.values())))))
+def test_no_kernels_of_openblas_are_named_that_the_processor_cannot_run(present):
+    needs = {"": set(), "Haswell": {"avx2", "fma"}}
+    needs["SkylakeX"] = needs["Haswell"] | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+    chosen = framework.openblas_kernels(present)
+    assert present >= needs[chosen]
+    better = list(needs)[list(needs).index(chosen) + 1 :]
+    assert not any(present >= needs[name] for name in better)
+
+
+def test_a_relative_folder_for_temporary_files_crashes_no_launch(tmp_path):
+    suite_file = tmp_path / "mine.toml"
+    suite_file.write_text(suite_of_null())
+    done = run_command(tmp_path, "run", "mine.toml", TMPDIR=".")
+    assert done.returncode == 0, done.stderr
+    assert "crash" not in done.stdout
+
+
+def test_a_working_folder_that_was_deleted_is_refused_in_one_line(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD" && exec "$0" -m dlbench.suites run quick --frameworks null'
+    variables = variables_of_command(tmp_path / "home")
+    done = subprocess.run(["sh", "-c", script, sys.executable], cwd=gone, env=variables, capture_output=True, text=True)
+    assert done.returncode == 4
+    assert "cannot be created (No such file or directory)" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

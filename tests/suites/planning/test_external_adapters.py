@@ -209,7 +209,7 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
     """Carry out one launch of the adapter in this folder."""
     cell = Cell("mine", "outside_mine", "only", network, "cpu", threads, 1)
     protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
-    asked = Launch(cell, protocol, {}, None, str(folder), adapter_directory=str(folder), network=data_of(cell.network))
+    asked = Launch(cell, protocol, {}, str(folder), adapter_directory=str(folder), network=data_of(cell.network))
     return ProcessLauncher().launch(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.suites.environments import environment
-from dlbench.suites.environments.adapter_digest import adapter_digest, code_digest
+from dlbench.suites.environments.digests import adapter_digest, code_digest
 from dlbench.suites.errors import SuiteError
 from dlbench.suites.planning import framework
 

@@ -89,7 +89,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
         (SMALL + SMALL.replace("784", "0"), r"\[\[network\]\] 2, key inputs: 0 is not a whole number"),
         (SMALL + SMALL.replace("784", "783"), r"\[\[network\]\] 2, key name: there is another network named small"),
         (SMALL.replace("feedforward", "feedfoward"), r"key family: .*Did you mean 'feedforward'"),
-        (SMALL.replace('family = "feedforward"\n', ""), r"key family: it is missing. The families are: feedforward"),
+        (SMALL.replace('family = "feedforward"\n', ""), r"key family: it is missing. The families are: attention"),
         (SMALL.replace('"small"', '"a b"'), r"key name: give a name of letters"),
         (SMALL.replace("48", "0"), r"key batch_size: 0 is not a whole number"),
         (SMALL.replace("batch_size", "batchsize"), r"key batchsize: there is no such key here. Did you mean 'batch_"),

@@ -11,7 +11,7 @@ from pretended_runs import Pretender
 from processes import run_command
 
 from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
-from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find

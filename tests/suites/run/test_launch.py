@@ -14,7 +14,7 @@ from dlbench.adapters.protocol import Outcome, Status
 from dlbench.hardware_probe import probe
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.storage.record import Run
-from dlbench.suites.environments.row_interpreters import Source
+from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides

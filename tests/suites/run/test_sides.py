@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE
-from dlbench.suites.environments.adapter_digest import adapter_digest
+from dlbench.suites.environments.digests import adapter_digest
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import framework, own
 from dlbench.suites.planning.framework import GUEST_DIRECTORY

@@ -1,0 +1,139 @@
+"""Digests of builds and adapters, in twelve hex digits: whether code that was measured is the code that is here now.
+
+The digest of a build covers all files of the interpreter's package folders, shared libraries included, the framework's
+own folder where it lies elsewhere, its Debian packages, and the interpreter. Left out is whatever differs between equal
+installations (bytecode, notes of where and how a package was installed), and dlbench. The digest is kept with the
+listing (paths, sizes, times of change) that it was made of, so that a second look reads no file.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from ..planning.framework import GUEST_DIRECTORY, Framework
+from .folders import home, write_whole
+from .interpreters import Inspection
+
+DIGEST = "adapter_digest"
+"""Key in the software of a record made with an adapter outside dlbench: the digest of that adapter's code."""
+_BYTECODE = (".pyc", ".pyo")
+_NOTES = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"})
+"""In a ``.dist-info`` folder: they name paths of this installation, or who installed it."""
+_OWN = ("dlbench", "__editable__.dlbench", "__editable___dlbench")
+_DEBIAN = "debian"
+
+
+class _File(NamedTuple):
+    name: str  # below the folder it is found in: the same in every copy of it
+    path: str
+    status: os.stat_result
+
+
+def adapter_digest(framework: Framework) -> str:
+    """Return a digest of the adapter's code and description; of a user's step, of its file."""
+    if framework.file is not None:
+        return hashlib.sha256(_content(framework.file) or b"").hexdigest()[:12]  # as its records have it
+    folder = framework.directory
+    return _digest(folder, [*folder.rglob("*.py"), folder / "framework.toml"])
+
+
+def code_digest(framework: Framework) -> str:
+    """Return a digest of the adapter's code and of the guest code around it."""
+    guest = _digest(GUEST_DIRECTORY, GUEST_DIRECTORY.glob("*.py"))
+    return f"{guest}-{adapter_digest(framework)}"
+
+
+def build_digest(inspection: Inspection) -> str:
+    """Return a digest of an interpreter and all files of its packages, wherever they lie."""
+    found = sorted(_files(inspection))
+    packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
+    place = hashlib.sha256(json.dumps([str(inspection.prefix), *map(str, inspection.folders)]).encode()).hexdigest()
+    contents = _kept_or_read(found, home() / "cache" / "contents" / f"{place[:16]}.json")
+    return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[:12]
+
+
+def _digest(folder: Path, paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        content = _content(path)
+        if content is None:
+            continue
+        digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()[:12]
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:  # a link to nowhere, a folder of that name: nothing that a launch could import
+        return None
+
+
+def _files(inspection: Inspection) -> Iterator[_File]:
+    if inspection.executable is not None:
+        with contextlib.suppress(OSError):
+            executable = inspection.executable.resolve()
+            yield _File("python", str(executable), executable.stat())
+    folders = list(dict.fromkeys(folder.resolve() for folder in inspection.folders))
+    if inspection.prefix is not None:
+        folders.append(inspection.prefix / _DEBIAN)
+    for folder in folders:
+        if not any(other in folder.parents for other in folders):
+            yield from _below(str(folder), folder.name)
+
+
+def _below(folder: str, name: str) -> Iterator[_File]:
+    """Yield the files of a folder and the folders in it; links to folders are not followed."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # not there, or not for this user: nothing that a launch could import
+        return
+    for entry in entries:
+        if entry.name.endswith(_BYTECODE) or entry.name == "__pycache__" or entry.name.startswith(_OWN):
+            continue
+        if name.endswith(".dist-info") and entry.name in _NOTES:
+            continue
+        with contextlib.suppress(OSError):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path, f"{name}/{entry.name}")
+            elif entry.is_file():
+                yield _File(f"{name}/{entry.name}", entry.path, entry.stat())
+
+
+def _kept_or_read(files: list[_File], kept: Path) -> str:
+    """Return the digest of these files' contents: the one kept, if the listing has not changed."""
+    listing = hashlib.sha256()
+    for name, path, status in files:
+        line = name, path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        listing.update(repr(line).encode(errors="surrogateescape"))
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        before = json.loads(kept.read_text(encoding="utf-8"))
+        if before["listing"] == listing.hexdigest():
+            return str(before["contents"])
+    contents = _read(files)
+    with contextlib.suppress(OSError):  # of a home that cannot be written: it is read anew each time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, json.dumps({"listing": listing.hexdigest(), "contents": contents}))
+    return contents
+
+
+def _read(files: list[_File]) -> str:
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for file, read in zip(files, pool.map(_digest_of_file, files), strict=True):
+            digest.update(f"{file.name}\0{read}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _digest_of_file(file: _File) -> str:
+    try:
+        with Path(file.path).open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        return f"cannot be read: {error.errno}"

@@ -1,0 +1,267 @@
+"""A virtual environment with a framework's locked Python packages, by pip; and the programs that build environments."""
+
+import ctypes
+import email
+import errno
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ..errors import FrameworkEnvironmentError
+from ..planning.framework import Framework
+
+ONLY_WHERE = "\n# Only where"
+"""Begins the section of a lock that holds packages to be installed only where another package asks for them."""
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_COMMENT = re.compile(r"(^|\s)#.*")
+_NO_NETWORK = (
+    *("NewConnectionError", "Temporary failure in name resolution", "ConnectTimeoutError", "Max retries"),
+    *("Network is unreachable", "ProxyError", "NameResolutionError"),
+)
+"""Printed by pip when no package index can be reached, as against an index that lacks the package."""
+_NO_ROOM = (
+    *("No space left on device", "have enough free space", "Disk quota exceeded", "File too large"),
+    *("File size limit exceeded", f"received signal {int(signal.SIGXFSZ)}"),
+)
+_A_LINE = 100_000  # bytes; with less a log ends in the middle of a word
+_LOOK_SECONDS, _GRACE_SECONDS = 0.5, 5.0
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+Draw = Callable[[str], object]
+"""Takes a line of progress, which the next one may overwrite."""
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+
+
+def run(
+    command: list[str],
+    log: Path,
+    *,
+    variables: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    watch: Callable[[], object] = lambda: None,
+) -> int:
+    """Run a command, append its output to the log, and return its exit code; ``watch`` is called now and then.
+
+    The command ends with this process, however that ends: a later build must not find it still writing.
+    """
+    with log.open("a", encoding="utf-8") as output:
+        output.write("$ " + " ".join(command)[:2000] + "\n")
+        output.flush()
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **variables} if variables else None,
+            cwd=directory,
+            preexec_fn=_die_with_parent,
+        )
+        try:
+            while True:
+                try:
+                    code = child.wait(_LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    watch()
+                    continue
+                if code == -signal.SIGXFSZ:
+                    output.write(f"{os.strerror(errno.EFBIG)}\n")
+                return code
+        finally:
+            if child.poll() is None:
+                child.terminate()
+                try:
+                    child.wait(_GRACE_SECONDS)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()
+
+
+def out_of_room(text: str, log: Path) -> bool:
+    """Return whether a program failed because a disk or quota is full: it said so, or could not write it."""
+    return any(sign in text for sign in _NO_ROOM) or shutil.disk_usage(log.parent).free < _A_LINE
+
+
+def logged(log: Path) -> str:
+    """Return the content of a log."""
+    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+
+def last_line(text: str) -> str:
+    """Return the last complaint, else the last line."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("$ ")]
+    errors = [line for line in lines if line.startswith(("ERROR", "E:", "dpkg-deb: error"))]
+    return (errors or lines or ["no output"])[-1].strip()[:300]
+
+
+def install(framework: Framework, python: Path, directory: Path, kept: Path, log: Path, draw: Draw) -> None:
+    """Make a virtual environment with this interpreter and install the framework's locked requirements.
+
+    The files of a lock with checksums are kept in ``kept``, where a later attempt finds them. Raises
+    FrameworkEnvironmentError with the reason.
+    """
+    pip = [str(directory / "bin" / "python"), "-m", "pip"]
+    if run([str(python), "-m", "venv", str(directory)], log) != 0:
+        # Debian's Python without python3-venv lacks ensurepip: install with the pip that installed us.
+        shutil.rmtree(directory, ignore_errors=True)
+        if run([str(python), "-m", "venv", "--without-pip", str(directory)], log) != 0:
+            text = logged(log)
+            if out_of_room(text, log):
+                raise FrameworkEnvironmentError(_no_room(framework))
+            raise FrameworkEnvironmentError(
+                f"{python} cannot make virtual environments ({last_line(text)}). Install its venv package."
+            )
+        pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
+    options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+    source, wanted = [*options, "--retries", "2"], framework.lock_file
+    if is_hashed(framework.lock_file):
+        wanted, files = kept / "requirements.txt", kept / "python"
+        lines = _download(framework, [*pip, "download", *source], files, directory, log, draw)
+        wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        source = [*options, "--no-index", "--find-links", str(files)]
+    _run_pip(framework, [*pip, "install", *source, "-r", str(wanted)], log, framework.title, draw)
+
+
+def is_hashed(lock: Path) -> bool:
+    """Return whether a lock has the checksum of every file: only then are files verified and kept."""
+    return all(_HASH.search(line) for line in _requirements(lock.read_text(encoding="utf-8")))
+
+
+def sections(lock: Path) -> tuple[list[str], list[str]]:
+    """Return the requirements before and after the line that begins with ``# Only where``."""
+    always, _, where_asked = lock.read_text(encoding="utf-8").partition(ONLY_WHERE)
+    return _requirements(always), _requirements(where_asked.partition("\n")[2])
+
+
+def by_name(lines: list[str]) -> dict[str, list[str]]:
+    """Return the lines of each package, by its name; several are alternatives."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(canonicalize_name(re.split(r"[ =@]", line, maxsplit=1)[0]), []).append(line)
+    return found
+
+
+def _requirements(text: str) -> list[str]:
+    """Return the requirements of a lock, one a line: continued lines joined and comments left out, as pip does."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line for each in lines if (line := _COMMENT.sub("", each).strip())]
+
+
+def _download(
+    framework: Framework, command: list[str], files: Path, environment: Path, log: Path, draw: Draw
+) -> list[str]:
+    """Download the file of each requirement, one by one, except verified ones that are there; return the requirements.
+
+    With one command for all, pip would keep nothing before it has everything. Of several lines of one package the first
+    that pip finds is taken (``torch==2.13.0+cpu`` before ``torch==2.13.0``).
+    """
+    files.mkdir(parents=True, exist_ok=True)
+    one = files.parent / "requirement.txt"
+    there = {_digest(path) for path in files.iterdir()}
+    always, where_asked = map(by_name, sections(framework.lock_file))
+    wanted = []
+    for number, (name, lines) in enumerate([*always.items(), *where_asked.items()], start=1):
+        if number > len(always) and name not in _asked_for(files, environment):
+            continue
+        doing = f"{framework.title}: {name}, {number} of {len(always) + len(where_asked)} packages"
+        for line in lines:
+            if there.isdisjoint(_HASH.findall(line)):
+                one.write_text(line + "\n", encoding="utf-8")
+                try:
+                    download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
+                    _run_pip(framework, download, log, doing, draw)
+                except FrameworkEnvironmentError:
+                    if line is lines[-1]:
+                        raise
+                    continue
+            wanted.append(line)
+            break
+    return wanted
+
+
+def _asked_for(files: Path, environment: Path) -> set[str]:
+    """Return the names of packages that wheels require in this environment, also by each other's extras."""
+    python = next((path.name[6:] for path in (environment / "lib").glob("python3.*")), "")
+    wheels = {canonicalize_name(path.name.partition("-")[0]): _requires(path) for path in sorted(files.glob("*.whl"))}
+    extras: dict[str, set[str]] = {name: {""} for name in wheels}
+    needed: list[Requirement] = []
+    for _ in wheels:  # an extra may ask for another one
+        needed = [
+            each
+            for name, requirements in wheels.items()
+            for each in requirements
+            if any(_applies(each, extra, python) for extra in extras[name])
+        ]
+        for each in needed:
+            extras.setdefault(canonicalize_name(each.name), {""}).update(each.extras)
+    return {canonicalize_name(each.name) for each in needed}
+
+
+def _applies(requirement: Requirement, extra: str, python: str) -> bool:
+    here = {"extra": extra, **({"python_version": python, "python_full_version": f"{python}.0"} if python else {})}
+    return requirement.marker is None or requirement.marker.evaluate(here)
+
+
+def _requires(wheel: Path) -> list[Requirement]:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    return [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _run_pip(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
+    """Run pip and show its progress; raises FrameworkEnvironmentError with the reason where it fails."""
+    before = len(logged(log))
+
+    def show() -> None:
+        words = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
+        lines = [line.strip() for line in logged(log)[before:].splitlines() if line.strip().startswith(words)]
+        shown = [word for word in lines[-1].split() if "://" not in word] if lines else []
+        draw(f"{doing}: {' '.join(shown) or 'pip begins'}")
+
+    if run(command, log, watch=show) != 0:
+        raise FrameworkEnvironmentError(_why_pip_failed(framework, logged(log)[before:], log))
+
+
+def _no_room(framework: Framework) -> str:
+    return (
+        f"The environment of {framework.title} could not be installed: no space is left. Free some, or set "
+        "DLBENCH_HOME to a folder on a larger disk."
+    )
+
+
+def _why_pip_failed(framework: Framework, text: str, log: Path) -> str:
+    tried = f"The environment of {framework.title} could not be installed"
+    if out_of_room(text, log):
+        return _no_room(framework)
+    if "DO NOT MATCH THE HASHES" in text:
+        return (
+            f"{tried}: the package index gave another file than {framework.lock_file} names by its checksum. Check "
+            f"pip's index settings (the whole log: {log}); or give an interpreter with another build: "
+            f"--python {framework.name}=/path/to/python."
+        )
+    if any(sign in text for sign in _NO_NETWORK):
+        return (
+            f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
+            f"`dlbench env build {framework.name}`; or give an interpreter: --python {framework.name}=/path/to/python."
+        )
+    return f"{tried}: {last_line(text)} (the whole log: {log})."

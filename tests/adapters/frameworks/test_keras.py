@@ -1,0 +1,87 @@
+"""What is particular to Keras, shown by the guest in its environment on each of its backends."""
+
+from collections.abc import Callable
+
+import asked_of_frameworks as asked
+import pytest
+from inside import Guest
+
+pytestmark = pytest.mark.framework
+
+#: What is asked of one backend only.
+OF_BACKENDS = {
+    "tensorflow": [
+        asked.reference(jit_compile=True),
+        asked.threads_of_cells(),
+        asked.refusal("'channels_first'", "channels_last", data_format="channels_first"),
+        asked.description(backend="tensorflow", jit_compile="False", intra_op_threads="1", inter_op_threads="1"),
+    ],
+    "jax": [
+        asked.reference(jit_compile=False),
+        asked.reference(data_format="channels_first"),
+        asked.no_word_on_threads(),
+        asked.queue(),
+        asked.description(backend="jax", jit_compile="True"),
+    ],
+    "torch": [
+        asked.reference(data_format="channels_first"),
+        asked.threads_of_cells(),
+        asked.description(backend="torch", jit_compile="False", intra_op_threads="1", inter_op_threads="1"),
+    ],
+}
+
+
+@pytest.fixture(scope="module", params=OF_BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Give each backend in turn, all tests of the one before those of the next: an interpreter starts slowly."""
+    return str(request.param)
+
+
+@pytest.fixture
+def guest(backend: str, guests: Callable[..., Guest]) -> Guest:
+    """Give the function that runs statements on a backend."""
+    return guests("keras", backend)
+
+
+def test_padding_is_symmetric_whatever_the_stride_and_never_pooled(guest: Guest) -> None:
+    layers = """
+from guest.keras.networks import KerasFunctions, Options
+formats = ("channels_last",) if keras.backend.backend() == "tensorflow" else ("channels_last", "channels_first")
+def made(image, build):
+    found = []
+    for data_format in formats:
+        last = data_format == "channels_last"
+        held = image if last else image.transpose(0, 3, 1, 2).copy()
+        inputs, builder = keras.Input(batch_shape=held.shape), KerasFunctions(None, Options(data_format, False, "auto"))
+        one = keras.ops.convert_to_numpy(keras.Model(inputs, build(builder, inputs))(held))
+        found.append(one if last else one.transpose(0, 2, 3, 1))
+    return found
+def convolved(image, weight, stride, padding):
+    def build(builder, inputs):
+        sizes = dict(outputs=weight.shape[3], kernel=weight.shape[0], stride=stride, padding=padding)
+        outputs = builder.convolution(types.SimpleNamespace(name="c", **sizes), inputs, False)
+        builder.parameters["c.weight"][0].assign(weight)
+        return outputs
+    return made(image, build)
+def pooled(image, kernel, stride, padding):
+    return made(image, lambda builder, inputs: builder.pool(inputs, kernel, stride, padding))
+"""
+    asked.check_padding_is_symmetric(guest, layers, [(8, 2, 1, 1)])
+
+
+def test_moving_statistics_do_not_enter_the_step(guest: Guest) -> None:
+    same = guest("""
+        from guest.keras import networks as built
+        def observed():
+            network = SMALL["small-residual"]
+            seen = small.parity_observation(parity, batches, make("small-residual"), network, 4)
+            return seen.losses, [value.tolist() for _, value in sorted(seen.updates.items())]
+        usual = observed()
+        class Odd(keras.layers.BatchNormalization):
+            def __init__(self, **given):
+                odd = keras.initializers.Constant(5.0)
+                super().__init__(moving_mean_initializer=odd, moving_variance_initializer=odd, **given)
+        built.layers.BatchNormalization = Odd
+        answer = usual == observed()
+    """)
+    assert same

@@ -1,0 +1,331 @@
+"""CPUs, processes, and what the system saw of a launch."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from known_networks import data_of
+
+from dlbench.adapters import protocol
+from dlbench.adapters.launch import evidence
+from dlbench.adapters.launch.evidence import Snapshot
+from dlbench.adapters.protocol import Cell, Launch, Protocol
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs"
+)
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = os.sched_getaffinity(0)
+    yield sorted(before)
+    os.sched_setaffinity(0, before)
+
+
+def write(folder, cpus):
+    cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
+    protocol.write_launch(
+        str(folder), Launch(cell, Protocol(), {}, str(folder), cpus=cpus, network=data_of(cell.network))
+    )
+
+
+def test_a_launch_is_bound_to_the_cpus_that_it_names_in_whatever_order(tmp_path, as_before):
+    for cpus in (None, as_before[::-1] * 2, *([cpu] for cpu in as_before)):
+        write(tmp_path, cpus)
+        evidence.bind(str(tmp_path))
+        assert os.sched_getaffinity(0) == set(cpus or as_before)
+        assert set(cpus or as_before) <= set(evidence.cpus_allowed())
+        assert evidence.binding_refusal(cpus) == ""
+
+
+@pytest.mark.parametrize("cpus", [[4095], [0, 4095], [-1], [10**30], ["0"], "0", 5, {"a": 1}])
+def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
+    write(tmp_path, None)
+    content = json.loads((tmp_path / protocol.CELL_FILE).read_text())
+    (tmp_path / protocol.CELL_FILE).write_text(json.dumps({**content, "cpus": cpus}))
+    evidence.bind(str(tmp_path))
+    assert sorted(os.sched_getaffinity(0)) == as_before  # nor is a part of it set
+    if isinstance(cpus, list) and all(isinstance(cpu, int) for cpu in cpus):
+        assert "cannot be bound" in evidence.binding_refusal(cpus)
+
+
+def test_threads_bound_apart_count_together(as_before):
+    """OpenMP's pools bind each thread to a CPU of its own, the main one too."""
+    if len(as_before) < 2:
+        pytest.skip("one CPU: threads cannot be bound apart")
+    ready, release = threading.Event(), threading.Event()
+
+    def other():
+        os.sched_setaffinity(0, as_before[1:2])
+        ready.set()
+        release.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        ready.wait()
+        os.sched_setaffinity(0, as_before[:1])
+        assert set(as_before[:2]) <= set(evidence.cpus_allowed())
+    finally:
+        release.set()
+        thread.join()
+
+
+BUSY = "import time; until = time.process_time() + {0}\nwhile time.process_time() < until: pass\n"
+
+
+def test_a_living_helper_and_its_own_child_are_seen():
+    before = evidence.company()
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY.format(30)!r}])"
+    helper = subprocess.Popen([sys.executable, "-c", nested], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            spent = evidence.cpu_seconds_by_process(before, evidence.company())
+            if len(spent) >= 3 and max(spent) > 0.3:
+                break
+            time.sleep(0.05)
+        assert len(spent) >= 3  # the helper, its child, and those that ended
+        assert max(spent) > 0.3
+    finally:
+        os.killpg(helper.pid, 9)
+        helper.wait()
+
+
+# A helper of a helper, whose parent has ended: it works in a session of its own.
+TWICE_FORKED = """
+import os, sys, time
+from dlbench.adapters.launch import evidence
+if {adopting}:
+    evidence.adopt_orphans()
+before = evidence.company()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        until = time.process_time() + 0.5
+        while time.process_time() < until:
+            pass
+        os.write({done}, b"done")
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+sys.stdin.buffer.read(4)
+spent = evidence.cpu_seconds_by_process(before, evidence.company())
+print(max(spent))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+@pytest.mark.parametrize("adopting", [True, False])
+def test_a_helper_whose_parent_has_ended_is_seen_once_orphans_are_adopted(adopting):
+    reading, writing = os.pipe()
+    statements = TWICE_FORKED.format(adopting=adopting, done=writing)
+    child = subprocess.Popen(
+        [sys.executable, "-c", statements],
+        stdin=reading,
+        stdout=subprocess.PIPE,
+        pass_fds=[writing],
+        start_new_session=True,
+        env={**os.environ, "DLBENCH_TEST_ORPHAN": str(os.getpid())},
+    )
+    try:
+        assert child.stdout is not None
+        spent = float(child.stdout.readline())
+    finally:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("DLBENCH_TEST_ORPHAN") == str(os.getpid()):
+                    process.kill()
+        child.communicate()
+        os.close(reading)
+        os.close(writing)
+    assert (spent >= 0.4) is adopting
+
+
+seconds = st.floats(0, 1e6)
+
+
+def burn(seconds):
+    """Use so many seconds of this thread's CPU time, however long that takes."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def between(work):
+    before = evidence.snapshot()
+    work()
+    return before, evidence.snapshot()
+
+
+def busy_threads(seconds_of_each):
+    """Burn CPU in threads of their own that still stand when the region ends."""
+    burnt, release = [threading.Event() for _ in seconds_of_each], threading.Event()
+
+    def work(seconds, done):
+        burn(seconds)
+        done.set()
+        release.wait()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(seconds_of_each, burnt, strict=True)]
+    try:
+        return between(lambda: [[thread.start() for thread in threads], [done.wait() for done in burnt]])
+    finally:
+        release.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_threads_that_burn_are_seen_in_the_spread_the_busiest_first():
+    before, after = busy_threads([0.4, 0.1, 0.0])
+    found = evidence.thread_evidence(3, 2, before, after)
+    if found.cpu_seconds_by_thread is None:
+        pytest.skip("this system lists no threads in /proc/self/task")
+    first, second = found.cpu_seconds_by_thread[:2]
+    assert first >= 0.35
+    assert 0.05 <= second <= 0.35
+    assert max(found.cpu_seconds_by_thread[2:]) < 0.05  # those that rest, the main one among them
+    assert found.os_threads >= 4
+    assert (found.requested, found.framework_says) == (3, 2)
+    assert found.cpu_seconds >= 0.45
+    assert found.wall_seconds > 0
+
+
+def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
+    monkeypatch.setattr(evidence, "read_file", lambda path: None)
+
+    def no_folder(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(evidence.os, "listdir", no_folder)
+    before, after = between(lambda: burn(0.02))
+    threads, contention = evidence.thread_evidence(4, None, before, after), evidence.contention(before, after)
+    assert (threads.os_threads, threads.cpu_seconds_by_thread) == (None, None)
+    assert threads.cpu_seconds > 0
+    for name in (
+        "run_queue_seconds",
+        "pressure_seconds",
+        "pressure_avg10_before",
+        "steal_seconds",
+        "throttled_seconds",
+    ):
+        assert getattr(contention, name) is None
+    assert contention.voluntary_switches >= 0
+    assert evidence.peak_memory_bytes() > 10**6  # from getrusage
+
+
+times = st.none() | st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1e6), max_size=8)
+maybe = st.none() | st.floats(0, 1e9)
+snapshots = st.builds(
+    Snapshot,
+    wall=st.floats(0, 1e6),
+    cpu=st.floats(0, 1e6),
+    thread_cpu=times,
+    run_queue=times,
+    involuntary=st.integers(0, 10**9),
+    voluntary=st.integers(0, 10**9),
+    major_faults=st.integers(0, 10**9),
+    pressure=maybe,
+    pressure_avg10=maybe,
+    steal=maybe,
+    throttled=maybe,
+    company=st.builds(
+        evidence.Companions, st.dictionaries(st.sampled_from("pqrst"), st.floats(0, 1e6), max_size=5), st.floats(0, 1e6)
+    ),
+)
+
+
+@given(snapshots, snapshots)
+def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
+    spread = evidence.thread_evidence(1, 1, before, after).cpu_seconds_by_thread
+    waited = evidence.contention(before, after).run_queue_seconds
+    assert (spread is None) == (before.thread_cpu is None or after.thread_cpu is None)
+    assert (waited is None) == (before.run_queue is None or after.run_queue is None)
+    if spread is not None:
+        assert spread == sorted(spread, reverse=True)
+        working = [s for s in evidence.cpu_seconds_by_thread(before.company, after.company) if s > 0]
+        assert len(spread) == len(after.thread_cpu) + len(working)
+        assert all(seconds >= 0 for seconds in spread)
+        for name in set(after.thread_cpu) - set(before.thread_cpu):
+            assert after.thread_cpu[name] in spread  # a new thread's time is all of the region's
+    assert waited is None or waited >= 0
+
+
+V1 = {"/proc/self/cgroup": "9:memory:/a\n5:cpu,cpuacct:/jobs/42\n0::/jobs/42\n"}
+V2 = {"/proc/self/cgroup": "0::/slice/scope\n"}
+STAT_V1 = "nr_periods 9\nnr_throttled 3\nthrottled_time %d\n"
+STAT_V2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec %d\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "seconds"),
+    [
+        ({}, None),
+        (V1, None),
+        ({**V1, "/sys/fs/cgroup/cpu,cpuacct/jobs/42/cpu.stat": STAT_V1 % 3e9}, 3.0),
+        # The quota may be that of a group around it: each counts its own throttling alone.
+        (
+            {
+                **V1,
+                "/sys/fs/cgroup/cpu/jobs/42/cpu.stat": STAT_V1 % 0,
+                "/sys/fs/cgroup/cpu/jobs/cpu.stat": STAT_V1 % 2e9,
+                "/sys/fs/cgroup/cpu/cpu.stat": STAT_V1 % 5e8,
+            },
+            2.5,
+        ),
+        (
+            {**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": STAT_V2 % 4e6, "/sys/fs/cgroup/cpu.stat": "usage_usec 9\n"},
+            4.0,
+        ),
+        ({**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": "usage_usec 9\n"}, None),
+        ({**V2, "/sys/fs/cgroup/slice/cpu.stat": STAT_V2 % 4e6}, 4.0),
+        # A container sees its own group as the mount point, and may see its path on the host or none.
+        ({**V2, "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
+        ({"/proc/self/cgroup": "0::/../..\n", "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),
+    ],
+)
+def test_the_throttling_of_every_group_around_the_process_is_seen(monkeypatch, files, seconds):
+    monkeypatch.setattr(evidence, "read_file", files.get)
+    assert evidence._throttled() == (None if seconds is None else pytest.approx(seconds))
+
+
+LARGE = """
+import mmap, sys
+with mmap.mmap(-1, 60_000_000) as fresh:
+    for page in range(0, len(fresh), mmap.PAGESIZE):
+        fresh[page] = 1
+    print("there", flush=True)
+    sys.stdin.readline()
+print("gone", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_peak_memory_is_that_of_all_processes():
+    if not evidence.reset_peak_memory():
+        pytest.skip("this kernel does not forget a process's peak")
+    before = evidence.peak_memory_bytes()
+    helper = subprocess.Popen([sys.executable, "-c", LARGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert helper.stdin is not None
+    assert helper.stdout is not None
+    try:
+        assert helper.stdout.readline() == "there\n"
+        assert evidence.peak_memory_bytes() - before >= 60_000_000
+        helper.stdin.write("\n")
+        helper.stdin.flush()
+        assert helper.stdout.readline() == "gone\n"
+        assert evidence.peak_memory_bytes() - before >= 60_000_000
+        assert evidence.reset_peak_memory()
+        assert evidence.peak_memory_bytes() - before < 60_000_000
+    finally:
+        helper.kill()
+        helper.communicate()

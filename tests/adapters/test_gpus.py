@@ -1,0 +1,504 @@
+"""GPUs, as far as a machine without one can tell: evidence, ceilings, builds, the null framework's pretended one."""
+
+import json
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pretending_adapter
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inside import Guest
+from known_networks import NETWORKS
+from pretending_adapter import Pretender
+
+from dlbench.adapters import protocol
+from dlbench.adapters.launch import device, timing
+from dlbench.adapters.libraries import gpus
+from dlbench.adapters.libraries.gpus import COPY, DEVICE_BYTES, HOST_BYTES, OPERATOR, PROBES, STARTED, Probe, has_code
+from dlbench.adapters.null import adapter as pretended
+from dlbench.adapters.null.adapter import NullAdapter
+from dlbench.adapters.protocol import Cell, Operator, Profile, Status
+
+PROFILE = Profile(
+    "made up",
+    3,
+    0.01,
+    [
+        Operator("gemm", "matrix product", True, 0.004, 2.0),
+        Operator("relu", "elementwise", True, 0.001, 3.0),
+        Operator("launch", "other", False, 0.002, 5.0),
+    ],
+)
+
+
+class OnGpu(Pretender):
+    """A GPU whose clock a test turns by hand, with an allocator; it notes what is called of the device."""
+
+    def __init__(self, step_ns=1000):
+        super().__init__(None)
+        self.step_ns, self.clock = step_ns, 0
+
+    def note(self, what):
+        if what == "step":
+            self.calls.append(what)
+            self.clock += self.step_ns
+
+    def prepare(self, network, weights, batch):
+        self.batch = batch
+
+    def is_out_of_memory(self, error):
+        return "device is full" in str(error)
+
+    def device_name(self):
+        return "Made-up GPU"
+
+    def event(self):
+        self.calls.append("event")
+        return self.clock
+
+    def event_nanoseconds(self, earlier, later):
+        self.calls.append("read")
+        return later - earlier
+
+    def reset_device_peak_memory(self):
+        self.calls.append("forget")
+
+    def device_peak_memory(self):
+        self.calls.append("peak")
+        return 4096
+
+
+@pytest.fixture(autouse=True)
+def _warm_at_once(monkeypatch):
+    monkeypatch.setattr(device, "WARM_UP_SECONDS", 0.0)
+
+
+def run(folder, adapter, where="cuda:0", **options):
+    """Carry out a launch in this process."""
+    numbers = {"warmup_steps": 2, "seconds": 5.0, **options}
+    return pretending_adapter.run(folder, adapter, device=where, **numbers)
+
+
+def test_each_timed_sample_is_marked_and_no_mark_is_read_before_the_last(tmp_path):
+    adapter = OnGpu()
+    run(tmp_path, adapter, steps=3)
+    begin = adapter.calls.index("forget")
+    # The first, one of the warm-up by count and one by time; the one mark asks whether there are any.
+    assert adapter.calls[:begin] == ["step"] * 3 + ["event"]
+    marked = ["event", "step", "event"] * 3
+    assert adapter.calls[begin:] == ["forget", *marked, "peak", "read", "read", "read"]
+
+
+def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path, monkeypatch):
+    adapter = OnGpu()
+    levels = iter([5_000_000] * 5 + [1_000_000] * 1000)
+    wall = timing.timed_loop
+
+    def loop(sample, synchronize, protocol):
+        # The wall clock is the device's: the first five samples are slow.
+        def slower():
+            adapter.step_ns = next(levels)
+            sample()
+
+        return wall(slower, synchronize, protocol, clock=lambda: adapter.clock)
+
+    monkeypatch.setattr(timing, "nanoseconds", lambda: adapter.clock)
+    monkeypatch.setattr(timing, "timed_loop", loop)
+    outcome = run(tmp_path, adapter, steps=20, minimum_steps=5, maximum_warmup_steps=20)
+    assert outcome.steady is True
+    assert 5 <= len(outcome.warmup_ns) - 2 <= 7
+    assert outcome.device.event_ns == outcome.samples_ns == [1_000_000] * len(outcome.samples_ns)
+
+
+def test_on_the_cpu_no_device_is_asked_anything_and_nothing_profiled_unasked(tmp_path):
+    adapter = Profiled(PROFILE)
+    outcome = run(tmp_path, adapter, where="cpu")
+    assert (outcome.device, outcome.profile, adapter.asked) == (None, None, [])
+    assert set(adapter.calls) == {"step"}
+    sample = adapter.step
+    assert device.Watch(adapter, on_cpu=True).around(sample) is sample
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "words"),
+    [
+        ("event_nanoseconds", 0.5, "event_nanoseconds() returned 0.5"),
+        ("event_nanoseconds", -1, "event_nanoseconds() returned -1"),
+        ("device_peak_memory", "much", "device_peak_memory() returned 'much'"),
+        ("device_name", None, "device_name() returned None"),
+    ],
+)
+def test_an_instrument_that_answers_nonsense_breaks_the_contract(tmp_path, method, answer, words):
+    adapter = OnGpu()
+    setattr(adapter, method, lambda *given: answer)
+    outcome = run(tmp_path, adapter)
+    assert outcome.status is Status.CRASHED
+    assert words in outcome.reason
+
+
+class Profiled(OnGpu):
+    def __init__(self, found):
+        super().__init__()
+        self.found, self.asked, self.seen = found, [], None
+
+    def look(self):
+        """Note what of the timing is on disk, where there is a folder to look into."""
+        if self.seen is not None:
+            self.seen.append(json.loads((self.folder / protocol.OUTCOME_FILE).read_text())["samples_ns"])
+
+    def profile(self, steps):
+        self.asked.append(steps)
+        self.look()
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+@pytest.mark.parametrize("found", [RuntimeError("no\n counters"), ValueError(), {"a": 1}, 3])
+def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
+    adapter = Profiled(found)
+    outcome = run(tmp_path, adapter, asked={"profiled_steps": 2})
+    assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
+    assert outcome.device.event_ns == [1000] * 4
+    assert outcome.profile is None
+    words = {RuntimeError: "RuntimeError: no counters", ValueError: "ValueError: "}
+    assert outcome.software["profile_failed"].startswith(words.get(type(found), "ContractBroken: profile() returned"))
+
+
+class Copying(Profiled):
+    """Copies on the device at a known rate, and starts operators; in the order in which all of it is asked."""
+
+    def __init__(self, answers=None):
+        super().__init__(PROFILE)
+        self.answers = {COPY: 0.002, OPERATOR: 0.0001} if answers is None else answers
+
+    def profile(self, steps):
+        self.calls.append("profile")
+        return super().profile(steps)
+
+    def device_probe(self, name, size):
+        self.calls.append(name)
+        self.look()
+        answer = self.answers.get(name)
+        if isinstance(answer, Exception):
+            raise answer
+        return Probe(lambda: spin(answer), lambda: None) if isinstance(answer, float) else answer
+
+
+def spin(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+@pytest.fixture
+def _briefly(monkeypatch):
+    monkeypatch.setattr(gpus, "SECONDS", 0.03)
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
+    adapter = Copying()
+    outcome = run(tmp_path, adapter)
+    found = outcome.device.ceilings
+    # What disturbs this machine meanwhile can only make them worse.
+    assert 0 < found.copy_bytes_per_second <= 2 * gpus.DEVICE_BYTES / 0.002
+    assert found.operator_start_seconds >= 0.0001
+    assert found.operator_finish_seconds >= 0.0001
+    assert found.to_device_pinned_bytes_per_second is None
+    assert outcome.device.event_ns == [1000] * 4
+    assert outcome.device.busy_seconds == pytest.approx(0.005)
+    # After the last mark was read, and before a profiler that may slow down what comes after it.
+    first = adapter.calls.index(COPY)
+    assert adapter.calls[first : first + len(gpus.PROBES) + 1] == [*gpus.PROBES, "profile"]
+    assert "read" not in adapter.calls[first:]
+
+
+@pytest.mark.usefixtures("_briefly")
+def test_a_ceiling_that_cannot_be_measured_costs_nothing_else(tmp_path):
+    full = RuntimeError("the device is full")
+    answers = {COPY: full, "to_device_pinned": OSError("no"), "from_device_pinned": "fast", OPERATOR: 0.0001}
+    outcome = run(tmp_path, Copying(answers))
+    assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
+    assert outcome.device.ceilings.copy_bytes_per_second is None
+    assert outcome.device.ceilings.operator_start_seconds > 0
+    assert outcome.device.busy_seconds == pytest.approx(0.005)
+    assert outcome.software["ceilings_failed"] == (
+        "to_device_pinned: OSError: no; "
+        "from_device_pinned: ContractBroken: device_probe() returned 'fast', not a Probe of two calls or None"
+    )
+
+
+class Machine:
+    """A host and a device with a queue of work; times in nanoseconds. Some starts are disturbed."""
+
+    def __init__(self, start=5000, work=100_000, fence=10_000, depth=1024, disturbance=0):
+        self.start_ns, self.work_ns, self.fence_ns = start, work, fence
+        self.depth, self.disturbance = depth, disturbance
+        self.now, self.idle_from, self.queue, self.calls = 0, 0, [], 0
+
+    def clock(self):
+        self.now += 1  # lest a loop until some moment never ends
+        return self.now
+
+    def start(self):
+        self.calls += 1
+        self.now += self.start_ns + (self.disturbance if self.calls % (3 * STARTED) == 1 else 0)
+        self.queue = [end for end in self.queue if end > self.now]
+        if len(self.queue) >= self.depth:
+            self.now = self.queue[0]  # a full queue takes no more
+        self.idle_from = max(self.idle_from, self.now) + self.work_ns
+        self.queue.append(self.idle_from)
+
+    def wait(self):
+        self.now = max(self.now, self.idle_from) + self.fence_ns
+
+    def probe(self):
+        return Probe(self.start, self.wait)
+
+
+@pytest.fixture
+def _on_the_machines_clock(monkeypatch):
+    monkeypatch.setattr(timing, "nanoseconds", lambda: Machine.current.clock())
+    monkeypatch.setattr(gpus, "SECONDS", 0.03)
+
+
+def on(machine):
+    Machine.current = machine
+    return machine
+
+
+@pytest.mark.usefixtures("_on_the_machines_clock")
+@given(
+    start=st.integers(500, 20_000),
+    work=st.integers(25_000, 30_000_000),
+    fence=st.integers(0, 20_000),
+    disturbance=st.integers(0, 10**6),
+)
+def test_copies_in_a_row_take_what_the_device_takes(start, work, fence, disturbance):
+    machine = on(Machine(start, work, fence, disturbance=disturbance))
+    found = gpus.seconds_in_a_row(machine.probe())
+    # One start before the first and one fence after the last are in a sample of 5 ms or more.
+    assert work <= found * 1e9 <= work * (1 + (start + fence) / 4.9e6) + 1
+
+
+@pytest.mark.usefixtures("_on_the_machines_clock")
+@given(start=st.integers(500, 20_000), work=st.integers(500, 10**6), fence=st.integers(0, 10**6))
+def test_an_operator_is_started_behind_others_and_finished_alone(start, work, fence):
+    machine = on(Machine(start, work, fence, disturbance=10**6))
+    # Whatever the device takes for it: the host does not wait for what is not needed yet.
+    assert gpus.seconds_to_start(machine.probe()) * 1e9 == pytest.approx(start, abs=1)
+    assert gpus.seconds_to_finish(machine.probe()) * 1e9 == pytest.approx(start + work + fence, abs=2)
+
+
+@pytest.mark.usefixtures("_on_the_machines_clock")
+def test_each_probe_gives_its_number_and_a_copy_on_the_device_counts_twice():
+    asked = []
+
+    def find(name, size):
+        asked.append((name, size))
+        machine = on(Machine(start=1000, work=2_000_000, fence=0))
+        return machine.probe()
+
+    found, failures = gpus.measure_ceilings(find, lambda error: False)
+    assert failures == []
+    assert asked == [(name, DEVICE_BYTES if name == COPY else 0 if name == OPERATOR else HOST_BYTES) for name in PROBES]
+    rates = found._replace(operator_start_seconds=None, operator_finish_seconds=None)
+    assert rates.copy_bytes_per_second == pytest.approx(2 * DEVICE_BYTES / 0.002, rel=0.01)
+    assert rates[1:5] == pytest.approx([HOST_BYTES / 0.002] * 4, rel=0.01)
+    assert found.operator_start_seconds == pytest.approx(1e-6, rel=0.01)
+    assert found.operator_finish_seconds == pytest.approx(0.002001, rel=0.01)
+
+
+class FullError(Exception):
+    pass
+
+
+@pytest.mark.usefixtures("_on_the_machines_clock")
+def test_a_full_memory_costs_its_number_without_a_word_and_anything_else_is_told():
+    def find(name, size):
+        machine = on(Machine())
+        if name == COPY:
+            raise FullError("device")
+
+        def fail():
+            raise (FullError if name == OPERATOR else ValueError)("no\n link")
+
+        return Probe(fail if name in ("to_device_pinned", OPERATOR) else machine.start, machine.wait)
+
+    found, failures = gpus.measure_ceilings(find, lambda error: isinstance(error, FullError))
+    assert failures == ["to_device_pinned: ValueError: no link"]
+    told = {name for name, value in found._asdict().items() if value is not None}
+    assert told == {
+        "to_device_pageable_bytes_per_second",
+        "from_device_pinned_bytes_per_second",
+        "from_device_pageable_bytes_per_second",
+    }
+
+
+@pytest.mark.parametrize(
+    ("architectures", "capability", "runs"),
+    [
+        (["sm_80"], (8, 0), True),
+        (["sm_80"], (8, 6), True),  # a later minor version
+        (["sm_86"], (8, 0), False),  # an earlier one
+        (["sm_80"], (9, 0), False),  # another major version
+        (["compute_80"], (9, 0), True),  # PTX is translated
+        (["compute_90"], (8, 9), False),
+        (["sm_90a"], (9, 0), True),
+        (["compute_90a"], (10, 0), False),  # of one capability alone
+        (["sm_100f"], (10, 3), True),
+        (["sm_100f"], (12, 0), False),
+        (["sm_50", "sm_60", "sm_70"], (7, 5), True),
+        (["sm_50", "sm_60", "sm_70"], (8, 0), False),
+        (["sm_120"], (12, 0), True),
+        (["sm_75", "compute_75"], (12, 1), True),
+        ([], (8, 0), False),
+        (["gfx90a", "sm_x", "sm_"], (9, 0), False),
+    ],
+)
+def test_code_runs_where_nvidia_says(architectures, capability, runs):
+    assert has_code(architectures, capability) is runs
+
+
+@pytest.mark.parametrize("minor", range(10))
+def test_ptx_of_any_capability_covers_its_own_machine_code(minor):
+    for major in (5, 7, 8, 9, 12):
+        for later in range(minor, 10):
+            assert has_code([f"sm_{major}{minor}"], (major, later))
+            assert has_code([f"compute_{major}{minor}"], (major, later))
+
+
+CELL = Cell("null", "null", "null", "fcn5", "cuda:0", 1, 64)
+QUICK = {"device_step_seconds": 0.004, "device_host_seconds": 0.001}
+
+
+def adapter(settings=None, **changes):
+    return NullAdapter(CELL._replace(**changes), {**QUICK, **(settings or {})}, "")
+
+
+def timed(made, steps=5):
+    """Return (seconds by the wall, seconds by the device's marks) of the quickest of some samples of so many steps."""
+    found = []
+    for _ in range(12):
+        made.synchronize()
+        start, earlier = time.perf_counter(), made.event()
+        for _ in range(steps):
+            made.step()
+        later = made.event()
+        made.synchronize()
+        found.append((time.perf_counter() - start, made.event_nanoseconds(earlier, later) * 1e-9))
+    return min(found)
+
+
+@pytest.mark.alone  # its clocks are held to some percent
+def test_steps_take_as_long_as_they_were_told_to_by_both_clocks():
+    wall, device = timed(adapter())
+    assert 0.020 <= wall < 0.030
+    assert device == pytest.approx(wall, rel=0.1)
+
+
+def test_a_mini_batch_needs_memory_and_too_much_of_it_is_known_as_such():
+    settings = {"device_memory_bytes": 1000, "device_memory_bytes_per_example": 10}
+    fits, does_not = adapter(settings, batch_size=100), adapter(settings, batch_size=101)
+    fits.prepare(NETWORKS["fcn5"], {}, None)
+    assert fits.device_peak_memory() == 1000
+    with pytest.raises(RuntimeError, match="out of memory") as caught:
+        does_not.prepare(NETWORKS["fcn5"], {}, None)
+    assert does_not.is_out_of_memory(caught.value)
+    assert not does_not.is_out_of_memory(RuntimeError("CUDA error"))
+
+
+RATES = {
+    "device_memory_bytes_per_second": 4e12,
+    "device_link_bytes_per_second": 5e10,
+    "device_operator_seconds": 0.0001,
+}
+
+
+@pytest.fixture
+def _exact(monkeypatch):
+    """Let time pass by nothing but the pretended work, and a nanosecond for each look at the clock."""
+    now = [0.0]
+
+    def spin(until):
+        now[0] = max(now[0], until)
+
+    def nanoseconds():
+        now[0] += 1e-9
+        return round(now[0] * 1e9)
+
+    monkeypatch.setattr(pretended, "spin", spin)
+    monkeypatch.setattr(pretended, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(timing, "nanoseconds", nanoseconds)
+
+
+@pytest.mark.usefixtures("_exact")
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [
+        ("copy", 4e12),
+        ("to_device_pinned", 5e10),
+        ("to_device_pageable", 2.5e10),
+        ("from_device_pinned", 5e10),
+        ("from_device_pageable", 2.5e10),
+    ],
+)
+def test_a_pretended_devices_bandwidths_are_found_again(name, rate):
+    size = gpus.probe_size(name)
+    seconds = gpus.seconds_in_a_row(adapter(RATES).device_probe(name, size))
+    assert (2 if name == "copy" else 1) * size / seconds == pytest.approx(rate, rel=1e-4)
+
+
+@pytest.mark.usefixtures("_exact")
+def test_a_pretended_devices_operators_take_the_host_as_long_as_it_was_told():
+    probe = adapter(RATES).device_probe("operator", 0)
+    assert gpus.seconds_to_start(probe) == pytest.approx(0.0001, rel=1e-3)
+    assert gpus.seconds_to_finish(probe) == pytest.approx(0.0003, rel=1e-3)
+
+
+@pytest.fixture
+def torch(guests: Callable[..., Guest]) -> Guest:
+    """Give a function that runs statements in PyTorch's interpreter and returns what they bind to ``answer``."""
+    return guests("torch", imports=IMPORTS)
+
+
+IMPORTS = """
+from guest.libraries import gpus
+from guest.pytorch import adapter as ceilings
+"""
+
+# Page-locked memory needs a driver: a copy stands for it, and the tensor is remembered.
+PINNING = """
+locked = []
+def pin(tensor):
+    locked.append(tensor.clone())
+    return locked[-1]
+torch.Tensor.pin_memory = pin
+"""
+
+
+@pytest.mark.framework
+@pytest.mark.slow
+def test_each_copy_of_pytorch_moves_all_bytes_from_where_to_where_its_name_says(torch: Guest) -> None:
+    told = torch(
+        PINNING
+        + """
+answer = {}
+for name in gpus.TRANSFERS:
+    del locked[:]
+    # On a device without memory what lies there can be told from what lies on the host.
+    source, target = ceilings.copied_pair(name, 1000, "meta")
+    answer[name] = [source.device.type, target.device.type, source.nbytes, target.nbytes,
+                    any(each is source or each is target for each in locked)]
+"""
+    )
+    assert told == {
+        "copy": ["meta", "meta", 1000, 1000, False],
+        "to_device_pinned": ["cpu", "meta", 1000, 1000, True],
+        "to_device_pageable": ["cpu", "meta", 1000, 1000, False],
+        "from_device_pinned": ["meta", "cpu", 1000, 1000, True],
+        "from_device_pageable": ["meta", "cpu", 1000, 1000, False],
+    }

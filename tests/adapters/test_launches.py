@@ -1,0 +1,487 @@
+"""A launch inside the guest: outcomes, the adapter's contract, interpreters, workers."""
+
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from known_networks import NETWORKS
+from pretending_adapter import Pretender, launch_of, run
+from processes import launch_null, workers_of
+from small_networks import small_networks
+
+from dlbench.adapters import networks, protocol
+from dlbench.adapters.base import Adapter, Unsupported
+from dlbench.adapters.families import LEARNING_RATE
+from dlbench.adapters.launch import batches, contract, team, timing, worker
+from dlbench.adapters.launch.batches import Batch
+from dlbench.adapters.launch.contract import ContractBroken
+from dlbench.adapters.libraries.gpus import Probe
+from dlbench.adapters.protocol import Cell, Launch, Protocol, ProtocolError, Status
+from dlbench.suites.environments.interpreters import find_python, inspect
+from dlbench.suites.errors import FrameworkEnvironmentError
+from dlbench.suites.planning.framework import GUEST_DIRECTORY
+from dlbench.suites.run.judge import judged
+from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+
+
+def test_the_life_of_an_adapter(tmp_path):
+    adapter = Pretender(tmp_path)
+    outcome = run(tmp_path, adapter)
+    assert outcome.status is Status.OK
+    assert adapter.calls == ["supports", "prepare", "step", *["step"] * 2, *["step"] * 4, "last_loss"]
+    assert adapter.phases == ["import", "build", "first step", *["warm-up"] * 2, *["timed"] * 5]
+    assert adapter.rates == [(LEARNING_RATE, 0)]
+
+
+def test_the_outcome_of_a_launch(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_VARIABLES", "A_THREADS,NOT_THERE")
+    monkeypatch.setenv("A_THREADS", "2")
+    outcome = run(tmp_path, Pretender(tmp_path), settings={"fast": True})
+    assert (len(outcome.warmup_ns), len(outcome.samples_ns)) == (2, 4)
+    assert outcome.first_step_seconds > 0
+    assert (outcome.final_loss, outcome.final_loss_finite) == (2.5, True)
+    assert (outcome.parity, outcome.answer, outcome.reason) == (None, None, "it only pretends")
+    assert (outcome.threads.requested, outcome.threads.framework_says) == (2, 3)
+    assert outcome.contention.voluntary_switches >= 0
+    assert outcome.software["framework"] == "a pretender"
+    assert outcome.software["python"] == platform.python_version()
+    assert outcome.software["mode_settings"] == {"fast": True}
+    assert outcome.software["variables"] == {"A_THREADS": "2"}
+    assert "numpy" in outcome.software["distributions"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (RuntimeError("broken"), Status.CRASHED, "RuntimeError: broken"),
+        (RuntimeError("\n  first line \nsecond line"), Status.CRASHED, "RuntimeError: first line"),
+        (KeyError(), Status.CRASHED, "KeyError: (no message)"),
+        (RuntimeError("x" * 10_000), Status.CRASHED, "RuntimeError: " + "x" * 300),
+        (MemoryError("too much"), Status.OUT_OF_MEMORY, "MemoryError: too much"),
+        (RuntimeError("no memory left"), Status.OUT_OF_MEMORY, "RuntimeError: no memory left"),
+        (Unsupported("not this one"), Status.UNSUPPORTED, "not this one"),
+    ],
+)
+@pytest.mark.parametrize("where", ["prepare", "step", "last_loss"])
+def test_whatever_goes_wrong_is_an_outcome(tmp_path, error, status, reason, where):
+    outcome = run(tmp_path, Pretender(tmp_path, **{where: error}))
+    assert (outcome.status, outcome.reason) == (status, reason)
+    assert outcome.samples_ns == []
+
+
+@pytest.mark.parametrize(("device", "precision"), [("cuda:0", "float32"), ("cpu", "bfloat16")])
+def test_the_contract_refuses_what_an_adapter_does_not_say_it_can(tmp_path, device, precision):
+    cell = launch_of(tmp_path).cell._replace(device=device, precision=precision)
+    supported, reason = Adapter(cell, {}, "").supports(NETWORKS["fcn5"])
+    assert not supported
+    assert device in reason or precision in reason
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (None, "fcn5: network: the launch carries none"),
+        ({"family": "made-up", "numbers": {}}, "fcn5: family: no family of networks is named 'made-up'"),
+        ({"family": "feedforward", "numbers": {"inputs": 3}}, "fcn5: hidden: it is missing"),
+    ],
+)
+def test_a_network_that_these_adapters_do_not_know_is_unsupported(tmp_path, given, reason):
+    adapter = Pretender(tmp_path)
+    protocol.write_launch(str(tmp_path), launch_of(tmp_path)._replace(network=given))
+    assert worker.run(str(tmp_path), lambda launch: adapter) == 0
+    outcome = protocol.read_outcome(str(tmp_path))
+    assert outcome.status is Status.UNSUPPORTED
+    assert outcome.reason.startswith(reason)
+    assert adapter.calls == []
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_is_flagged_and_never_written(tmp_path, loss):
+    adapter = Pretender(tmp_path)
+    adapter.loss = loss
+    outcome = run(tmp_path, adapter)
+    assert (outcome.final_loss, outcome.final_loss_finite) == (None, False)
+
+
+def test_a_cell_file_of_another_version_is_refused(tmp_path):
+    (tmp_path / protocol.CELL_FILE).write_text('{"schema_version": 99}')
+    with pytest.raises(ProtocolError):
+        worker.run(str(tmp_path))
+
+
+NETWORK = small_networks(networks)["small-dense"]
+WEIGHTS = batches.initial_weights(NETWORK)
+FIRST = next(iter(WEIGHTS))
+
+
+class Answers(Adapter):
+    """An adapter that gives these answers."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+
+    def supports(self, network):
+        return self.answers["supports"]
+
+    def last_loss(self):
+        return self.answers["loss"]
+
+    def parameters(self):
+        return iter(self.answers["parameters"])
+
+    def effective_threads(self):
+        return self.answers["threads"]
+
+    def describe(self):
+        return self.answers["describe"]
+
+
+def test_good_answers_pass_unchanged():
+    good = {"framework": "a", "version": "1"}
+    adapter = Answers(supports=(True, ""), loss=np.float32(2.5), parameters=WEIGHTS.items(), threads=3, describe=good)
+    assert contract.supports(adapter, NETWORK) == (True, "")
+    assert contract.loss(adapter) == 2.5
+    assert {name: value is WEIGHTS[name] for name, value in contract.learnt(adapter, NETWORK)} == dict.fromkeys(
+        WEIGHTS, True
+    )
+    assert contract.threads(adapter) == 3
+    assert contract.threads(Answers(threads=None)) is None
+    assert contract.description(adapter) == good
+
+
+def changed(name, value):
+    return {**WEIGHTS, name: value}.items()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        (changed("second_bias", np.ones(3)), "'second_bias', which the network does not have"),
+        (list(WEIGHTS.items())[1:], f"did not yield {FIRST}"),
+        ([*WEIGHTS.items(), (FIRST, WEIGHTS[FIRST])], f"{FIRST} twice"),
+        (changed(FIRST, WEIGHTS[FIRST].T), f"{FIRST} has shape"),
+        (changed(FIRST, WEIGHTS[FIRST].astype(np.int32)), "int32"),
+        (list(WEIGHTS), "not \\(name, array\\)"),
+    ],
+)
+def test_parameters_are_the_networks(parameters, words):
+    with pytest.raises(ContractBroken, match=words):
+        list(contract.learnt(Answers(parameters=parameters), NETWORK))
+
+
+def test_a_probe_is_two_calls_or_none():
+    class Probing(Answers):
+        def device_probe(self, name, size):
+            return self.answers[name]
+
+    good = Probe(print, print)
+    assert contract.device_probe(Probing(copy=good), "copy", 8) is good
+    assert contract.device_probe(Probing(copy=None), "copy", 8) is None
+    assert contract.device_probe(Answers(), "copy", 8) is None  # nobody need offer any
+    for bad in (print, (print, print), Probe(print, None), Probe(3, print)):
+        with pytest.raises(ContractBroken, match="device_probe"):
+            contract.device_probe(Probing(copy=bad), "copy", 8)
+
+
+def outside_launch(folder, adapter="outside_mine"):
+    cell = Cell("mine", adapter, "", "fcn5", "cpu", 1, 4)
+    return Launch(cell, Protocol(), {}, "", adapter_directory=str(folder))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_process():
+    """Forget what was imported: a launch loads one adapter in a process of its own."""
+    yield
+    for name in [name for name in sys.modules if ".outside_mine" in name]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_an_adapter_outside_finds_our_modules(tmp_path, package):
+    if package:
+        (tmp_path / "__init__.py").write_text("HERE = 1\n")
+    (tmp_path / "part.py").write_text("from ..base import Adapter\n\nclass Mine(Adapter):\n    pass\n")
+    (tmp_path / "adapter.py").write_text("from .part import Mine\n\nADAPTER = Mine\n")
+    assert isinstance(contract.load(outside_launch(tmp_path)), Adapter)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "no adapter.py"),
+        ("", "binds no subclass of Adapter"),
+        ("ADAPTER = 3\n", "binds no subclass of Adapter"),
+        ("class ADAPTER: pass\n", "binds no subclass of Adapter"),
+    ],
+)
+def test_a_folder_without_an_adapter(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / "adapter.py").write_text(text)
+    with pytest.raises(ContractBroken, match=words):
+        contract.load(outside_launch(tmp_path))
+
+
+def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
+    """Carry out one launch of the null framework in a process of its own."""
+    launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
+    order = LaunchRequest(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
+    return judged(order, ProcessLauncher().launch(order), None).outcome
+
+
+def fastest(launch, near):
+    """Return the shortest step, of up to five launches: others may hold the machine, and only ever lengthen it."""
+    best = float("inf")
+    for _ in range(5):
+        best = min(best, *launch().step_seconds())
+        if best == pytest.approx(near, rel=0.05):
+            break
+    return best
+
+
+def test_a_real_short_step_is_timed_right_in_batches(tmp_path):
+    def launch(sample_seconds):
+        settings = {"step_seconds": 1e-4}
+        return null_launch(tmp_path, settings=settings, steps=30, seconds=10.0, sample_seconds=sample_seconds)
+
+    # On a machine that others hold too, a sample of 1 ms is now and then undisturbed; one of 10 ms may never be.
+    assert fastest(lambda: launch(0.001), 1e-4) == pytest.approx(1e-4, rel=0.05)
+    outcome = launch(0.01)
+    assert len(outcome.samples_ns) == 30
+    assert min(outcome.samples_ns) >= 1e5 * outcome.steps_per_sample
+    assert outcome.timed_steps() == outcome.observed_steps() == 30 * outcome.steps_per_sample
+    assert np.median(outcome.samples_ns) >= 9_500_000
+
+
+EXTRA = "DLBENCH_EXTRA_PRODUCTS"
+
+
+def test_extra_products_make_every_timed_step_longer_by_what_they_take(tmp_path):
+    def launch(variables):
+        settings = {"step_seconds": 1e-3}
+        return null_launch(tmp_path, settings=settings, steps=30, seconds=10.0, variables=variables)
+
+    assert fastest(lambda: launch({}), 1.0e-3) == pytest.approx(1.0e-3, rel=0.05)
+    assert fastest(lambda: launch({EXTRA: "1x500"}), 1.5e-3) == pytest.approx(1.5e-3, rel=0.05)
+    assert fastest(lambda: launch({EXTRA: "3x100"}), 1.3e-3) == pytest.approx(1.3e-3, rel=0.05)
+    heavier = launch({EXTRA: "1x500"})
+    assert min(heavier.warmup_ns) >= 1_450_000
+    assert heavier.software["variables"] == {EXTRA: "1x500"}
+
+
+linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs")
+
+
+@linux
+def test_a_launch_bound_to_a_cpu_has_that_one_and_numpy_too(tmp_path):
+    allowed = sorted(os.sched_getaffinity(0))
+    free = null_launch(tmp_path)
+    assert free.cpus == allowed
+    for cpu in (allowed[0], allowed[-1]):
+        bound = null_launch(tmp_path, cpus=[cpu])
+        assert (bound.status, bound.reason, bound.cpus) == (Status.OK, "", [cpu])
+        # One thread, and that is the main one: NumPy's pool counted the CPUs when it was imported.
+        assert bound.threads.os_threads in (None, 1)
+    if len(allowed) > 1 and free.threads.os_threads is not None:
+        assert free.threads.os_threads > 1, "a NumPy without a thread pool: this test shows nothing here"
+
+
+def guest(interpreter, folder, **options):
+    """Carry out one launch of the null framework as the product does it."""
+    launch = launch_of(folder, **options)
+    return ProcessLauncher().launch(LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
+
+
+def given_interpreters():
+    """Return the interpreters that DLBENCH_GUEST_PYTHONS names, by minor version."""
+    words = [word for word in os.environ.get("DLBENCH_GUEST_PYTHONS", "").split(os.pathsep) if word]
+    return {".".join(inspect(Path(word)).version.split(".")[:2]): Path(word) for word in words}
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_the_guest_runs_in_every_interpreter(tmp_path, version):
+    interpreter = given_interpreters().get(version) or find_python(version)
+    if interpreter is None:
+        pytest.skip(f"no Python {version} in DLBENCH_GUEST_PYTHONS, on PATH, under pyenv or under uv")
+    try:
+        inspection = inspect(interpreter, ("numpy",))
+    except FrameworkEnvironmentError as error:
+        pytest.fail(str(error))
+    outcome = guest(interpreter, tmp_path)
+    if inspection.missing:
+        # Without NumPy the guest cannot measure, but it says so, whatever the interpreter's age.
+        assert outcome.status is Status.CRASHED
+        assert "No module named 'numpy'" in outcome.reason
+        pytest.skip(f"{interpreter} has no NumPy: name one that has in DLBENCH_GUEST_PYTHONS")
+    assert (outcome.status, outcome.reason) == (Status.OK, "the null framework computes nothing")
+    assert outcome.software["python"] == inspection.version
+    assert outcome.software["distributions"] == inspection.distributions
+    assert len(outcome.samples_ns) >= 2
+    assert outcome.threads.requested == 2
+    json.dumps(protocol.to_dict(outcome), allow_nan=False)
+
+
+def test_a_guest_of_another_interpreter_sees_none_of_the_hosts_packages(tmp_path):
+    others = [
+        path for version, path in given_interpreters().items() if not platform.python_version().startswith(version)
+    ]
+    if not others:
+        pytest.skip("DLBENCH_GUEST_PYTHONS names no interpreter of another version")
+    for other in others:
+        found = guest(other, tmp_path).software["distributions"]
+        assert not {"sqlalchemy", "pydantic", "typer", "pytest"} & set(found)
+
+
+def test_the_adapters_folder_shadows_no_framework(tmp_path):
+    """Run by path, the folder stands first on sys.path: `import tensorflow` would find adapters/tensorflow."""
+    protocol.write_launch(str(tmp_path), launch_of(tmp_path))
+    # As `python -I adapters DIR` does it, but telling before it ends what could be imported.
+    program = (
+        "import importlib.util, json, os, runpy, sys\n"
+        "def tell(code):\n"
+        "    names = ('null', 'tensorflow.adapter', 'mxnet.adapter', 'launch', 'dlbench')\n"
+        "    def there(name):\n"
+        "        try: return importlib.util.find_spec(name) is not None\n"
+        "        except ImportError: return False\n"
+        "    print(json.dumps([[n for n in names if there(n) and n != 'dlbench'], 'dlbench' in sys.modules,\n"
+        "        sorted(n for n in sys.modules if n.startswith('_dlbench_guest.'))]))\n"
+        "os._exit = tell\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    command = [sys.executable, "-I", "-c", program, str(GUEST_DIRECTORY), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, None), done.stderr
+    shadowed, host_imported, guest_modules = json.loads(done.stdout.splitlines()[0])
+    assert shadowed == []
+    assert not host_imported
+    assert "_dlbench_guest.launch.worker" in guest_modules
+    assert protocol.read_outcome(str(tmp_path)).status is Status.OK
+
+
+CELL = Cell("null", "null", "null", "fcn5", "cpu", 2, 12, world_size=3)
+MINI_BATCH = Batch(np.zeros((4, 1)), np.arange(4))
+
+
+@given(workers=st.integers(1, 9), each=st.integers(1, 9))
+def test_the_parts_of_a_mini_batch_are_equal_and_together_the_whole(workers, each):
+    whole = Batch(np.arange(workers * each * 2).reshape(-1, 2), np.arange(workers * each))
+    parts = [team.part_of(whole, worker, workers) for worker in range(workers)]
+    assert {len(part.labels) for part in parts} == {each}
+    assert np.array_equal(np.concatenate([part.inputs for part in parts]), whole.inputs)
+    assert np.array_equal(np.concatenate([part.labels for part in parts]), whole.labels)
+
+
+class Noting(Adapter):
+    """Notes what it is asked to do."""
+
+    def __init__(self):
+        self.notes = []
+        self.cell = CELL._replace(world_size=2)
+
+    def reset(self, weights, batch):
+        self.notes.append("reset")
+        self.labels = list(batch.labels)
+
+    def step(self):
+        self.notes.append("step")
+
+    def synchronize(self):
+        self.notes.append("wait")
+
+    def set_learning_rate(self, rate):
+        self.notes.append(rate)
+
+    def last_loss(self):
+        self.notes.append("loss")
+        return 2.5
+
+    def effective_threads(self):
+        return 7
+
+
+class Pipe:
+    """Stands for the pipes to the other workers."""
+
+    def __init__(self):
+        self.written = b""
+
+    def tell(self, line):
+        self.written += line
+
+
+def test_the_others_join_in_whatever_the_first_worker_does():
+    first, pipe, other = Noting(), Pipe(), Noting()
+    lead = team.Lead(pipe, first)
+    lead.step()
+    lead.set_learning_rate(0.1 + 0.2)
+    assert lead.last_loss() == 2.5
+    timing.several(lead.step, 3)()
+    timing.several(lead.step, 1)()
+    assert lead.effective_threads() == 7  # nobody else is asked
+    lead.reset({}, MINI_BATCH)
+    assert pipe.written.count(b"\n") == 6
+    team.follow(other, io.BytesIO(pipe.written), lambda: other.reset({}, team.part_of(MINI_BATCH, 1, 2)))
+    assert first.notes == ["step", 0.1 + 0.2, "loss", "step", "step", "step", "step", "reset"]
+    assert (first.labels, other.labels) == ([0, 1], [2, 3])
+    assert [note for note in other.notes if note != "wait"] == first.notes
+
+
+@pytest.mark.parametrize("unlucky", [1, 2])
+def test_of_several_lost_workers_the_cause_is_told(unlucky, tmp_path):
+    settings = {"fault": "memory", "fault_worker": unlucky, "step_seconds": 0.05}
+    outcome = launch_null(tmp_path, settings, world_size=4)
+    assert outcome.status is Status.OUT_OF_MEMORY
+    assert outcome.reason.startswith(f"worker {unlucky} of 4: MemoryError")
+
+
+def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tmp_path):
+    outcome = launch_null(tmp_path, {"step_seconds": 0.2, "serial_fraction": 0.0}, world_size=2)
+    assert outcome.status is Status.OK, outcome.reason
+    assert min(outcome.step_seconds()) == pytest.approx(0.1, rel=0.2)
+    assert outcome.threads.requested == 2
+    busiest, second, *_ = outcome.threads.cpu_seconds_by_thread
+    assert second > 0.3 * busiest > 0.0
+    assert outcome.threads.cpu_seconds >= busiest + second - 0.05
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "words"),
+    [
+        ("crash", Status.CRASHED, "worker 1 of 2 ended by signal 11"),
+        ("exit", Status.CRASHED, "worker 1 of 2 ended with exit code 3"),
+        ("memory", Status.OUT_OF_MEMORY, "worker 1 of 2: MemoryError: the null framework was told to run out"),
+        ("error", Status.CRASHED, "worker 1 of 2: RuntimeError: the null framework was told to fail"),
+        ("unsupported", Status.CRASHED, "worker 1 of 2"),
+    ],
+)
+def test_a_lost_worker_is_told_with_its_own_reason(fault, status, words, tmp_path):
+    outcome = launch_null(tmp_path, {"fault": fault, "fault_worker": 1, "step_seconds": 0.05}, world_size=2)
+    assert words in outcome.reason
+    assert outcome.status is status or fault == "unsupported"
+    assert not outcome.samples_ns
+
+
+def test_a_first_worker_that_waits_for_a_lost_one_for_ever_is_ended(tmp_path):
+    given_up = []
+
+    def lose():
+        worker = workers_of(tmp_path)[0]
+        given_up.append(worker.pid)
+        worker.kill()
+
+    # It hangs in its first step, as an engine may whose other end is gone.
+    threading.Timer(0.0, lose).start()
+    outcome = launch_null(tmp_path, {"fault": "stubborn", "fault_worker": 0}, world_size=2)
+    assert outcome.status is Status.CRASHED
+    assert outcome.reason == "worker 1 of 2 ended by signal 9"
+    assert not any(psutil.pid_exists(pid) for pid in given_up)

@@ -1,0 +1,243 @@
+"""Profiles, and the libraries below frameworks."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench.adapters.libraries import blas, profiles
+from dlbench.adapters.libraries.profiles import (
+    COMMUNICATION,
+    CONVOLUTION,
+    ELEMENTWISE,
+    FUSED,
+    MATRIX,
+    MEMORY,
+    NORMALISATION,
+    OTHER,
+    RECURRENT,
+    REDUCTION,
+    Calls,
+    Span,
+    TslEvent,
+    TslLine,
+)
+
+#: Names of which each is the only one to show that a word of the rules, or their order, is needed.
+NAMES = {
+    MATRIX: (
+        "aten::addmm",
+        "aten::mm",
+        "aten::bmm",
+        "aten::linear",
+        "nvjet_tst_128x24_64x11_2x1_v_bz_TNT",
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>",
+        "MatMul",
+        "Gemm",
+        "FullyConnected",
+        "dot_add_fusion",
+        "ynn_fusion",
+    ),
+    CONVOLUTION: (
+        "sm90_xmma_dgrad_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc",
+        "void at::native::im2col_kernel<float>(long, float const*)",
+        "Conv",
+    ),
+    RECURRENT: ("LSTM", "CudnnRNN"),
+    ELEMENTWISE: (
+        "aten::mul",
+        "aten::sigmoid_backward",
+        "aten::threshold_backward",
+        "aten::clamp_min_",
+        "triton_poi_fused_native_batch_norm_backward_threshold_backward_12",
+        "void op_tensor_kernel<2, float, float, float, 32, 1, 4, 2>(cudnnTensorStruct, float*)",
+        "Relu",
+        "AddV2",
+        "ResourceApplyGradientDescent",
+        "Activation",
+        "sgd",
+        "SGDOptimizerV2",
+        "InPlaceAccumulatorV2",
+        "broadcast_multiply_fusion",
+    ),
+    NORMALISATION: (
+        "aten::cudnn_batch_norm",
+        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1, true>(cudnnTensorStruct)",
+    ),
+    REDUCTION: (
+        "aten::sum",
+        "aten::mean",
+        "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>",
+        "BiasAddGrad",
+        "Pooling",
+        "pick",
+        "select-and-scatter",
+        "convert_reduce_fusion",
+    ),
+    MEMORY: (
+        "Memset (Device)",
+        "cudaMemcpyAsync",
+        "aten::clone",
+        "aten::fill_",
+        "aten::zero_",
+        "aten::cat",
+        "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>",
+        "void cudnn::detail::cubeTransposeDeviceGeneric_kernel<float, float, float, 8, 8, 8, 8, 8, 11, 5>",
+        "Transpose",
+        "Reshape",
+        "Gather",
+        "ResourceScatterSub",
+        "ConcatV2",
+        "Reorder",
+        "_backward_Embedding",
+        "_rnn_param_concat",
+        "copy",
+        "dynamic-update-slice",
+    ),
+    COMMUNICATION: ("record_param_comms", "all-reduce", "reduce-scatter", "AllGather"),
+    FUSED: ("## Call CompiledFxGraph ftemqk2mrxkqz7mn4 ##",),
+    OTHER: (
+        "autograd::engine::evaluate_function: ConvolutionBackward0",
+        "Optimizer.step#SGD.step",
+        "TorchDynamo Cache Lookup",
+        "while",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_names_tell_the_kind(kind):
+    assert {name: profiles.kind(name) for name in NAMES[kind]} == dict.fromkeys(NAMES[kind], kind)
+
+
+spans = st.lists(
+    st.builds(
+        lambda name, start, length: Span(name, float(start), float(length)),
+        st.sampled_from("abc"),
+        st.integers(0, 60),
+        st.integers(0, 40),
+    ),
+    max_size=12,
+)
+
+
+@given(spans)
+def test_own_times_add_up_to_the_time_that_any_span_covers(spans):
+    covered = {unit for span in spans for unit in range(int(span.start), int(span.start + span.duration))}
+    found = profiles.self_durations(spans)
+    assert sorted(name for name, _ in found) == sorted(span.name for span in spans)
+    assert sum(duration for _, duration in found) == len(covered)
+
+
+def test_a_profile_joins_calls_of_one_name_and_counts_by_step():
+    calls = [Calls("aten::mm", False, 0.4, 1), Calls("aten::add_", False, 0.9, 8), Calls("aten::mm", False, 0.8, 3)]
+    found = profiles.profile("p", 4, 2.0, [*calls, Calls("aten::mm", True, 0.1, 1)])
+    assert found.step_seconds == 0.5
+    told = [(each.name, each.kind, each.on_device, each.calls) for each in found.operators]
+    assert told == [
+        ("aten::mm", MATRIX, False, 1.0),
+        ("aten::add_", ELEMENTWISE, False, 2.0),
+        ("aten::mm", MATRIX, True, 0.25),
+    ]
+    assert math.isclose(found.operators[0].seconds, 0.3)
+
+
+def node(operator, start, duration, **more):
+    return {
+        "cat": "Node",
+        "name": f"some/{operator}_kernel_time",
+        "ts": start,
+        "dur": duration,
+        "pid": 1,
+        "tid": 1,
+        "args": {"op_name": operator},
+        **more,
+    }
+
+
+def test_onnx_runtimes_first_runs_do_not_count():
+    run = {"cat": "Session", "name": "model_run", "dur": 90, "args": {}}
+    events = [
+        {"cat": "Session", "name": "session_initialization", "ts": 0, "dur": 5, "args": {}},
+        {**run, "ts": 10},
+        node("Gemm", 11, 50),
+        {**run, "ts": 110},
+        node("If", 111, 50),
+        node("Gemm", 112, 20),
+        node("Gemm", 111, 1, name="some/Gemm_fence_before"),
+        {"cat": "Kernel", "name": "volta_sgemm_32x32", "ts": 113, "dur": 7, "args": {}},
+    ]
+    found = {(each.name, each.on_device): round(each.seconds * 1e6) for each in profiles.onnx_calls(events, 1)}
+    assert found == {("If", False): 30, ("Gemm", False): 20, ("volta_sgemm_32x32", True): 7}
+    assert not list(profiles.onnx_calls(events, 2))
+
+
+def test_of_the_hosts_line_only_operators_count_and_of_the_device_its_streams():
+    host = TslLine(
+        "/host:CPU",
+        "main",
+        [
+            TslEvent("TfrtCpuExecutable::Execute", 0, 100, False),
+            TslEvent("ExecutorState::Process", 0, 100, False),
+            TslEvent("while.3", 5, 80, True),
+            TslEvent("dot.12.clone", 10, 60, True),
+            TslEvent("end: dot.12.clone", 70, 0, False),
+            TslEvent("grad/MatMul_1:MatMul", 90, 8, False),
+        ],
+    )
+    lines = [
+        host,
+        TslLine("/device:GPU:0", "Stream #13(Compute)", [TslEvent("loop_add_fusion_4", 0, 10, True)]),
+        TslLine("/device:GPU:0", "XLA Modules", [TslEvent("jit_step", 0, 100, False)]),
+    ]
+    on_cpu = {each.name: round(each.seconds * 1e9) for each in profiles.tsl_calls(lines, on_cpu=True)}
+    assert on_cpu == {"while": 20, "dot": 60, "MatMul": 8}
+    on_gpu = list(profiles.tsl_calls(lines, on_cpu=False))
+    assert [(each.name, each.on_device) for each in on_gpu] == [("loop_add_fusion", True)]
+
+
+def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
+    lines = [
+        TslLine("/host:CPU", "caller", [TslEvent("dot.1", 0, 2, True), TslEvent("dot.1", 60, 2, True)]),
+        TslLine(
+            "/host:CPU",
+            "pool",
+            [
+                TslEvent("end: dot.1", 50, 1, False),
+                TslEvent("add.2", 51, 9, True),
+                TslEvent("end: dot.1", 100, 1, False),
+            ],
+        ),
+    ]
+    found = list(profiles.tsl_calls(lines, on_cpu=True))
+    assert sum(each.seconds for each in found if each.name == "dot") == pytest.approx(90e-9)
+    assert sum(each.seconds for each in found if each.name == "add") == pytest.approx(9e-9)
+
+
+def _cpuinfo(vendor: str, flags: str) -> str:
+    return f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: a: b\nflags\t\t: fpu {flags}\n\n" * 2
+
+
+AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "chosen"),
+    [
+        ("GenuineIntel", f"avx2 fma {AVX512}", None),  # chooses well itself
+        ("AuthenticAMD", f"avx2 fma {AVX512}", "7"),
+        ("AuthenticAMD", "avx2 fma avx512f", "5"),  # a part of AVX-512 is not enough
+        ("AuthenticAMD", "avx2 fma", "5"),
+        ("HygonGenuine", "avx2", None),
+        ("AuthenticAMD", "sse2 avx", None),
+    ],
+)
+def test_kernels_never_exceed_what_the_processor_runs(vendor: str, flags: str, chosen: str | None) -> None:
+    assert blas.widest_mkl_kernels(_cpuinfo(vendor, flags)) == chosen
+
+
+@pytest.mark.parametrize("text", ["", "nothing of the kind", "Features : neon"])
+def test_an_unknown_processor_is_left_to_mkl(text: str) -> None:
+    assert blas.widest_mkl_kernels(text) is None

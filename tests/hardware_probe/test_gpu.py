@@ -1,0 +1,363 @@
+"""GPUs, their processes and telemetry, through stand-ins for NVML; the sampler's thread is the real one."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+from fake_nvml import (
+    GIB,
+    HARDWARE_THERMAL,
+    LIBRARY_NOT_FOUND,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    POWER_CAP,
+    UNKNOWN,
+    FakeNvml,
+    NVMLError,
+    SimulatedGpu,
+    board,
+)
+
+from dlbench.hardware_probe import gpu as gpus_module
+from dlbench.hardware_probe import probe, probe_gpus
+from dlbench.hardware_probe import telemetry as module
+from dlbench.hardware_probe.telemetry import Processes, Sampler, descends_from_this_process
+
+
+def test_several_gpus() -> None:
+    nvml = FakeNvml(board(), board("NVIDIA H200", 141 * GIB, CudaComputeCapability=(9, 0)))
+    gpus = probe_gpus(nvml)
+    assert nvml.shut_down
+    assert (gpus.driver_version, gpus.cuda_driver_version, gpus.reason) == ("550.54.15", "12.4", None)
+    first, second = gpus.devices
+    assert (first.index, first.name, first.memory_bytes) == (0, "NVIDIA A100-SXM4-80GB", 80 * GIB)
+    assert (first.sm_clock_mhz, first.sm_clock_max_mhz, first.power_limit_watts) == (210, 1410, 400.0)
+    assert (first.pcie_generation, first.pcie_generation_max, first.pcie_width) == (1, 4, 16)
+    assert (first.mig_enabled, first.ecc_enabled, first.persistence_mode) == (False, True, True)
+    assert (second.index, second.name, second.compute_capability) == (1, "NVIDIA H200", "9.0")
+
+
+def test_mig() -> None:
+    slices = [board("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 40 * GIB, UUID="MIG-1"), {}]
+    gpus = probe_gpus(FakeNvml(board(MigMode=[1, 1], MaxMigDeviceCount=7, mig=slices)))
+    (gpu,) = gpus.devices
+    assert gpu.mig_enabled is True
+    assert [(each.name, each.uuid, each.memory_bytes) for each in gpu.mig_devices] == [
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", "MIG-1", 40 * GIB),
+        (None, None, None),
+    ]
+    assert gpus.reason is None  # empty slots are no problem
+
+
+def test_unsupported_queries_cost_their_field_only() -> None:
+    gpus = probe_gpus(FakeNvml({"nvmlDeviceGetName": b"Tesla K40c"}))
+    (gpu,) = gpus.devices
+    assert gpu.name == "Tesla K40c"
+    assert (gpu.memory_bytes, gpu.mig_enabled, gpu.ecc_enabled, gpu.power_limit_watts) == (None,) * 4
+    assert gpus.reason is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NVMLError(UNKNOWN),
+        AttributeError("an old binding"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "broken"),
+        OSError("no more"),
+    ],
+)
+@pytest.mark.parametrize("function", sorted(set(board()) - {"nvmlDeviceGetName"}))
+def test_any_failing_query_is_none(function: str, error: Exception) -> None:
+    answers = board()
+    answers[function] = error
+    gpus = probe_gpus(FakeNvml(answers, board()))
+    assert [gpu.name for gpu in gpus.devices] == ["NVIDIA A100-SXM4-80GB"] * 2
+    assert (gpus.reason is None) == isinstance(error, AttributeError)
+
+
+@pytest.mark.parametrize("queries", range(0, 40, 3))
+def test_driver_gone_halfway(queries: int) -> None:
+    nvml = FakeNvml(board(), board(), lost_after=queries)
+    gpus = probe_gpus(nvml)
+    assert len(gpus.devices) == 2
+    # Said once for each GPU, not once for each query.
+    assert gpus.reason is None or gpus.reason.count("GPU is lost") <= 2
+    if queries < 15:
+        assert gpus.devices[1].name is None
+        assert gpus.reason is not None
+    assert nvml.shut_down
+
+
+def test_no_driver() -> None:
+    gpus = probe_gpus(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
+    assert (gpus.devices, gpus.driver_version) == ((), None)
+    assert gpus.reason == "no usable NVIDIA driver: NVML Shared Library Not Found"
+
+
+STAND_IN = Path(__file__).parents[1] / "helpers" / "machines" / "fake_nvml.py"
+
+
+def test_the_drivers_unless_a_stand_in_is_named(monkeypatch):
+    monkeypatch.delenv(gpus_module.VARIABLE, raising=False)
+    assert gpus_module.in_use() is pynvml
+    monkeypatch.setenv(gpus_module.VARIABLE, "")
+    assert gpus_module.in_use() is pynvml
+
+
+def test_a_file_with_a_stand_in(monkeypatch):
+    monkeypatch.setenv(gpus_module.VARIABLE, str(STAND_IN))
+    found = gpus_module.in_use()
+    assert found is gpus_module.in_use()  # one for the process: it may remember what it was asked
+    names = [gpu.uuid for gpu in probe_gpus().devices]
+    assert names == [board["nvmlDeviceGetUUID"] for board in found.boards]
+    assert [gpu.uuid for gpu in probe().gpus.devices] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("nowhere.py", "nowhere.py"),
+        ("no_such_module:nvml", "no_such_module"),
+        ("json:nvml", "nvml"),
+        ("json", "cannot be used"),
+        (":", "cannot be used"),
+    ],
+)
+def test_a_stand_in_that_cannot_be_loaded_is_a_driver_that_does_not_start(monkeypatch, text, part):
+    monkeypatch.setenv(gpus_module.VARIABLE, text)
+    gpus = probe_gpus()
+    assert gpus.devices == ()
+    assert f"DLBENCH_NVML={text}" in gpus.reason
+    assert part in gpus.reason
+
+
+UUID = "GPU-0123"
+PERIOD = 0.01
+COLUMNS = {
+    "joules": "TotalEnergyConsumption",
+    "watts": "PowerUsage",
+    "sm_mhz": "ClockInfo",
+    "temperature": "Temperature",
+    "utilisation": "UtilizationRates",
+    "used_bytes": "MemoryInfo",
+}
+
+
+def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until something is so; fail where it never is."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.001)
+
+
+def sampled(
+    nvml: FakeNvml, uuid: str = UUID, samples: int = 6, meanwhile: Callable[[], object] = lambda: None, **options: Any
+) -> dict[str, Any]:
+    """Sample until so many samples were taken since the launch began, or the sampler ended of itself."""
+    sampler = Sampler(uuid, nvml, PERIOD, **options)
+    sampler.start()
+    meanwhile()
+    begun = len(sampler._fast)
+    until(lambda: len(sampler._fast) >= begun + samples or not sampler._thread.is_alive())
+    return sampler.stop()
+
+
+def column(told: dict[str, Any], name: str, table: str = "samples") -> list[Any]:
+    values = told[table].get(name)
+    return values if isinstance(values, list) else [values] * len(told[table]["at"])
+
+
+def test_the_samples_of_a_gpu_at_work() -> None:
+    gpu = SimulatedGpu(watts=lambda seconds: 300.0, joules=lambda seconds: 300.0 * seconds, tick_seconds=0.001)
+    nvml = FakeNvml(board(uuid="GPU-other"), gpu.board())
+
+    def change() -> None:
+        gpu.sm_mhz, gpu.reasons = 1200, POWER_CAP | HARDWARE_THERMAL
+
+    before = time.monotonic()
+    told = sampled(nvml, meanwhile=change)
+    assert before <= told["origin"] <= time.monotonic()
+    assert told["gpu"] == {
+        "uuid": UUID,
+        "name": "NVIDIA A100-SXM4-80GB",
+        "driver": "550.54.15",
+        "power_limit_watts": 400.0,
+        "part": False,
+    }
+    at = told["samples"]["at"]
+    assert at[0] == 0.0
+    assert at == sorted(at)
+    assert 0.0 <= told["launched_at"] <= at[-1]
+    clocks = column(told, "sm_mhz")
+    assert (clocks[0], clocks[-1]) == (1410, 1200)
+    assert column(told, "reasons")[-1] == POWER_CAP | HARDWARE_THERMAL
+    # What stays the same is said once.
+    assert told["samples"]["memory_mhz"] == 1593
+    assert told["samples"]["watts"] == 300.0
+    assert (told["samples"]["utilisation"], told["samples"]["memory_utilisation"]) == (98, 60)
+    assert told["samples"]["used_bytes"] == 10 * GIB
+    assert told["slow_samples"]["uncorrected"] == 0
+    joules = column(told, "joules")
+    assert joules[0] == 0.0
+    assert joules == sorted(joules)
+    assert joules[-1] == pytest.approx(300.0 * at[-1], abs=300.0 * 0.02)
+    assert told["notes"] == []
+    assert told["lost_at"] is None
+    assert told["cpu_seconds"] >= 0.0
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    # Opened and closed once, and nothing but read.
+    assert (nvml.opened, nvml.shut_down) == (0, True)
+    assert all(name.startswith("nvmlDeviceGet") for name in nvml.asked)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, UNKNOWN])
+def test_a_query_that_fails_costs_its_column_only(name: str, code: int) -> None:
+    whole = sampled(FakeNvml(SimulatedGpu().board()), samples=2)
+    told = sampled(FakeNvml(SimulatedGpu().board(**{COLUMNS[name]: NVMLError(code)})), samples=2)
+    lost = set(whole["samples"]) - set(told["samples"])
+    assert name in lost
+    assert lost <= {name, "memory_mhz", "memory_utilisation"}  # those come with the same answers
+    assert [COLUMNS[name] in note for note in told["notes"]] == ([True] if code == UNKNOWN else [])
+
+
+def test_an_old_driver_and_an_old_binding_use_the_old_names() -> None:
+    gpu = SimulatedGpu()
+    gpu.reasons = POWER_CAP
+    new = "nvmlDeviceGetCurrentClocksEventReasons"
+    for nvml in (FakeNvml(gpu.board(), missing=[new]), FakeNvml(gpu.board(), unbound=[new])):
+        told = sampled(nvml, samples=2)
+        assert told["samples"]["reasons"] == POWER_CAP
+        assert nvml.asked.count(new) == 1
+        assert told["notes"] == []
+
+
+@pytest.mark.parametrize("queries", [0, 1, 3, 7, 20, 45, 90])
+def test_a_gpu_that_disappears_ends_the_sampling_and_is_noted(queries: int) -> None:
+    nvml = FakeNvml(SimulatedGpu().board(), lost_after=queries)
+    sampler = Sampler(UUID, nvml, PERIOD)
+    sampler.start()
+    until(lambda: not sampler._thread.is_alive())
+    asked = len(nvml.asked)
+    told = sampler.stop()
+    assert told["notes"] == ["the GPU stopped answering: GPU is lost"]
+    assert told["lost_at"] is not None
+    assert len(nvml.asked) == asked == queries + 1
+    assert nvml.opened == 0
+    # What was read before is kept: a sample is ten queries or so.
+    assert len(told["samples"]["at"]) >= (queries - 4) // 16
+    json.dumps(told, allow_nan=False)
+
+
+def test_no_driver_and_no_such_gpu() -> None:
+    told = sampled(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
+    assert told["notes"] == ["no usable NVIDIA driver: NVML Shared Library Not Found"]
+    told = sampled(FakeNvml(board()), uuid="GPU-elsewhere")
+    assert told["notes"][0] == "no GPU of this driver has the UUID GPU-elsewhere"
+    assert told["samples"] == {"at": []}
+    assert told["processes"] is None
+
+
+def test_answers_of_an_unheard_of_form_end_the_sampling_not_the_launch() -> None:
+    told = sampled(FakeNvml(SimulatedGpu().board(PowerUsage="much")))
+    assert told["samples"]["at"] == []
+    assert "not understood: TypeError" in told["notes"][0]
+
+
+def test_a_mig_device_has_its_memory_and_the_rest_of_its_gpu() -> None:
+    gpu = SimulatedGpu()
+    part = board("A100 MIG 3g.40gb", 40 * GIB, uuid="MIG-1") | {
+        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=40 * GIB, free=30 * GIB, used=10 * GIB),
+        "nvmlDeviceGetComputeRunningProcesses": [],
+    }
+    del part["nvmlDeviceGetClockInfo"]
+    gpu.used_bytes = 33 * GIB
+    gpu.processes = {4321: GIB}  # in another slice
+    nvml = FakeNvml(gpu.board(MigMode=[1, 1], mig=[board(uuid="MIG-0"), part]))
+    told = sampled(nvml, uuid="MIG-1")
+    assert (told["gpu"]["part"], told["gpu"]["name"]) == (True, "A100 MIG 3g.40gb")
+    assert told["samples"]["sm_mhz"] == 1410
+    assert told["samples"]["used_bytes"] == 10 * GIB
+    assert told["processes"] == []
+    # Named as a whole, nobody can tell whose the processes of its slices are.
+    told = sampled(nvml)
+    assert told["gpu"]["part"] is True
+    assert told["processes"] is None
+
+
+def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "END_SECONDS", 0.05)
+    gpu = SimulatedGpu()
+    stuck = threading.Event()
+
+    def power() -> int:
+        if gpu.temperature == 0:
+            stuck.wait(10.0)
+        return 250_000
+
+    sampler = Sampler(UUID, FakeNvml(gpu.board(PowerUsage=power)), PERIOD)
+    sampler.start()
+    gpu.temperature = 0
+    time.sleep(3 * PERIOD)
+    start = time.monotonic()
+    told = sampler.stop()
+    assert time.monotonic() - start < 0.5
+    assert "did not answer within 0.05 s" in told["notes"][-1]
+    assert column(told, "watts")[0] == 250.0
+    assert told["cpu_seconds"] is None
+    stuck.set()
+    until(lambda: not sampler._thread.is_alive())
+
+
+def whose(processes: Processes) -> dict[float | None, str]:
+    """By the bytes they hold, as their numbers are not told."""
+    told = processes.told(0.0)
+    assert told is not None
+    assert all(set(each) == {"whose", "first", "last", "bytes"} for each in told)
+    return {each["bytes"]: each["whose"] for each in told}
+
+
+def listed(*pids: int) -> list[SimpleNamespace]:
+    """Each holds as many bytes as its number says."""
+    return [SimpleNamespace(pid=pid, usedGpuMemory=pid) for pid in pids]
+
+
+def test_processes_where_their_numbers_tell() -> None:
+    processes = Processes({1: True, 2: False}.get)
+    processes.note(listed(9), 0.0, before_launch=True)
+    processes.note(listed(1, 2, 3, 9), 1.0, before_launch=False)
+    processes.note(listed(1, 2, 4), 2.0, before_launch=False)
+    processes.note(listed(1, 4), 3.0, before_launch=False)
+    # 3 was seen once and is not there: it may have been a short one of the launch's.
+    assert whose(processes) == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}
+    told = {each["bytes"]: each for each in processes.told(0.5) or []}
+    assert (told[2]["first"], told[2]["last"]) == (0.5, 1.5)
+
+
+def test_processes_numbered_as_in_another_container() -> None:
+    processes = Processes({2: False}.get)  # by chance there is a process 2 here
+    processes.note(listed(9), 0.0, before_launch=True)
+    processes.note(listed(2, 3, 9), 1.0, before_launch=False)
+    processes.note(listed(2, 3, 9), 2.0, before_launch=False)
+    assert whose(processes) == {2: "unknown", 3: "unknown", 9: "other"}
+
+
+def test_whose_a_process_is() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert descends_from_this_process(child.pid) is True
+        assert descends_from_this_process(os.getpid()) is True
+        assert os.getppid() == 0 or descends_from_this_process(os.getppid()) is False
+    finally:
+        child.communicate(b"\n")
+    assert descends_from_this_process(child.pid) is None

@@ -1,0 +1,311 @@
+"""Environments with Debian packages: real apt and dpkg-deb on a mirror of the tests, by the real command."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from debian_mirror import RELEASE, make_key, tamper
+from debian_recipe import TOML, Recipe, over_http, replace_program
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_pythons import script
+from processes import gone, wait_until
+
+from dlbench.suites.environments import debian
+from dlbench.suites.errors import SuiteError
+from dlbench.suites.planning.framework import catalogue
+
+
+@given(
+    st.lists(
+        st.builds(
+            debian.Package,
+            st.from_regex(r"[a-z0-9][a-z0-9+.-]+", fullmatch=True),
+            st.from_regex(r"([0-9]:)?[0-9][a-z0-9.+~-]*", fullmatch=True),
+            st.sampled_from(["all", "amd64"]),
+            st.integers(0, 10**12),
+            st.from_regex(r"[0-9a-f]{64}", fullmatch=True),
+        )
+    )
+)
+def test_a_lock_is_read_as_it_was_written(tmp_path_factory, packages):
+    path = tmp_path_factory.mktemp("lock") / "debian.lock"
+    lines = [f"{p.name} {p.version} {p.architecture} {p.size} {p.sha256}" for p in packages]
+    path.write_text("# heading\n\n" + "\n".join(lines))
+    assert list(debian.read_lock(path)) == packages
+    assert all("/" not in p.file_name and ":" not in p.file_name for p in packages)
+
+
+def test_every_debian_lock_names_what_was_asked_for_and_no_host():
+    locked = [framework for framework in catalogue().values() if framework.debian is not None]
+    assert {framework.name for framework in locked} >= {"caffe", "cntk"}
+    for framework in locked:
+        path = framework.directory / framework.debian.lock
+        packages = debian.read_lock(path)
+        names = [package.name for package in packages]
+        assert set(framework.debian.packages) <= set(names)
+        assert len(set(names)) == len(names)
+        assert "://" not in path.read_text()
+        megabytes = sum(package.size for package in packages) / 1e6
+        assert megabytes <= framework.download_megabytes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a 1 all 3",
+        "../../a 1.0 all 3 " + "0" * 64,
+        "-a 1.0 all 3 " + "0" * 64,
+        "a-b ../1.0 all 3 " + "0" * 64,
+        "a-b 1.0 all/.. 3 " + "0" * 64,
+        "a-b 1.0 all ³ " + "0" * 64,
+        "a-b 1.0 all 3 " + "A" * 64,
+        "a-b 1.0 all 3 " + "g" * 64,
+        "a-b 1.0 all 3 " + "0" * 64 + " more",
+    ],
+)
+def test_a_line_of_the_lock_with_anything_else_is_refused(tmp_path, line):
+    (tmp_path / "lock").write_text(f"# fine\n{line}\n")
+    with pytest.raises(SuiteError, match="lock, line 2 is not"):
+        debian.read_lock(tmp_path / "lock")
+
+
+def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):
+    folder = recipe.succeeds()
+    assert (folder / "lib" / "libtiny.so.1").resolve() == (folder / "debian" / "usr" / "share" / "tiny-a")
+    assert not (folder / "lib" / "libtiny.so.1").readlink().is_absolute()
+    noted = json.loads((folder / "dlbench-environment.json").read_text())
+    assert noted["debian"] == {"tiny-a": "1.0", "tiny-b": "1:2.0", "tiny-c": "1.0"}
+    assert recipe.listed()["state"] == "ready"
+    assert recipe.build() == (0, "Tiny: ready")  # nothing to do
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGTERM))],
+)
+def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
+    with over_http(recipe) as server:
+        server.stalls = "tiny-c_1.0_all.deb"
+        process = recipe.start()
+        assert server.stalled.wait(60)
+        wait_until(lambda: (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists(), "the second package")
+        apts = [int(line) for line in _children(process.pid)]
+        assert apts
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
+        wait_until(lambda: all(gone(pid) for pid in apts), "the end of apt")
+        if number != signal.SIGKILL:
+            assert recipe.environments() == []
+            assert said.splitlines()[-1].startswith("dlbench: ")
+        server.stalls = ""
+        server.asked.clear()
+        recipe.succeeds()
+        assert set(server.downloads()) == {"tiny-c_1.0_all.deb"}
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
+    package = recipe.mirror.folder / "pool" / "tiny-b_2.0_all.deb"
+    tamper(package)
+    with over_http(recipe):
+        assert "another checksum than its lists say" in recipe.refused()
+        tamper(package)  # the same bit: as it was
+        recipe.succeeds()
+
+
+def test_a_file_that_is_not_what_the_lock_names_is_refused(recipe):
+    before = (recipe.adapter / "debian.lock").read_text()
+    recipe.mirror.add("tiny-b", "1:2.0")  # the same version with other content, rightly listed and signed
+    recipe.mirror.publish()
+    message = recipe.refused()
+    assert "tiny-b_1%3a2.0_all.deb is not the file that debian.lock names (other content)" in message
+    assert "DLBENCH_DEBIAN_MIRROR" in message
+    assert not (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    assert before != recipe.mirror.lock()
+    recipe.succeeds()
+
+
+def test_a_version_that_the_mirror_has_no_more_is_named(recipe):
+    right = (recipe.adapter / "debian.lock").read_text()
+    (recipe.adapter / "debian.lock").write_text(right.replace("1:2.0", "1:1.9"))
+    message = recipe.refused()
+    assert "The Debian mirror no longer has tiny-b 1:1.9" in message
+    assert "keeps old versions" in message
+
+
+def test_a_release_that_the_mirror_has_no_more_is_named(recipe):
+    shutil.rmtree(recipe.mirror.folder / "dists")
+    recipe.mirror.publish("newer")
+    message = recipe.refused()
+    assert f"The Debian mirror has no release {RELEASE}" in message
+    with over_http(recipe):
+        assert f"The Debian mirror has no release {RELEASE}" in recipe.refused()
+        recipe.mirror.publish()
+        recipe.succeeds()
+
+
+def test_lists_that_another_key_signed_are_refused(recipe, tmp_path):
+    recipe.variables["DLBENCH_DEBIAN_KEYRING"] = str(make_key(tmp_path / "other")[1])
+    message = recipe.refused()
+    assert "are not signed by a key in" in message
+    assert "debian-archive-keyring" in message
+    recipe.variables["DLBENCH_DEBIAN_KEYRING"] = str(recipe.mirror.keyring)
+    recipe.succeeds()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/debian", "http://no-such-host.invalid/debian"])
+def test_without_network_it_says_so(recipe, address):
+    right = recipe.variables["DLBENCH_DEBIAN_MIRROR"]
+    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = address
+    message = recipe.refused()
+    assert "The Debian mirror could not be reached. Check the network" in message
+    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = right
+    recipe.succeeds()
+
+
+def assert_unavailable(recipe: Recipe, *parts: str) -> None:
+    """The reason is in the list, and the build ends with it before a folder was made."""
+    listed = recipe.listed()
+    assert listed["state"] == "unavailable"
+    for part in parts:
+        assert part in listed["reason"]
+    assert recipe.refused() == f"dlbench: {listed['reason']}"
+    assert not recipe.kept.exists()
+
+
+@pytest.mark.parametrize(("program", "package"), [("apt-get", "apt"), ("dpkg-deb", "dpkg")])
+def test_without_apt_it_is_unavailable(recipe, program, package):
+    folder = recipe.folder / "path"
+    folder.mkdir()
+    for each in {"apt-get", "dpkg-deb", "apt-config", "sh"} - {program}:
+        (folder / each).symlink_to(shutil.which(each))
+    recipe.variables["PATH"] = str(folder)
+    assert_unavailable(recipe, f"{program} (of the package {package}) is not on PATH", f"Install {package}")
+
+
+def test_without_mirror_keys_or_the_right_machine_it_is_unavailable(recipe):
+    mirror, lock = recipe.variables.pop("DLBENCH_DEBIAN_MIRROR"), recipe.adapter / "debian.lock"
+    replace_program(recipe, "apt-get", "echo \"'http://archive.example/ubuntu/dists/noble/InRelease' name 0\"")
+    assert_unavailable(recipe, "apt sources name no Debian mirror", "Set DLBENCH_DEBIAN_MIRROR")
+    recipe.variables |= {"DLBENCH_DEBIAN_MIRROR": mirror, "DLBENCH_DEBIAN_KEYRING": "/none.gpg"}
+    assert_unavailable(recipe, "(/none.gpg)", "debian-archive-keyring")
+    lock.write_text(lock.read_text().replace("tiny-a 1.0 all", "tiny-a 1.0 s390x"))
+    assert_unavailable(recipe, "its packages are for Linux on s390x")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["'http://deb.example/debian/dists/bookworm/InRelease' x 0"], "http://deb.example/debian"),
+        (["'http://deb.example/debian//dists/stable-updates/InRelease' x 0"], "http://deb.example/debian"),
+        (
+            [
+                "'https://tool.example/apt/dists/any/InRelease' x 0",
+                "'http://deb.example/debian-security/dists/bookworm-security/InRelease' x 0",
+                "'file:/srv/archive/debian/20250101T000000Z/dists/bookworm/InRelease' x 0",
+            ],
+            "file:/srv/archive/debian/20250101T000000Z",
+        ),
+        (  # a vendor's, with Debian's name of a release
+            [
+                "'https://tool.example/linux/debian/dists/bookworm/InRelease' x 0",
+                "'http://deb.example/debian/dists/bookworm/InRelease' x 0",
+            ],
+            "http://deb.example/debian",
+        ),
+        (
+            [
+                "'https://tool.example/debian/dists/stable/InRelease' x 0",
+                "'http://mirror.example/pub/debian/dists/bookworm/InRelease' x 0",
+                "'http://mirror.example/pub/debian/dists/bookworm-updates/InRelease' x 0",
+            ],
+            "http://mirror.example/pub/debian",
+        ),
+        (["'https://tool.example/debian/stable/dists/bookworm/InRelease' x 0"], ""),
+        (["'http://archive.example/ubuntu/dists/noble/InRelease' x 0"], ""),
+        ([], ""),
+    ],
+)
+def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, lines, expected):
+    monkeypatch.delenv("DLBENCH_DEBIAN_MIRROR", raising=False)
+    script(tmp_path / "apt-get", "#!/bin/sh\n" + "".join(f'echo "{line}"\n' for line in lines))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    debian.machines_mirror.cache_clear()
+    try:
+        assert debian.mirror() == expected
+        (tmp_path / "apt-get").unlink()
+        assert debian.mirror() == expected  # asked once
+        monkeypatch.setenv("DLBENCH_DEBIAN_MIRROR", "http://given.example/any/")
+        assert debian.mirror() == "http://given.example/any"
+    finally:
+        debian.machines_mirror.cache_clear()
+
+
+def no_file_beyond(size: int) -> Callable[[], None]:
+    """Return what lets a process write no file of more bytes, as on a full disk."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_a_disk_that_is_full_while_unpacking(recipe):
+    recipe.mirror.add("tiny-c", files={"usr/share/tiny-c": bytes(30_000_000)})  # packed it is small
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    message = recipe.refused(preexec_fn=no_file_beyond(5_000_000))
+    assert "no space is left to unpack tiny-c" in message
+    assert (recipe.kept / "tiny-c_1.0_all.deb").exists()
+    recipe.succeeds()
+
+
+def test_a_link_to_what_no_package_has_is_refused(recipe):
+    toml = recipe.adapter / "framework.toml"
+    toml.write_text(TOML.replace('"debian/usr/share/tiny-a"', '"debian/usr/share/none"'))
+    assert "lack debian/usr/share/none, which lib/libtiny.so.1 should point to" in recipe.refused()
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("../out", "debian/usr/share/tiny-a"),
+        ("/tmp/dlbench-tests-out", "debian/usr/share/tiny-a"),
+        ("lib/it", "../../.."),
+        ("lib/it", "/etc/passwd"),
+    ],
+)
+def test_a_link_that_leaves_the_environment_is_refused(recipe, link, target):
+    line = f'"{link}" = "{target}"'
+    (recipe.adapter / "framework.toml").write_text(TOML.replace('"lib/libtiny.so.1" = "debian/usr/share/tiny-a"', line))
+    assert f"the link {link} to {target} leaves the environment. Correct framework.toml" in recipe.refused()
+    assert not os.path.lexists("/tmp/dlbench-tests-out")
+    assert not (recipe.folder / "home" / "environments" / "out").is_symlink()
+
+
+def test_nothing_is_unpacked_through_a_link_out_of_the_environment(recipe):
+    outside = recipe.folder / "outside"
+    outside.mkdir()
+    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a"}, links={"usr/lib/door": str(outside)})
+    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "usr/lib/door/deep/file": b"b"})
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    message = recipe.refused()
+    assert "tiny-b cannot be unpacked" in message
+    assert "outside the destination" in message
+    assert list(outside.iterdir()) == []
+
+
+def test_a_link_between_folders_of_the_environment_is_no_reason_to_refuse(recipe):
+    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a", "usr/lib/real/a": b"a"}, links={"lib": "usr/lib"})
+    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "lib/real/b": b"b"})
+    recipe.mirror.publish()
+    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    assert (recipe.succeeds() / "debian" / "lib" / "real" / "b").read_bytes() == b"b"
