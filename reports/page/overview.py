@@ -29,7 +29,7 @@ class Ranking:
     group: Group
     rows: tuple[tuple[CellResult, Summary], ...]
     ties: int
-    """Rows that noise cannot tell from the first, itself included."""
+    """Rows no slower than noise explains, the first included."""
 
     @property
     def behind(self) -> tuple[CellResult, Summary] | None:

@@ -2,6 +2,7 @@
 
 import json
 
+import factory_of_records as make
 import pytest
 from pretended_gpus import STAND_IN
 from processes import run_command
@@ -9,6 +10,8 @@ from suites_of_null import suite_of_null
 
 from dlbench.adapters.libraries.profiles import ELEMENTWISE, MATRIX, MEMORY
 from dlbench.reports.explained import IDLE
+from dlbench.reports.storage.store import Store
+from dlbench.suites.commands.explain import stored_time
 from dlbench.suites.errors import UsageError
 
 ADAPTER = """
@@ -137,6 +140,15 @@ def test_what_cannot_be_meant_is_one_line_with_what_to_write(tmp_path, words, sa
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
+
+
+def test_the_newest_time_in_a_store_stands_beside(tmp_path):
+    with Store.open(str(tmp_path / "a.sqlite")) as store:
+        for record in make.launches(0.004, threads=2):
+            store.append(record)
+        name = store.name
+    assert stored_time(name, make.record(threads=2)).endswith("a step of this cell takes 4.00 ms (3 launches).")
+    assert stored_time(name, make.record(threads=1)).endswith("has no time of this cell on this machine.")
 
 
 @pytest.mark.slow
