@@ -18,8 +18,8 @@ from pydantic import AwareDatetime
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.comparison import Comparison
 from dlbench.reports.compare.report import GRAVE, Finding, finding, sentence_of
-from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import one_line
+from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CellHistory, ChangePoint, History
 from dlbench.reports.history.report import REPORT, changes_page, significance, size, what_else

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from dlbench.reports.cells import CellResult, values
-from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, deviation, entries, number, why_hole
+from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS, CellHistory
 from dlbench.reports.naming import group_name, place_name, row_name

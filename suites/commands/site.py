@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from dlbench.reports.compare.report import gate_outcome, headline
-from dlbench.reports.formats.markdown import escaped
+from dlbench.reports.formats.markup import escaped
 from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
