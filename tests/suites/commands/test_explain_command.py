@@ -156,10 +156,10 @@ def test_on_a_gpu_the_devices_operators_are_shown(tmp_path):
     words = ("explain", "null/fcn5", "--device", "cuda:1", "--placement", "pinned")
     done = run_command(tmp_path, *words, "--json", DLBENCH_NVML=str(STAND_IN))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["cell"]["device"], told["cell"]["placement"], told["on_device"]) == ("cuda:1", "pinned", True)
-    assert {each["kind"] for each in told["kinds"]} == {MATRIX, ELEMENTWISE, MEMORY, IDLE}
-    assert "null_launch" not in {each["name"] for each in told["operators"]}
+    data = json.loads(done.stdout)
+    assert (data["cell"]["device"], data["cell"]["placement"], data["on_device"]) == ("cuda:1", "pinned", True)
+    assert {each["kind"] for each in data["kinds"]} == {MATRIX, ELEMENTWISE, MEMORY, IDLE}
+    assert "null_launch" not in {each["name"] for each in data["operators"]}
     done = run_command(tmp_path, *words, DLBENCH_NVML=str(STAND_IN))
     assert "on the device" in done.stdout
     assert "null_gemm_kernel" in done.stdout
