@@ -333,7 +333,8 @@ def _sentence(found: Finding, others: str, two: bool = False) -> str:
     on = [each for each in found.clear if each.judged.verdict == verdict]
     most = (on[0] if verdict == SLOW else on[-1]) if on else None
     if overall or most is None:
-        line = f"{found.node.name} {'takes' if two else f'is {verdict}:'} {_size(found.mean.ratio)} the time of {others} ({mean})"
+        verb = "takes" if two else f"is {verdict}:"
+        line = f"{found.node.name} {verb} {_size(found.mean.ratio)} the time of {others} ({mean})"
         if most is None or len(found.things) < 2:
             return f"{line}."
         how = "clearly so only" if len(on) == 1 else "most"
