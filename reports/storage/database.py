@@ -213,6 +213,8 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
         # The sqlite3 module shall not begin transactions by itself: see _begin.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous=FULL")
+        # The file itself lacks no more than a few records, so that a plain copy of it is worth something.
+        connection.execute("PRAGMA wal_autocheckpoint=16")
         # So that a copy of the file alone holds every finished launch.
         connection.execute("PRAGMA wal_autocheckpoint=1")
 

@@ -1,10 +1,12 @@
 """`dlbench store`, `dlbench export` and `dlbench import`: the care of stores, and the forms of other tools."""
 
 import os
+import sys
 from typing import Annotated
 
 import typer
 
+from dlbench.reports import frames
 from dlbench.reports.errors import StoreError
 from dlbench.reports.pytest_benchmark import imported as pytest_benchmark_files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
@@ -59,7 +61,7 @@ def deliver_command(store_file: options.StoreFile = options.DEFAULT_STORE) -> No
     say(f"{store.name} has everything that was measured here.")
 
 
-FORMATS = ("pytest-benchmark",)
+FORMATS = ("pytest-benchmark", "csv", "parquet")
 
 Format = Annotated[str, typer.Option("--format", help=f"The form of the file: {', '.join(FORMATS)}.")]
 
@@ -71,15 +73,22 @@ def export_command(
     suite: options.OfSuite = None,
     machine: options.OfMachine = None,
 ) -> None:
-    """Write one run, raw samples and all, to standard output in the form of another tool.
+    """Write results to standard output for other tools.
+
+    pytest-benchmark: one run with its raw samples. csv and parquet: a table of launches, one a row, of the newest run
+    of each cell or of one run (`dlbench.launches` in Python, which documents the columns).
 
     Examples:
 
     - `dlbench export --format pytest-benchmark > run.json`
     - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
+    - `dlbench export --format csv > launches.csv`
     """
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
+    if form != "pytest-benchmark":
+        _export_launches(form, store_file, run, suite, machine)
+        return
     with Store.open(store_file, create=False) as store:
         narrowed = {"--run": run, "--suite": suite, "--machine": machine}
         found = [
@@ -94,6 +103,20 @@ def export_command(
         if len(found) > 1:
             say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
         print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
+
+
+def _export_launches(form: str, store_file: str, run: str | None, suite: str | None, machine: str | None) -> None:
+    found = frames.launches(store_file, run, suite, machine)
+    if form == "csv":
+        print(found.to_csv(index=False), end="")
+        return
+    if sys.stdout.isatty():
+        raise UsageError("Parquet is no text for a terminal. Write it to a file: `... --format parquet > FILE`.")
+    try:
+        content = found.to_parquet(index=False)
+    except ImportError as error:
+        raise UsageError("--format parquet needs the package pyarrow; install it, or choose --format csv.") from error
+    sys.stdout.buffer.write(content)
 
 
 def import_command(

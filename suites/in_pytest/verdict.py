@@ -1,7 +1,7 @@
 """dlbench's verdict in a pytest session: every benchmark is judged by its launches, only a regression fails.
 
-The baseline was measured in another session, so the machine may have shifted in between: intervals are widened for
-that (`reports.verdict`), and fewer than three launches on a side give no verdict at all.
+The baseline was measured in another session: intervals allow for a shift of the machine (`compare.verdict`), and fewer
+than three launches on a side give no verdict.
 """
 
 import os
@@ -51,7 +51,7 @@ class Launches:
     machine: str
     """Fingerprint."""
     disturbed: int = 0
-    """Launches left out since others were in the way."""
+    """Launches left out because other programs disturbed them."""
 
     @property
     def made(self) -> int:
@@ -63,13 +63,11 @@ class Launches:
 class Baselines:
     """Launches by benchmark; what is added later replaces what is known of the same cell on the same machine."""
 
-    names: list[str] = field(default_factory=list)
     launches: dict[tuple[Key, str], Launches] = field(default_factory=dict)
     """By benchmark and machine."""
 
     def add(self, target: str) -> None:
         """Add a JSON file of pytest-benchmark, or a store; raises DlbenchError."""
-        self.names.append(target)
         if "://" not in target and _is_json(target):
             self.add_file(read(target))
             return

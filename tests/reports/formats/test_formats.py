@@ -23,9 +23,9 @@ from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve import threads as scaling
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.export import to_stdout
-from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import FIELD, one_line
 from dlbench.reports.formats.layout import Entry, Page, Table
+from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.formats.terminal import page_to_terminal, wrapped
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host

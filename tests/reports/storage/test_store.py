@@ -77,6 +77,16 @@ def test_machines_and_ceilings_are_replaced_by_later_ones(path: Path) -> None:
         assert store.ceilings("m") == {"gemm": [2]}
 
 
+def test_a_plain_copy_of_the_file_holds_almost_all_while_a_run_writes(path: Path, tmp_path: Path) -> None:
+    with Store.open(path) as store:
+        for n in range(40):
+            store.append(make.record(launch=n))
+        copy = tmp_path / "copy.sqlite"
+        copy.write_bytes(path.read_bytes())
+        with Store.open(copy, create=False) as copied:
+            assert len(copied.records()) > 30
+
+
 def test_sentinels_are_kept_by_run_and_block() -> None:
     with empty_store() as store:
         store.add_sentinel("run-1", 0, "before", {"gemm": 1.0})

@@ -1,1 +1,0 @@
-"""Which launches count, what their own evidence says, and the statistics of them."""

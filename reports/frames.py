@@ -1,0 +1,155 @@
+"""Results as pandas DataFrames: `dlbench.launches` and `dlbench.cells`, for notebooks and own analyses.
+
+    import dlbench
+
+    cells = dlbench.cells("dlbench.sqlite", network="fcn5")
+    cells.pivot_table("seconds", ["framework", "mode"], "threads")
+    dlbench.launches("dlbench.sqlite").groupby("framework").first_step_seconds.median()
+
+A store is a file, a database URL, or several of these. By default the launches of the newest run of each cell count, as
+in `dlbench report matrix`; ``all_runs`` pools all runs, ``run`` takes one (of a comparison both sides' launches).
+Keyword arguments select values of axes as the command line does: words with commas between them, patterns too
+(``network="lstm*"``).
+"""
+
+import os
+from collections.abc import Iterable
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from dlbench.adapters import axes
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.errors import ReportError
+from dlbench.reports.flags import contended, observe, record_flags
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record, last_attempts
+from dlbench.reports.storage.results import Narrowing, Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Target = str | os.PathLike[str]
+
+
+def launches(
+    store: Target | Iterable[Target],
+    run: str | None = None,
+    suite: str | None = None,
+    machine: str | None = None,
+    all_runs: bool = False,
+    **values_of_axes: str,
+) -> "pd.DataFrame":
+    """Return one row for each launch that counts, in the order of their start.
+
+    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``, ``framework``, ``threads``,
+    ...), ``run``, ``suite``, ``environment``, ``side`` and ``stage`` (of a comparison), ``block`` (index of the launch,
+    from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``; ``seconds`` (median seconds of a step), ``steps``
+    (timed ones), ``import_seconds``, ``prepare_seconds``, ``first_step_seconds`` (compilation included),
+    ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``; ``flags`` (names, with spaces between), ``parity``
+    (agrees, disagrees or unchecked), ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads
+    running or waiting for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and
+    ``contended``. Missing values are NaN, NaT or None. Raises StoreError and ReportError.
+    """
+    import pandas as pd
+
+    results = _read(store, run, suite, machine, all_runs, values_of_axes, sides=run is not None)
+    records = sorted(last_attempts(results.records), key=lambda record: record.started)
+    rows = [_launch(record, results.hosts.get(record.machine)) for record in records]
+    frame = pd.DataFrame(rows, columns=list(LAUNCHES))
+    frame["started"] = pd.to_datetime(frame["started"], utc=True)
+    return frame
+
+
+def cells(
+    store: Target | Iterable[Target],
+    run: str | None = None,
+    suite: str | None = None,
+    machine: str | None = None,
+    all_runs: bool = False,
+    **values_of_axes: str,
+) -> "pd.DataFrame":
+    """Return one row for each cell on each machine, missing ones with their reason, in the order of the matrix.
+
+    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell, ``status``, ``reason``; ``seconds`` per
+    mini-batch with ``low`` and ``high`` (95 % interval), ``method`` (of the interval), ``launches``, ``steps``;
+    ``items_per_second``, ``gflops`` (10^9 floating-point operations per second), ``ceiling_fraction`` (of the measured
+    ceiling), ``best`` (the fastest of its column, or not distinguishable from it), ``parity``, ``flags`` (names, with
+    spaces between), ``first_step_seconds``, ``peak_memory_bytes``, ``run``, ``environment`` and ``interpreter``. These
+    are the values of `dlbench report matrix --json`. Raises StoreError and ReportError.
+    """
+    import pandas as pd
+
+    results = _read(store, run, suite, machine, all_runs, values_of_axes)
+    rows = []
+    for cell in build_matrix(results).cells.values():
+        summary = cell.seconds
+        same = {name: getattr(cell, name) for name in CELLS if hasattr(cell, name)}
+        rows.append(
+            {
+                **same,
+                **axes.values(cell.cell),
+                "machine_name": results.hosts[cell.machine].name,
+                "status": cell.status.value,
+                "parity": None if cell.parity is None else cell.parity.verdict,
+                "flags": " ".join(flag.kind.name for flag in cell.flags),
+                **{name: getattr(summary, name, None) for name in ("low", "high", "method", "launches")},
+                "seconds": None if summary is None else summary.median,
+                "steps": None if summary is None else summary.samples,
+            }
+        )
+    return pd.DataFrame(rows, columns=list(CELLS))
+
+
+LAUNCHES = (
+    *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "side", "stage", "block", "attempt"),
+    *("started", "status", "reason", "seconds", "steps", "import_seconds", "prepare_seconds", "first_step_seconds"),
+    *("wall_seconds", "peak_memory_bytes", "flags", "parity", "loss_error", "update_error"),
+    *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
+)
+"""The columns of `launches`."""
+CELLS = (
+    *("machine", "machine_name", *axes.NAMES, "status", "reason", "seconds", "low", "high", "method", "launches"),
+    *("steps", "items_per_second", "gflops", "ceiling_fraction", "best", "parity", "flags"),
+    *("first_step_seconds", "peak_memory_bytes", "run", "environment", "interpreter"),
+)
+"""The columns of `cells`."""
+_OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "attempt", "started", "wall_seconds")
+_OF_OUTCOME = ("reason", "import_seconds", "prepare_seconds", "first_step_seconds", "peak_memory_bytes")
+_EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
+
+
+def _launch(record: Record, host: Host | None) -> dict[str, Any]:
+    outcome = record.outcome
+    steps, parity, observed = outcome.step_seconds(), outcome.parity, observe([outcome])
+    return {
+        **{name: getattr(record, name) for name in _OF_RECORD},
+        **{name: getattr(outcome, name) for name in _OF_OUTCOME},
+        **axes.values(record.cell),
+        "machine_name": None if host is None else host.name,
+        "block": record.launch,
+        "status": outcome.status.value,
+        "seconds": median(steps) if steps else None,
+        "steps": outcome.timed_steps(),
+        "flags": " ".join(flag.kind.name for flag in record_flags(record, host)),
+        "parity": None if parity is None else parity.verdict,
+        "loss_error": None if parity is None else parity.loss_error,
+        "update_error": None if parity is None else parity.update_error,
+        **{name: None if observed is None else getattr(observed, name) for name in _EVIDENCE},
+        "contended": contended(record, host),
+    }
+
+
+def _read(
+    store: Target | Iterable[Target],
+    run: str | None,
+    suite: str | None,
+    machine: str | None,
+    all_runs: bool,
+    values_of_axes: dict[str, str],
+    sides: bool = False,
+) -> Results:
+    if unknown := sorted(set(values_of_axes) - set(axes.NAMES)):
+        raise ReportError(f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}.")
+    targets = [store] if isinstance(store, str | os.PathLike) else list(store)
+    found = Results.read(targets, run, suite, machine, newest=not sides, all_runs=all_runs and not sides)
+    return Narrowing(axes={name: str(words) for name, words in values_of_axes.items()}).of(found)

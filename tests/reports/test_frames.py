@@ -1,0 +1,86 @@
+"""`dlbench.launches` and `dlbench.cells`: they agree with the matrix, and importing dlbench loads neither."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dlbench
+from dlbench.adapters import axes
+from dlbench.reports.cells import build_matrix
+from dlbench.reports.errors import ReportError
+from dlbench.reports.frames import CELLS, LAUNCHES
+from dlbench.reports.matrix import matrix_cells
+from dlbench.reports.storage.results import Results
+from dlbench.suites.commands.stores import export_command
+from dlbench.suites.errors import UsageError
+
+STORES = Path(__file__).parents[1] / "goldens" / "stores"
+CPU, GATES = STORES / "cpu.sqlite.xz", STORES / "gates.sqlite.xz"
+
+
+def test_cells_agree_with_the_json_of_the_matrix() -> None:
+    told = matrix_cells(build_matrix(Results.read([CPU], newest=True)))
+    frame = dlbench.cells(CPU)
+    assert list(frame.columns) == list(CELLS)
+    assert len(frame) == len(told) > 20
+    for row, cell in zip(frame.to_dict("records"), told, strict=True):
+        seconds = cell["seconds_per_minibatch"] or {}
+        same = [*("machine", "machine_name", *axes.NAMES, "status", "reason", "best", "run", "environment")]
+        assert {name: row[name] for name in same} == {name: cell[name] for name in same}
+        for name, value in (
+            *((name, cell[name]) for name in ("items_per_second", "gflops", "ceiling_fraction", "peak_memory_bytes")),
+            *((column, seconds.get(key)) for column, key in (("seconds", "median"), ("low", "low"), ("high", "high"))),
+            *((column, seconds.get(key)) for column, key in (("launches", "launches"), ("steps", "samples"))),
+        ):
+            assert row[name] == pytest.approx(math.nan if value is None else value, nan_ok=True)
+        assert row["flags"].split() == [flag["name"] for flag in cell["flags"]]
+
+
+def test_cells_are_the_launches_grouped_by_machine_and_axes() -> None:
+    launches, cells = dlbench.launches(CPU), dlbench.cells(CPU)
+    assert list(launches.columns) == list(LAUNCHES)
+    assert launches["started"].is_monotonic_increasing
+    keys = ["machine", *axes.NAMES]
+    timed = launches[launches["seconds"].notna()].assign(log=lambda each: np.log(each["seconds"]))
+    timed = timed.groupby(keys)["log"].agg(["size", "mean"]).reset_index()
+    both = cells[cells["seconds"].notna()].merge(timed, on=keys)
+    assert len(both) == cells["seconds"].notna().sum()
+    assert (both["size"] == both["launches"]).all()
+    several = both[both["launches"] >= 3]
+    assert len(several) > 0
+    assert np.allclose(np.log(several["seconds"]), several["mean"])
+    assert (launches["first_step_seconds"].dropna() > 0).all()
+
+
+def test_launches_are_narrowed_to_axes_and_runs() -> None:
+    every = dlbench.launches(CPU)
+    network = every["network"].iloc[0]
+    some = dlbench.launches([CPU], network=network)
+    assert 0 < len(some) == (every["network"] == network).sum() < len(every)
+    assert len(dlbench.launches(CPU, all_runs=True)) >= len(every)
+    assert len(dlbench.cells(CPU, framework="nonesuch")) == 0
+    run = Results.read([GATES]).comparisons[0]
+    assert set(dlbench.launches(GATES, run=run)["side"]) == {"baseline", "candidate"}
+    with pytest.raises(ReportError, match="no axis 'colour'"):
+        dlbench.cells(CPU, colour="red")
+
+
+def test_export_writes_the_launches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    export_command(form="csv", store_file=str(CPU))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == ",".join(LAUNCHES)
+    assert len(lines) == 1 + len(dlbench.launches(CPU))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "fastparquet", None)
+    with pytest.raises(UsageError, match="pyarrow"):
+        export_command(form="parquet", store_file=str(CPU))
+
+
+def test_importing_dlbench_loads_nothing() -> None:
+    code = "import sys, dlbench; print({'pandas', 'numpy', 'sqlalchemy'} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "set()\n"
