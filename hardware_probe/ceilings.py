@@ -1,7 +1,7 @@
 """Measured ceilings of this machine: what a framework's rate is compared with.
 
 Single-precision matrix products by NumPy's BLAS give FLOP/s, a loop over arrays far larger than the caches gives memory
-bandwidth, both for each number of threads, each in a fresh process (`ceiling_worker`): thread pools are sized once, at
+bandwidth, both for each number of threads, each in a fresh process (`worker`): thread pools are sized once, at
 import.
 """
 
@@ -39,7 +39,7 @@ RESTRAINING_VARIABLES = (
 )
 
 
-class WorkerFailed(Exception):  # noqa: N818 - whoever asked for the measurement raises an error of its own
+class WorkerFailed(Exception):  # noqa: N818 - the caller raises its own error
     """The program wrote no result; the text is its exit status and its last words."""
 
 
@@ -73,7 +73,7 @@ def run_worker(worker: Path, request: dict[str, Any], folder: Path, python: str 
     return json.loads(result_path.read_text(encoding="utf-8"))
 
 
-WORKER = Path(__file__).with_name("ceiling_worker.py")
+WORKER = Path(__file__).with_name("worker.py")
 
 # The share of the CPUs asked for that must have been at work: 0.99 on a quiet machine, when tried; a neighbour
 # that is always busy leaves two threads on two CPUs at most two thirds by fair sharing.

@@ -109,9 +109,8 @@ def _groups_of_this_process(root: Path) -> dict[str, str]:
 def _below_mount(group: str, mount_root: str) -> PurePosixPath:
     """The path of `group` below a mount point that shows the hierarchy from `mount_root` on.
 
-    A container commonly sees its own group as the mount point, while /proc/self/cgroup may still tell the
-    path on the host; what lies outside the mount (or above it, "/../..") cannot be seen, so the mount point
-    stands in.
+    A container commonly sees its own group as the mount point, while /proc/self/cgroup may still hold the
+    path on the host; groups outside the mount (or above it, "/../..") cannot be seen: the mount point is used.
     """
     path = PurePosixPath(group)
     if ".." in path.parts:

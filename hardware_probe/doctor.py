@@ -46,7 +46,7 @@ _GEMM_SPREAD, _BANDWIDTH_SPREAD = (0.03, 0.10), (0.10, 0.30)
 _PROCESSES_SHOWN, _NAMES_SHOWN = 4, 4
 _REST_CPUS = 0.1
 _GIB = 1024**3
-# On the safe side: the 130 million parameters of fcn8 are half a gigabyte, of which a framework may hold several copies
+# On the safe side: the 130 million parameters of fcn8 are half a gigabyte, and a framework may hold several copies
 # (weights, gradients, an optimiser's and a parity check's) beside its own gigabyte or two.
 _ENOUGH_BYTES = 6 * _GIB
 # Swapped-out pages of programs that sleep seldom come back; more than this share of the memory is another matter.

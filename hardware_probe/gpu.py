@@ -14,8 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pynvml
-
 VARIABLE = "DLBENCH_NVML"
 _IN_A_FILE = "nvml"
 
@@ -26,7 +24,11 @@ def in_use() -> Any:
     A stand-in that cannot be loaded is an NVML whose `nvmlInit` fails with the reason, as that of a broken driver does.
     """
     text = os.environ.get(VARIABLE, "")
-    return _stand_in(text) if text else pynvml
+    if text:
+        return _stand_in(text)
+    import pynvml  # takes 60 ms, and most commands look at no GPU
+
+    return pynvml
 
 
 class _Unusable:
@@ -85,7 +87,7 @@ class MigDevice:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as NVML numbers them; None where the driver or board does not tell.
+    """One GPU as NVML numbers them; None where the driver or board does not report it.
 
     NVML disregards CUDA_VISIBLE_DEVICES: all GPUs of the machine or container are listed.
     """
@@ -93,7 +95,7 @@ class Gpu:
     index: int
     name: str | None
     uuid: str | None
-    """Tells one board from another of its kind: to find the same board again, not part of the fingerprint."""
+    """Identifies the board; not part of the fingerprint."""
     memory_bytes: int | None
     """All of it, as the driver counts."""
     memory_free_bytes: int | None
@@ -153,7 +155,7 @@ class _Queries:
     problems: list[str] = field(default_factory=list)
 
     def ask(self, function: str, *arguments: object) -> Any:
-        """The answer of one NVML function; None where there is none, or no handle to ask by.
+        """Return the answer of one NVML function; None without one, or without a handle.
 
         Failures other than "not supported" are kept in `problems`, each once: a GPU that fell off the bus
         answers every query alike.

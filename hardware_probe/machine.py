@@ -73,11 +73,11 @@ def probe(root: Path = ROOT, nvml: Any = None) -> Machine:
 
 
 def rounded_memory_gib(size_bytes: int) -> int:
-    """The installed memory in GiB that a kernel or driver reporting `size_bytes` probably has.
+    """Return the installed memory in GiB of a machine whose kernel or driver reports `size_bytes`.
 
     Firmware, kernel and driver always report less than is installed, by an amount that changes with every
     upgrade. So the size is rounded up, to sixteenths of the next power of two: 23.5 GiB is 24, 251 GiB is
-    256, 754 GiB is 768. Fine enough to tell the sizes apart in which memory is sold.
+    256, 754 GiB is 768. Fine enough for the sizes in which memory is sold.
     """
     power = 1 << max(0, size_bytes - 1).bit_length()
     step = max(power // 16, 1024**2)
@@ -90,7 +90,7 @@ def _identity(machine: Machine) -> dict[str, Any]:
     return {
         "version": _FINGERPRINT_VERSION,
         "architecture": cpu.architecture,
-        # Hypervisors often hide the model's name ("AMD EPYC"); family and number tell the generations apart.
+        # Hypervisors often hide the model's name ("AMD EPYC"); family and number distinguish generations.
         "model": [cpu.vendor, cpu.model, cpu.family, cpu.model_number],
         "sockets": cpu.sockets,
         "cores": cpu.physical_cores,
@@ -223,7 +223,7 @@ def _memory(memory: Memory) -> str:
 
 def _gpu(gpu: Gpu) -> str:
     width = None if gpu.pcie_generation_max is None else gpu.pcie_width_max
-    told = (
+    facts = (
         ("{}", gpu.name or "not reachable"),
         ("{}", None if gpu.memory_bytes is None else _size(gpu.memory_bytes)),
         ("compute capability {}", gpu.compute_capability),
@@ -233,7 +233,7 @@ def _gpu(gpu: Gpu) -> str:
         ("ECC {}", None if gpu.ecc_enabled is None else "on" if gpu.ecc_enabled else "off"),
         ("MIG with {}", _count(len(gpu.mig_devices), "device") if gpu.mig_enabled else None),
     )
-    return ", ".join(words.format(value) for words, value in told if value is not None)
+    return ", ".join(words.format(value) for words, value in facts if value is not None)
 
 
 def _driver(gpus: Gpus) -> str:

@@ -11,7 +11,7 @@ from dlbench.hardware_probe.files import ROOT, parse_fields, read_int, read_text
 
 @dataclass(frozen=True)
 class Memory:
-    """Main memory and swap; sizes in bytes, None where the system does not tell."""
+    """Main memory and swap; sizes in bytes, None where the system does not report them."""
 
     total_bytes: int
     """What the kernel manages: the installed memory less the reservations of firmware and kernel."""

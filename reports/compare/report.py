@@ -16,7 +16,7 @@ from dlbench.reports.formats.csv import Rows, parts
 from dlbench.reports.formats.inert import one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
-from dlbench.reports.formats.markdown import escaped, paragraph, pipe_row
+from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio

@@ -125,13 +125,13 @@ def test_a_failing_thread_does_not_hang_the_worker(tmp_path: Path) -> None:
     """One of the threads finds no memory while the others wait for it at the barrier."""
     program = (
         f"import sys; sys.path.insert(0, {str(WORKER.parent)!r})\n"
-        "import ceiling_worker, itertools\n"
-        "calls, ones = itertools.count(), ceiling_worker.np.ones\n"
+        "import worker, itertools\n"
+        "calls, ones = itertools.count(), worker.np.ones\n"
         "def failing(*arguments, **keywords):\n"
         "    if next(calls) == 1: raise MemoryError('one too many')\n"
         "    return ones(*arguments, **keywords)\n"
-        "ceiling_worker.np.ones = failing\n"
-        "ceiling_worker.bandwidth(2, 0.01, 1 << 20)\n"
+        "worker.np.ones = failing\n"
+        "worker.bandwidth(2, 0.01, 1 << 20)\n"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert answer.returncode == 1
