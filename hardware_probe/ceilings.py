@@ -166,15 +166,13 @@ def measure(
     array_bytes: int | None = None,
     largest_order: int | None = None,
     timeout_seconds: float = 120.0,
-    progress: Callable[[Ceiling], None] | None = None,
 ) -> Ceilings:
     """Measure the ceilings of the CPUs that this process may use, one fresh process per number of threads.
 
     `python` is the interpreter, which needs NumPy; `seconds` of timing per number of threads, to which come
     the process's start and the making of the arrays (well under a second, more on machines with very large
     caches). `array_bytes`, for each of two arrays, defaults to four times all last-level caches together, and
-    `largest_order`, of the matrices, to 8192; both to less where memory is short. `progress` is called with
-    each ceiling once it is measured.
+    `largest_order`, of the matrices, to 8192; both to less where memory is short.
 
     Raises ValueError for numbers of threads that are not positive or are none at all, and CeilingError where
     the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one number of
@@ -193,8 +191,6 @@ def measure(
     for threads in counts:
         ceiling = _measure_one({"threads": threads, **request}, python, timeout_seconds, cpu.capacity_cpus)
         measured.append(ceiling)
-        if progress is not None:
-            progress(ceiling)
     return Ceilings(tuple(measured))
 
 

@@ -12,7 +12,7 @@ import re
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -248,18 +248,15 @@ def gather_settings(
     )
 
 
-def take_sample(
-    count: int = 5, pause_seconds: float = 0.2, progress: Callable[[int], None] = lambda number: None, root: Path = ROOT
-) -> Sample:
+def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -> Sample:
     """Take so many readings of the sentinel and watch this machine meanwhile, for about half a second each.
 
-    `progress` is called with each reading's number, from 1. Raises SentinelError where the sentinel cannot run.
+    Raises SentinelError where the sentinel cannot run.
     """
     cpu = probe_cpu(root)
     heat, processes, before = _throttle_events(root, cpu), _process_times(), sentinel.snapshot(root)
     readings: list[Reading] = []
-    for number in range(1, count + 1):
-        progress(number)
+    for _ in range(count):
         readings.append(sentinel.take())
         time.sleep(pause_seconds)
     after = sentinel.snapshot(root)

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pynvml
-
 VARIABLE = "DLBENCH_NVML"
 _IN_A_FILE = "nvml"
 
@@ -26,7 +24,11 @@ def in_use() -> Any:
     A stand-in that cannot be loaded is an NVML whose `nvmlInit` fails with the reason, as that of a broken driver does.
     """
     text = os.environ.get(VARIABLE, "")
-    return _stand_in(text) if text else pynvml
+    if text:
+        return _stand_in(text)
+    import pynvml  # takes 60 ms, and most commands look at no GPU
+
+    return pynvml
 
 
 class _Unusable:
