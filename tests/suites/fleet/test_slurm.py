@@ -211,7 +211,7 @@ def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
 def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own(lab: Lab) -> None:
     other = lab.slurm.submit("sleep 300", "-w", "n1", "-n", "1", "--mem", "100")
     wait_until(lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING", "the other job")
-    words = ("--on", "slurm", "--nodelist", "n1", "--shared", "--slurm-option", "mem=100")
+    words = ("--on", "slurm", "--nodelist", "n1", "--shared", "--slurm-option", "mem=100", "--launches", "50")
     done = lab.dlbench("fleet", "run", "mine.toml", *words)
     assert done.returncode == 0, done.stderr
     wait_until(lambda: lab.of_node("n1") >= 1, "the first record")
