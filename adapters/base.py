@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import numpy as np
 
 from . import axes
-from .families import Recurrent
+from .families import CELLS, Recurrent
 from .launch.batches import Batch, Block, RmsProp
 from .libraries.gpus import Probe
 from .networks import Network
@@ -288,3 +288,11 @@ class Adapter:
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell whether this exception of the framework means that memory ran out."""
         return isinstance(error, MemoryError)
+
+
+class EveryFamily(Adapter):
+    """An adapter that builds every family of networks and every kind of recurrent layer."""
+
+    families = (*Adapter.families, "elman", "attention")
+    cells = tuple(CELLS)
+    one_hot = True

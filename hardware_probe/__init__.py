@@ -1,7 +1,7 @@
 """What this machine is, and what it can do.
 
-`probe` tells the first, as a `Machine` with a stable fingerprint; `measure` tells the second, as `Ceilings`;
-`take_reading` tells whether it can do that now, as the sentinel's `Reading`, whose `disturbances` say why not.
+`probe` returns a `Machine` with a stable fingerprint; `measure` returns its `Ceilings`; `take_reading` returns the
+sentinel's `Reading`, whose `disturbances` say why the machine is not quiet now.
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure

@@ -20,39 +20,12 @@ from dlbench.hardware_probe.files import ROOT, parse_cpu_list, parse_fields, par
 
 # The kernel's flag -> the name shown. Only what a BLAS or a framework dispatches on: a longer list would make
 # the fingerprint move with kernels that learn to name further flags of the same CPU.
-KNOWN = {
-    # x86
-    "sse4_2": "sse4_2",
-    "avx": "avx",
-    "f16c": "f16c",
-    "fma": "fma",
-    "avx2": "avx2",
-    "avx_vnni": "avx_vnni",
-    "avx_vnni_int8": "avx_vnni_int8",
-    "avx_ne_convert": "avx_ne_convert",
-    "avx512f": "avx512f",
-    "avx512bw": "avx512bw",
-    "avx512dq": "avx512dq",
-    "avx512vl": "avx512vl",
-    "avx512_vnni": "avx512_vnni",
-    "avx512_bf16": "avx512_bf16",
-    "avx512_fp16": "avx512_fp16",
-    "amx_tile": "amx_tile",
-    "amx_int8": "amx_int8",
-    "amx_bf16": "amx_bf16",
-    "amx_fp16": "amx_fp16",
-    # Arm
-    "neon": "neon",
-    "asimd": "neon",
-    "asimdhp": "fp16",
-    "asimddp": "dotprod",
-    "i8mm": "i8mm",
-    "bf16": "bf16",
-    "sve": "sve",
-    "sve2": "sve2",
-    "sme": "sme",
-    "sme2": "sme2",
-}
+_SAME_NAME = (
+    *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx_ne_convert", "avx512f", "avx512bw"),
+    *("avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
+    *("amx_fp16", "neon", "i8mm", "bf16", "sve", "sve2", "sme", "sme2"),
+)
+KNOWN = {name: name for name in _SAME_NAME} | {"asimd": "neon", "asimdhp": "fp16", "asimddp": "dotprod"}
 
 # (implementer, part), as in the kernel's arch/arm64/include/asm/cputype.h, for the cores of servers and
 # boards.
@@ -74,12 +47,12 @@ _ARM_CORES = {
 
 
 def instruction_sets(flags: frozenset[str]) -> tuple[str, ...]:
-    """The known instruction sets among the kernel's `flags`, sorted by name."""
+    """Return the known instruction sets among the kernel's `flags`, sorted by name."""
     return tuple(sorted({name for flag, name in KNOWN.items() if flag in flags}))
 
 
 def arm_model(implementer: str | None, part: str | None) -> str | None:
-    """The name of an Arm core, its numbers where it is not known, None where there are no numbers."""
+    """Return the name of an Arm core, its numbers where it is not known, None where there are no numbers."""
     if implementer is None or part is None:
         return None
     return _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}")
@@ -177,7 +150,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Frequency:
-    """Clock rates in MHz; None where the system does not tell, as on most virtual machines."""
+    """Clock rates in MHz; None where the system does not report them, as on most virtual machines."""
 
     minimum_mhz: float | None
     maximum_mhz: float | None
@@ -195,7 +168,7 @@ class Place:
 
     socket: int
     node: int
-    """Of NUMA; 0 where the system does not tell."""
+    """The NUMA node; 0 where unknown."""
     kind: int
     """0 for the machine's fastest kind of core, 1 for the next ("efficiency" cores), and so on."""
 
@@ -254,7 +227,7 @@ class Cpu:
 
     @property
     def last_level_cache_bytes(self) -> int | None:
-        """All instances of the last level of cache together; None where caches are not told."""
+        """All instances of the last level of cache together; None where caches are unknown."""
         return self.caches[-1].total_bytes if self.caches else None
 
 
@@ -266,7 +239,7 @@ def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | No
 
     One logical CPU of each usable physical core comes first, then their SMT siblings. Fast kinds of core come before
     slow ones. Within a kind one socket is filled before the next, and within it one NUMA node, beginning with those
-    of which most cores are usable: threads of one step share the last level of cache and the memory next to it. That
+    that have most usable cores: threads of one step share the last level of cache and the memory next to it. That
     is "compact,1,0", which Intel recommends for oneDNN, and what running on one node by numactl does; work that memory
     bandwidth alone limits may run faster spread over sockets. A mask of p CPUs is part of that of p + 1, so that along
     T(p) nothing changes but one more CPU.
@@ -367,11 +340,11 @@ def _topology(root: Path, cpu: int, name: str) -> str | None:
 def _core_siblings(
     root: Path, online: tuple[int, ...], processors: list[dict[str, str]]
 ) -> tuple[tuple[int, ...], ...]:
-    """The online logical CPUs grouped by physical core, both sorted."""
+    """Return the online logical CPUs grouped by physical core, both sorted."""
     listed = {each["processor"]: each for each in processors}
     groups: dict[object, list[int]] = {}
     for cpu in online:
-        # "core_cpus_list" is the newer name (Linux 5.3) of what "thread_siblings_list" tells.
+        # "core_cpus_list" is the newer name (Linux 5.3) of "thread_siblings_list".
         siblings = _topology(root, cpu, "core_cpus_list") or _topology(root, cpu, "thread_siblings_list")
         fields = listed.get(str(cpu), {})
         key: object
@@ -412,7 +385,7 @@ def _core_places(root: Path, cores: tuple[tuple[int, ...], ...], processors: lis
 
 
 def _kinds(root: Path, cpus: tuple[int, ...]) -> dict[int, int]:
-    """The kind of core of each CPU, fastest first, as Intel's drivers name them or else by the kernel's capacities."""
+    """Return the kind of core of each CPU, 0 the fastest, by Intel's drivers or else by the kernel's capacities."""
     devices = [root / f"sys/devices/{name}/cpus" for name in ("cpu_core", "cpu_atom", "cpu_lowpower")]
     named = {cpu: kind for kind, path in enumerate(devices) for cpu in parse_cpu_list(read_text(path))}
     if named:
@@ -437,7 +410,7 @@ def _sockets(root: Path, online: tuple[int, ...], processors: list[dict[str, str
 def _architecture(root: Path, flags: frozenset[str]) -> str:
     if root == ROOT:
         return platform.machine() or "unknown"
-    # A recorded tree does not tell it in one place; the flags tell the two that matter.
+    # A recorded tree has no file with it; the flags distinguish the two that matter.
     if "lm" in flags:
         return "x86_64"
     return "aarch64" if "asimd" in flags else "unknown"
@@ -452,7 +425,7 @@ def _model(root: Path, first: dict[str, str]) -> str:
 
 
 def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
-    """The caches in the order L1d, L1i, L2, L3, ...; empty where sysfs does not tell."""
+    """Return the caches in the order L1d, L1i, L2, L3, ...; empty where sysfs has none."""
     found: dict[tuple[int, str], dict[object, int]] = {}
     for cpu in online:
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache"

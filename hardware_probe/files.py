@@ -15,7 +15,7 @@ ROOT = Path("/")
 
 
 def read_text(path: Path) -> str | None:
-    """The stripped text of a file, or None where it cannot be read or is empty.
+    """Return the stripped text of a file, or None where it cannot be read or is empty.
 
     NUL bytes, which end every string of a device tree, are removed.
     """
@@ -28,7 +28,7 @@ def read_text(path: Path) -> str | None:
 
 
 def read_int(path: Path) -> int | None:
-    """The integer a file holds, or None where there is none."""
+    """Return the integer in a file, or None."""
     try:
         return int(read_text(path) or "")
     except ValueError:
@@ -36,7 +36,7 @@ def read_int(path: Path) -> int | None:
 
 
 def parse_cpu_list(text: str | None) -> tuple[int, ...]:
-    """The numbers in the kernel's list format, ascending: ``"0-2,8"`` is ``(0, 1, 2, 8)``.
+    """Return the numbers in the kernel's list format, ascending: ``"0-2,8"`` is ``(0, 1, 2, 8)``.
 
     Unreadable text gives an empty tuple.
     """
@@ -53,7 +53,7 @@ def parse_cpu_list(text: str | None) -> tuple[int, ...]:
 
 
 def parse_size(text: str | None) -> int | None:
-    """Bytes of a size as sysfs writes it: ``"48K"`` is 49152; None where it is no size."""
+    """Return the bytes of a size as sysfs writes it: ``"48K"`` is 49152; None where it is no size."""
     if not text:
         return None
     factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1].upper(), 1)
@@ -62,7 +62,7 @@ def parse_size(text: str | None) -> int | None:
 
 
 def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:
-    """The ``key: value`` lines as a dictionary; of equal keys the first counts, other lines are left out."""
+    """Return ``key: value`` lines as a dictionary; of equal keys the first counts, other lines are left out."""
     fields: dict[str, str] = {}
     for line in lines:
         key, found, value = line.partition(separator)
@@ -72,7 +72,7 @@ def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:
 
 
 def selected_option(text: str | None) -> str | None:
-    """The choice in brackets of a sysfs setting: ``"always [madvise] never"`` is ``"madvise"``."""
+    """Return the choice in brackets of a sysfs setting: ``"always [madvise] never"`` is ``"madvise"``."""
     if not text or "[" not in text:
         return None
     return text.partition("[")[2].partition("]")[0] or None
@@ -87,14 +87,14 @@ class JsonRecord:
     """A frozen dataclass that can be written as JSON and read back."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The record in JSON's types."""
+        """Return the record in JSON's types."""
         kind: Any = type(self)
         record: dict[str, Any] = _adapter(kind).dump_python(self, mode="json")
         return record
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Self:
-        """Read what `to_dict` wrote; keys that this version does not know are passed over.
+        """Read what `to_dict` wrote; unknown keys are ignored.
 
         Raises ValueError (pydantic's ValidationError), which names every missing or wrong field.
         """

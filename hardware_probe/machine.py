@@ -58,7 +58,7 @@ class Machine(JsonRecord):
         return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict[str, Any]:
-        """The record in JSON's types; the fingerprint goes along for people, and is not read back."""
+        """Return the record in JSON's types; the fingerprint is added for people, and is not read back."""
         return {"fingerprint": self.fingerprint, **super().to_dict()}
 
 
@@ -73,11 +73,11 @@ def probe(root: Path = ROOT, nvml: Any = None) -> Machine:
 
 
 def rounded_memory_gib(size_bytes: int) -> int:
-    """The installed memory in GiB that a kernel or driver reporting `size_bytes` probably has.
+    """Return the installed memory in GiB of a machine whose kernel or driver reports `size_bytes`.
 
     Firmware, kernel and driver always report less than is installed, by an amount that changes with every
     upgrade. So the size is rounded up, to sixteenths of the next power of two: 23.5 GiB is 24, 251 GiB is
-    256, 754 GiB is 768. Fine enough to tell the sizes apart in which memory is sold.
+    256, 754 GiB is 768. Fine enough for the sizes in which memory is sold.
     """
     power = 1 << max(0, size_bytes - 1).bit_length()
     step = max(power // 16, 1024**2)
@@ -85,12 +85,11 @@ def rounded_memory_gib(size_bytes: int) -> int:
 
 
 def _identity(machine: Machine) -> dict[str, Any]:
-    """What the fingerprint is made of."""
     cpu = machine.cpu
     return {
         "version": _FINGERPRINT_VERSION,
         "architecture": cpu.architecture,
-        # Hypervisors often hide the model's name ("AMD EPYC"); family and number tell the generations apart.
+        # Hypervisors often hide the model's name ("AMD EPYC"); family and number distinguish generations.
         "model": [cpu.vendor, cpu.model, cpu.family, cpu.model_number],
         "sockets": cpu.sockets,
         "cores": cpu.physical_cores,
@@ -131,7 +130,7 @@ def _distribution(root: Path) -> str | None:
 
 
 def describe(machine: Machine) -> list[tuple[str, str]]:
-    """The machine as (label, value) rows, ready for a table; what is not known has no row."""
+    """Return the machine as (label, value) rows for a table; unknown facts have no row."""
     cpu, memory = machine.cpu, machine.memory
     gpus, system = machine.gpus, machine.operating_system
     rows = [
@@ -162,7 +161,7 @@ def describe(machine: Machine) -> list[tuple[str, str]]:
 
 
 def _size(size_bytes: float) -> str:
-    """Bytes in the largest binary unit that keeps the number at 1 or more."""
+    """Return bytes in the largest binary unit that keeps the number at 1 or more."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:.4g} {unit}"
@@ -223,7 +222,7 @@ def _memory(memory: Memory) -> str:
 
 def _gpu(gpu: Gpu) -> str:
     width = None if gpu.pcie_generation_max is None else gpu.pcie_width_max
-    told = (
+    facts = (
         ("{}", gpu.name or "not reachable"),
         ("{}", None if gpu.memory_bytes is None else _size(gpu.memory_bytes)),
         ("compute capability {}", gpu.compute_capability),
@@ -233,7 +232,7 @@ def _gpu(gpu: Gpu) -> str:
         ("ECC {}", None if gpu.ecc_enabled is None else "on" if gpu.ecc_enabled else "off"),
         ("MIG with {}", _count(len(gpu.mig_devices), "device") if gpu.mig_enabled else None),
     )
-    return ", ".join(words.format(value) for words, value in told if value is not None)
+    return ", ".join(words.format(value) for words, value in facts if value is not None)
 
 
 def _driver(gpus: Gpus) -> str:

@@ -11,7 +11,7 @@ from dlbench.hardware_probe.files import ROOT, parse_fields, read_int, read_text
 
 @dataclass(frozen=True)
 class Memory:
-    """Main memory and swap; sizes in bytes, None where the system does not tell."""
+    """Main memory and swap; sizes in bytes, None where the system does not report them."""
 
     total_bytes: int
     """What the kernel manages: the installed memory less the reservations of firmware and kernel."""
@@ -50,7 +50,7 @@ def probe_memory(root: Path = ROOT) -> Memory:
 
 
 def _sizes(root: Path) -> tuple[int, int, int, int]:
-    """Total, available, swap total, swap free; all in bytes."""
+    """Return total, available, swap total, swap free, in bytes."""
     if root == ROOT:
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()
         return memory.total, memory.available, swap.total, swap.free

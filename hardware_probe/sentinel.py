@@ -101,7 +101,7 @@ def _growth(before: float | None, after: float | None) -> float | None:
 
 
 def _stalled(root: Path) -> tuple[float | None, float | None]:
-    """The `some` line of PSI: total in seconds, avg10 as a share."""
+    """Return the `some` line of PSI: total in seconds, avg10 as a share."""
     for line in (read_text(root / "proc/pressure/cpu") or "").splitlines():
         kind, *words = line.split()
         if kind != "some":
@@ -115,23 +115,23 @@ def _stalled(root: Path) -> tuple[float | None, float | None]:
 
 
 def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float | None]:
-    """Busy and stolen seconds of these CPUs together, of all where there are none or /proc/stat lacks one."""
-    told = {}
+    """Return busy and stolen seconds of these CPUs together, of all where there are none or /proc/stat lacks one."""
+    times = {}
     for line in (read_text(root / "proc/stat") or "").splitlines():
         name, *fields = line.split() or [""]
         if name.startswith("cpu") and len(fields) >= 8 and all(field.isdecimal() for field in fields[:8]):
-            told[name] = [int(field) for field in fields[:8]]
+            times[name] = [int(field) for field in fields[:8]]
     names = [f"cpu{cpu}" for cpu in mask]
-    chosen = names if names and all(name in told for name in names) else ["cpu"]
-    if not all(name in told for name in chosen):
+    chosen = names if names and all(name in times for name in names) else ["cpu"]
+    if not all(name in times for name in chosen):
         return None, None
     # A guest's time is counted in user and nice already; of these eight, idle and waiting for a disk are not busy.
-    summed = [sum(told[name][place] for name in chosen) for place in range(8)]
+    summed = [sum(times[name][place] for name in chosen) for place in range(8)]
     user, nice, system, _idle, _iowait, interrupts, soft_interrupts, stolen = summed
     return (user + nice + system + interrupts + soft_interrupts) / _TICKS_PER_SECOND, stolen / _TICKS_PER_SECOND
 
 
-WORKER = Path(__file__).with_name("sentinel_worker.py")
+WORKER = Path(__file__).with_name("worker.py")
 
 _TIMEOUT_SECONDS = 60.0
 # Both arrays together. Three times what the caches hold, so that memory is reached; no more than what any machine can
@@ -143,7 +143,7 @@ PRESSURE_LIMIT = 0.05
 WAITING_LIMIT = 0.05
 STEAL_LIMIT = 0.05
 # Of the CPUs that this process may use, the share that others may take. Counted in ticks of 10 ms, a reading of a third
-# of a second on two CPUs cannot tell less than about 5 %.
+# of a second on two CPUs cannot resolve less than about 5 %.
 OTHERS_LIMIT = 0.10
 
 
@@ -153,7 +153,7 @@ class SentinelError(RuntimeError):
 
 @dataclass(frozen=True)
 class Reading(JsonRecord):
-    """What the sentinel saw once. None where this system does not tell."""
+    """One measurement of the sentinel; None where this system does not report it."""
 
     gemm_flops_per_second: float
     """Median over single-precision products of 512 x 512 matrices on one thread."""
@@ -170,7 +170,7 @@ class Reading(JsonRecord):
     others_cpus: float | None
     """CPUs' worth of time that other programs took meanwhile."""
     cpus: float
-    """CPUs in the affinity mask: others' time is counted on these alone. A quota's share of them is nobody's own."""
+    """CPUs in the affinity mask: others' time is counted on these alone; a quota reserves none of them."""
     method: str
     """What was measured with; rates compare only where it is equal."""
     taken: str
@@ -178,7 +178,7 @@ class Reading(JsonRecord):
 
 
 def disturbances(reading: Reading) -> list[str]:
-    """Return what the kernel counted that a quiet machine does not show; what it does not tell is no reason."""
+    """Return what the kernel counted that a quiet machine does not show; unknown counts are no reason."""
     reasons = []
     if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:
         reasons.append(f"other programs used {reading.others_cpus:.1f} of {reading.cpus:g} CPUs")
@@ -218,7 +218,6 @@ def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
 
 
 def _run(folder: Path, array_bytes: int, timeout_seconds: float) -> dict[str, Any]:
-    """What the worker measured."""
     request = {"threads": 1, "array_bytes": array_bytes}
     try:
         result: dict[str, Any] = run_worker(WORKER, request, folder, sys.executable, timeout_seconds)
@@ -236,7 +235,7 @@ def _run(folder: Path, array_bytes: int, timeout_seconds: float) -> dict[str, An
 
 
 def _array_bytes(cache_bytes: int) -> int:
-    """Each of the two arrays; from the machine alone, never from the memory that happens to be free."""
+    """Return the size of each array; from the machine alone, never from the memory that happens to be free."""
     return min(_LARGEST, max(_SMALLEST, _CACHES * cache_bytes)) // 2
 
 

@@ -1,12 +1,12 @@
-"""What NVML tells of a GPU while a launch runs on it: a thread of this process asks now and then, and changes nothing.
+"""Telemetry of a GPU while a launch runs on it: a thread of this process queries NVML, and changes nothing.
 
     sampler = Sampler(uuid, nvml)
     sampler.start()
     ...                         # the launch
     telemetry = sampler.stop()
 
-``telemetry`` is plain JSON, raw readings in columns; what they mean is derived on reading (``reports.gpu_telemetry``).
-A column whose values are all equal is that one value; one that the GPU or the driver does not tell is left out.
+``telemetry`` is plain JSON, raw readings in columns; they are interpreted on reading (``reports.gpu_evidence``).
+A column whose values are all equal is that one value; one that the GPU or the driver does not report is left out.
 
 =====================  ================================================================================================
 ``schema``             of this table: 1
@@ -27,7 +27,7 @@ A column whose values are all equal is that one value; one that the GPU or the d
 ``cpu_seconds``        CPU time of all this; null where the thread has not ended
 =====================  ================================================================================================
 
-What it costs: at 5 Hz eight queries a time, and once a second six more, of which the two for PCIe wait 20 ms each while
+What it costs: at 5 Hz eight queries a time, and once a second six more, two of them, for PCIe, wait 20 ms each while
 the driver counts. A launch's own bill is in ``cpu_seconds``. Other processes are looked at once a second: one that came
 and went in between is not seen.
 """
@@ -123,7 +123,7 @@ def _parts(nvml: Any, gpu: Any) -> Iterator[Any]:
 
 
 def descends_from_this_process(pid: int) -> bool | None:
-    """Tell whether a process is this one or descends from it; None where no such process can be seen."""
+    """Return whether a process is this one or descends from it; None where no such process can be seen."""
     try:
         if pid == os.getpid():
             return True
@@ -146,7 +146,7 @@ class Processes:
     """The processes that NVML listed, each with when it was seen.
 
     In a container NVML may number them as its host does: then the launch's own is not found by its number, and a number
-    that is found may be another process's. The numbers tell only where one of the launch's own was found among them.
+    that is found may be another process's. The numbers are used where one of the launch's own was found among them.
     Without that, those that were there before the launch are others' all the same.
     """
 
@@ -166,10 +166,10 @@ class Processes:
             if seen.own is None:
                 seen.own = self._own(each.pid)
 
-    def told(self, origin: float) -> list[dict[str, Any]] | None:
+    def to_json(self, origin: float) -> list[dict[str, Any]] | None:
         """Return them as plain JSON, their times in seconds after ``origin``; None where there was no list at all.
 
-        Their numbers are nobody's business.
+        Process numbers are left out.
         """
         if not self._listed:
             return None
@@ -215,8 +215,8 @@ _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClock
 class Sampler:
     """Samples one GPU, found by its UUID (of a whole GPU or of a MIG device), until it is stopped.
 
-    ``nvml`` is the pynvml module or a stand-in. ``own`` tells of a process number whether it belongs to the launch,
-    None where there is no such process to be seen. Nothing raises: what goes wrong is in the telemetry's notes.
+    ``nvml`` is the pynvml module or a stand-in. ``own`` returns whether a process belongs to the launch, None
+    where no such process is visible. Nothing raises: what goes wrong is in the telemetry's notes.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class Sampler:
             "gpu": dict(self._facts),
             "samples": _columns(fast, origin),
             "slow_samples": _columns(slow, origin),
-            "processes": None if self._processes is None else self._processes.told(origin),
+            "processes": None if self._processes is None else self._processes.to_json(origin),
             "notes": notes,
             "cpu_seconds": self._cpu_seconds,
         }

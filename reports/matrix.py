@@ -12,10 +12,9 @@ from dlbench.reports.columns import axis_columns, csv_rows, objects
 from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
-from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import QUANTITIES, Entry, Page, Table
-from dlbench.reports.formats.pictures import Interval
+from dlbench.reports.formats.pictures import Dots, Interval, Panel, dots_to_picture
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name, short_extra
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among

@@ -18,11 +18,11 @@ from pydantic import AwareDatetime
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.comparison import Comparison
 from dlbench.reports.compare.report import GRAVE, Finding, finding, sentence_of
-from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import one_line
+from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CellHistory, ChangePoint, History
-from dlbench.reports.history.report import REPORT, significance, size, tables_page, what_else
+from dlbench.reports.history.report import REPORT, changes_page, significance, size, what_else
 from dlbench.reports.naming import name_of, slug
 from dlbench.reports.page.render import asset, policy, rendered
 from dlbench.reports.page.sections import pictures
@@ -75,7 +75,7 @@ class Slower:
 
 @dataclass(frozen=True)
 class Night:
-    """A run with a page of its own."""
+    """A run and its page."""
 
     id: str
     suite: str
@@ -115,7 +115,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class HistoryPage:
-    """The history of a suite on a machine, on a page of its own."""
+    """The page of the history of a suite on a machine."""
 
     machine: str
     suite: str
@@ -149,7 +149,7 @@ class Contents:
         return sorted(self.nights.values(), key=lambda each: (each.started, each.id), reverse=True)
 
     def machine_name(self, fingerprint: str) -> str:
-        """Return what to call a machine, told apart from others of its name."""
+        """Return a machine's name, with the start of its fingerprint where another has the same name."""
         name = self.machines.get(fingerprint, fingerprint[:12])
         same = sum(each == name for each in self.machines.values())
         return f"{name} [{fingerprint[:6]}]" if same > 1 else name
@@ -170,12 +170,12 @@ class Notice(NamedTuple):
 def notices(contents: Contents) -> list[Notice]:
     """Return every confirmed regression once, the newest first.
 
-    A cell that gates find slower night after night is told once for each baseline; again only after a gate has shown
-    it not to be slower. A change point of the history is told where no gate has told it.
+    A cell that gates find slower night after night is announced once for each baseline; again only after a gate has
+    shown it not to be slower. A change point of the history is announced where no gate has announced it.
     """
-    found, told = [], set()
+    found, announced = [], set()
     for key, night, slower in _first_nights(contents):
-        told.add((key, night.id))
+        announced.add((key, night.id))
         what = "slower" if slower.finding == Finding.REGRESSION.name else "broken"
         sentence = (
             f"{slower.sentence}. Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
@@ -184,7 +184,7 @@ def notices(contents: Contents) -> list[Notice]:
         found.append(Notice(urn, night.started, f"{slower.cell}: {what}", sentence, night.file))
     for page in contents.histories.values():
         for shift in page.shifts:
-            if any((shift.key, run) in told for run in shift.near):
+            if any((shift.key, run) in announced for run in shift.near):
                 continue
             where = f"History of {page.suite} on {contents.machine_name(page.machine)}, from run {shift.run} on."
             urn = _urn("history", shift.key, shift.run)
@@ -239,7 +239,7 @@ def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
     """Return the confirmed changes for the worse, the oldest first.
 
     ``before`` are those that the site knew. One of them stays as it was published, though further nights change its
-    size a little, and move it by no more than changes are misplaced by: what was told is not told again.
+    size a little, and move it by no more than changes are misplaced by: nothing is announced twice.
     """
     known = {(each.key, each.run): each for each in before}
     found = [
@@ -327,7 +327,7 @@ def history_page(history: History, suite: str, where: str, version: str) -> str:
         contents=None,
         # Of very many series the picture shows those with changes; the tables have all.
         pictures=pictures(REPORT, replace(history, everything=False), ReportOptions()),
-        tables=page_to_html(tables_page(replace(history, everything=True)), level=2),
+        tables=page_to_html(changes_page(replace(history, everything=True)), level=2),
         nights={night.run: (night.started, "../" + run_file(night.run)) for night in nights},
     )
 

@@ -51,7 +51,6 @@ class CaffeFunctions(Functions):
         self.places: Dict[str, Place] = {}
 
     def _add(self, name: str, top: Any, *parts: str) -> Any:
-        """Add a layer to the net; its blobs are the parameters NAME.part, in order."""
         self.spec[name] = top
         self.places.update(("%s.%s" % (name, part), Place(name, blob)) for blob, part in enumerate(parts))
         return top

@@ -10,8 +10,8 @@ import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 from chainer.backends import cuda, intel64
 
-from ..base import Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE
+from ..base import EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
@@ -37,16 +37,12 @@ def ideep_threads() -> Optional[int]:
 LOSSES = {"cross_entropy": F.softmax_cross_entropy, "squares": F.mean_squared_error}
 
 
-class ChainerAdapter(Adapter):
+class ChainerAdapter(EveryFamily):
     """Drives Chainer.
 
     Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
     "widest" or "mkl" (default): whether iDeep's MKL is told to take the widest kernels that the processor runs.
     """
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

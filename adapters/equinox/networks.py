@@ -42,7 +42,6 @@ def canonical(parameters: Arrays) -> Iterator[Tuple[str, np.ndarray]]:
 
 
 def _with(make: Callable[[Any], Any], **values: Any) -> Any:
-    """Return the layer with these parameters, by its names for them."""
     layer = eqx.filter_eval_shape(make, jax.random.key(0))
     return eqx.tree_at(lambda made: [getattr(made, name) for name in values], layer, list(values.values()))
 

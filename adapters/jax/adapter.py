@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE
+from ..base import ONE_PROCESS, EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
@@ -59,7 +59,7 @@ def training_losses(
 POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
 
 
-class JaxAdapter(Adapter):
+class JaxAdapter(EveryFamily):
     """Trains with jax.jit. ``step`` dispatches the program; the arrays it returns are promises.
 
     Settings: ``donate`` (default false) gives the parameters' buffers to the updated ones; ``keep_programs`` (default
@@ -67,9 +67,6 @@ class JaxAdapter(Adapter):
     a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
@@ -116,11 +113,9 @@ class JaxAdapter(Adapter):
         return partial(JaxFunctions, convolve=CONVOLUTIONS[self._pointwise])
 
     def _held(self, name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
-        """Turn a parameter in canonical layout into what is held of it, by name."""
         return {name: held(value)}
 
     def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-        """Return a copy of the mini-batch as the loss reads it."""
         return place(self._family, batch)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
@@ -165,7 +160,6 @@ class JaxAdapter(Adapter):
         self._rate = self._put(np.float32(rate), self._everywhere)
 
     def _put(self, value: Any, home: Any) -> Any:
-        """Copy a NumPy value into buffers that JAX owns (device_put alone may share NumPy's), bound to their home."""
         with jax.default_device(self._devices[0]):
             return jax.device_put(jax.numpy.array(value, copy=True), home)
 
@@ -275,7 +269,6 @@ def _keep_programs(folder: str) -> None:
 
 
 def _threads_at_start() -> int:
-    """Return how many threads XLA will start: it splits loops for them when it compiles, so programs are kept apart."""
     return int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
 
 

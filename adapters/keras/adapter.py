@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import keras
 import numpy as np
 
-from ..base import Adapter
-from ..families import CELLS, LEARNING_RATE, Elman
+from ..base import EveryFamily
+from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries.layouts import Layout
 from ..networks import Network
@@ -37,12 +37,8 @@ LOSSES: Dict[str, Callable[[], Any]] = {
 }
 
 
-class KerasAdapter(Adapter):
+class KerasAdapter(EveryFamily):
     """Trains a compiled Keras model by its train function."""
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -88,7 +84,6 @@ class KerasAdapter(Adapter):
         return keras.ops.reshape(turned, layout.joined(tuple(turned.shape)))
 
     def _tensors(self, batch: Batch) -> Tuple[Any, Any]:
-        """Return copies of inputs and labels as the backend's tensors."""
         inputs, labels = arrays(self.network, batch, self.options)
         return self.backend.tensor(inputs), self.backend.tensor(labels)
 
@@ -160,7 +155,6 @@ class KerasAdapter(Adapter):
 
 
 def _given(name: str, layout: Layout, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the weight of this name; where a variable holds two, both."""
     value = weights[name]
     return np.stack((value, weights[layout.second])) if isinstance(layout, BiasesLayout) else value
 

@@ -130,7 +130,6 @@ def _rounds(
 
 
 def _plain(update: np.ndarray) -> Optional[List[float]]:
-    """Return the numbers of an update; None where one of them is not finite, which JSON cannot say."""
     return [float(each) for each in update] if np.isfinite(update).all() else None
 
 

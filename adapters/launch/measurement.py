@@ -390,6 +390,5 @@ def _told(adapter: Adapter, launch: Launch, warm: Warm, taken: Taken) -> Outcome
 
 
 def _all_threads_said(adapter: Adapter, launch: Launch) -> Optional[int]:
-    """Return how many threads the framework says it uses, of all workers together."""
     said = contract.threads(adapter)
     return said * launch.cell.world_size if said is not None and team.needed(adapter, launch) else said

@@ -113,7 +113,6 @@ def _first_of_last_level(signal: np.ndarray, bounds: List[int]) -> int:
 
 
 def _drifts(signal: np.ndarray, cut: int) -> bool:
-    """Tell whether a straight line fits the signal better than two levels, the second from ``cut`` on."""
     line = np.polyval(np.polyfit(np.arange(len(signal)), signal, 1), np.arange(len(signal)))
     levels = np.concatenate([np.full(cut, np.mean(signal[:cut])), np.full(len(signal) - cut, np.mean(signal[cut:]))])
     return bool(np.sum((signal - line) ** 2) < np.sum((signal - levels) ** 2))

@@ -131,7 +131,6 @@ def _best(sample: Callable[[], int]) -> float:
 
 
 def _quiet(call: Callable[[], object]) -> Callable[[], None]:
-    """Take the call as one that returns nothing, without another call around it."""
     return call  # type: ignore[return-value]
 
 

@@ -33,7 +33,6 @@ KINDS = (MATRIX, CONVOLUTION, RECURRENT, ELEMENTWISE, NORMALISATION, REDUCTION, 
 
 
 def _words(text: str) -> str:
-    """Return a pattern for any of these words, standing alone: not as a part of a longer word."""
     return r"(?<![a-z])(?:%s)(?![a-z])" % "|".join(text.split())
 
 

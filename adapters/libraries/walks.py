@@ -214,8 +214,12 @@ class Functions:
 
 
 class Layers:
-    """Makes a framework's layer objects, and knows where each canonical parameter lies."""
+    """Makes a framework's layer objects, and knows where each canonical parameter lies.
 
+    A method with a family's name makes its network.
+    """
+
+    title = ""
     activations: Dict[str, Callable[[], Any]] = {}
     flatten: Callable[[], Any]
 
@@ -237,6 +241,13 @@ class Layers:
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         """Return a max-pool."""
         raise NotImplementedError
+
+    def network(self, family: Family) -> Any:
+        """Return the network of this family."""
+        make = getattr(self, family.name, None)
+        if make is None:
+            raise Unsupported("%s: no way to build a network of the family %s" % (self.title, family.name))
+        return make(family)
 
     def note(self, name: str, **held: Any) -> None:
         """Note where parameters lie: each under this name, a dot and its keyword."""

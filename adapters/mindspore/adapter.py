@@ -8,8 +8,8 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from ..base import Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE, Elman, Recurrent
+from ..base import EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE, Elman, Recurrent
 from ..launch.batches import Batch, laid_out
 from ..networks import Network
 from ..protocol import Cell
@@ -72,15 +72,11 @@ def _square(value: Any) -> Any:
     return value * value
 
 
-class MindSporeAdapter(Adapter):
+class MindSporeAdapter(EveryFamily):
     """Drives MindSpore.
 
     Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter, in place.
     """
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -12,7 +12,6 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from ..base import Unsupported
 from ..families import CELLS, Attention, Bottleneck, Chain, Elman, Recurrent, Residual
 from ..libraries.walks import Layers
 from ..networks import Network
@@ -210,6 +209,7 @@ class Built(NamedTuple):
 class Naming(Layers):
     """MindSpore's layers, and where each canonical parameter lies."""
 
+    title = "MindSpore"
     activations = ACTIVATIONS
     flatten = nn.Flatten
 
@@ -245,6 +245,25 @@ class Naming(Layers):
             return nn.MaxPool2d(kernel, stride, pad_mode="pad", padding=padding)
         return nn.MaxPool2d(kernel, stride)  # "valid"
 
+    def feedforward(self, family: Chain) -> Any:
+        return nn.SequentialCell(*self.chain(family))
+
+    convolutional = feedforward
+
+    def residual(self, family: Residual) -> Any:
+        cells = [*self.normalised(family.stem, family.epsilon), nn.ReLU(), self.pool(3, 2, 1)]
+        cells += [BottleneckCell(block, family.epsilon, self) for block in family.bottlenecks]
+        return nn.SequentialCell(*cells, Average(), self.dense("fc", family.features, family.classes))
+
+    def recurrent(self, family: Recurrent) -> Any:
+        return LanguageModel(family, self)
+
+    def elman(self, family: Elman) -> Any:
+        return ElmanNetwork(family, self)
+
+    def attention(self, family: Attention) -> Any:
+        return Transformer(family, self)
+
 
 class BottleneckCell(nn.Cell):
     """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
@@ -268,27 +287,10 @@ class Average(nn.Cell):
         return ops.mean(images, (2, 3))
 
 
-def _residual(family: Residual, naming: Naming) -> Any:
-    cells = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), naming.pool(3, 2, 1)]
-    cells += [BottleneckCell(block, family.epsilon, naming) for block in family.bottlenecks]
-    return nn.SequentialCell(*cells, Average(), naming.dense("fc", family.features, family.classes))
-
-
 def build(network: Network, weights: Mapping[str, np.ndarray]) -> Built:
     """Build the network in training mode with copies of these weights."""
     family, naming = network.family, Naming()
-    if isinstance(family, Chain):
-        cell = nn.SequentialCell(*naming.chain(family))
-    elif isinstance(family, Residual):
-        cell = _residual(family, naming)
-    elif isinstance(family, Recurrent):
-        cell = LanguageModel(family, naming)
-    elif isinstance(family, Elman):
-        cell = ElmanNetwork(family, naming)
-    elif isinstance(family, Attention):
-        cell = Transformer(family, naming)
-    else:
-        raise Unsupported("MindSpore: no way to build a network of type %s" % type(family).__name__)
+    cell = naming.network(family)
     cell.set_train()
     for name, parameter in naming.parameters.items():
         parameter.name = name  # those of layers made alike are alike, which the graph does not take

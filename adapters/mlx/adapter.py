@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import mlx.core as mx
 import numpy as np
 
-from ..base import Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE, Family
+from ..base import EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE, Family
 from ..launch.batches import Batch
 from ..libraries import blas, software
 from ..networks import Network
@@ -18,7 +18,7 @@ from .networks import canonical, held, mean_loss, place
 COMPILER = "g++"
 
 
-class MlxAdapter(Adapter):
+class MlxAdapter(EveryFamily):
     """Drives MLX.
 
     Setting: ``blas``, "openblas": one must have been loaded into the process before MLX. Without, products are by
@@ -26,10 +26,6 @@ class MlxAdapter(Adapter):
 
     Where memory runs out MLX gives no exception: its process ends with a segmentation fault.
     """
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -62,7 +62,6 @@ class MlxFunctions(Functions):
         return mx.split(values, count, axis=-1)
 
     def _shares(self, name: str, values: Any) -> Iterator[Any]:
-        """Yield the inputs' products of each step: split, since each slice's gradient is an array of all steps."""
         shares = mx.addmm(self.w[name + ".bias"], values, self.w[name + ".input_weight"].T)
         for share in mx.split(shares, len(shares)):
             yield mx.squeeze(share, 0)

@@ -10,8 +10,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB
 
-from ..base import Adapter, slope_told
-from ..families import CELLS, LEARNING_RATE, Elman
+from ..base import Adapter, EveryFamily, slope_told
+from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch, laid_out
 from ..libraries import gpus, profiles
 from ..libraries.profiles import Calls
@@ -31,7 +31,6 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _openmp() -> Optional[Any]:
-    """Return the OpenMP runtime that libmxnet is linked to; None where that symbol is not visible."""
     # A handle of the library finds symbols of the libraries it depends on too.
     return _LIB if hasattr(_LIB, "omp_get_max_threads") else None
 
@@ -147,17 +146,13 @@ def profiled_calls(told: Dict[str, Any], on_device: bool) -> Iterator[Calls]:
 UPDATES = {"trainer": "gluon.Trainer", "operator": "sgd_update, one operator for each parameter"}
 
 
-class MxnetAdapter(Adapter):
+class MxnetAdapter(EveryFamily):
     """Drives MXNet. ``step`` only queues the work; the engine's worker thread does it.
 
     Settings: ``static`` (default false) plans memory once for the whole graph; ``fused_norm`` (default false) joins a
     batch normalisation and the ReLU behind it; ``update``, "trainer" (default) is ``gluon.Trainer``, "operator" one
     ``sgd_update`` for each parameter.
     """
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -12,7 +12,6 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn, rnn
 
-from ..base import Unsupported
 from ..families import Attention, Bottleneck, Chain, Elman, Family, Recurrent, Residual
 from ..libraries.walks import HIDDEN, Layers, gelu_by_tanh
 
@@ -29,6 +28,7 @@ class Built(NamedTuple):
 class GluonLayers(Layers):
     """Gluon's layers; ``fused`` joins a batch normalisation and the ReLU behind it in one operator."""
 
+    title = "MXNet"
     activations = {name: partial(nn.Activation, name) for name in ("relu", "sigmoid", "tanh")}
     flatten = nn.Flatten
 
@@ -65,6 +65,26 @@ class GluonLayers(Layers):
         made = nn.LayerNorm(epsilon=spec.epsilon, in_channels=spec.width)
         self.note(name, gamma=made.gamma, beta=made.beta)
         return made
+
+    def feedforward(self, family: Chain) -> Any:
+        return in_a_row(self.chain(family))
+
+    convolutional = feedforward
+
+    def residual(self, family: Residual) -> Any:
+        blocks = [*self.with_relu(family.stem, family.epsilon), self.pool(3, 2, 1)]
+        blocks += [BottleneckBlock(block, family.epsilon, self) for block in family.bottlenecks]
+        last = self.dense("fc", family.features, family.classes)
+        return in_a_row([*blocks, nn.GlobalAvgPool2D(), nn.Flatten(), last])
+
+    def recurrent(self, family: Recurrent) -> Any:
+        return RecurrentBlock(family, self)
+
+    def elman(self, family: Elman) -> Any:
+        return ElmanBlock(family, self)
+
+    def attention(self, family: Attention) -> Any:
+        return TransformerBlock(family, self)
 
 
 def in_a_row(blocks: List[Any]) -> Any:
@@ -104,12 +124,6 @@ class BottleneckBlock(mx.gluon.HybridBlock):
     def hybrid_forward(self, F: Any, inputs: Any) -> Any:  # noqa: N803
         shortcut = inputs if self.project is None else self.project(inputs)
         return F.Activation(self.body(inputs) + shortcut, act_type="relu")
-
-
-def _residual(spec: Residual, layers: GluonLayers) -> Any:
-    blocks = [*layers.with_relu(spec.stem, spec.epsilon), layers.pool(3, 2, 1)]
-    blocks += [BottleneckBlock(block, spec.epsilon, layers) for block in spec.bottlenecks]
-    return in_a_row([*blocks, nn.GlobalAvgPool2D(), nn.Flatten(), layers.dense("fc", spec.features, spec.classes)])
 
 
 class RecurrentBlock(mx.gluon.HybridBlock):
@@ -210,19 +224,7 @@ class TransformerBlock(mx.gluon.HybridBlock):
 def build(spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True) -> Built:
     """Return the network with copies of these weights on this context."""
     layers = GluonLayers(fused_norm)
-    if isinstance(spec, Chain):
-        body = in_a_row(layers.chain(spec))
-    elif isinstance(spec, Residual):
-        body = _residual(spec, layers)
-    elif isinstance(spec, Elman):
-        body = ElmanBlock(spec, layers)
-    elif isinstance(spec, Attention):
-        body = TransformerBlock(spec, layers)
-    elif isinstance(spec, Recurrent):
-        body = RecurrentBlock(spec, layers)
-    else:
-        raise Unsupported("MXNet: no way to build a network of the family %s" % spec.name)
-    block = LossBlock(body, spec.loss)
+    block = LossBlock(layers.network(spec), spec.loss)
     # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
     block.initialize(mx.init.Zero(), ctx=context)
     load(layers.parameters, weights)

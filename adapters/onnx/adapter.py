@@ -60,7 +60,6 @@ def gpu_refusal(cell: Cell) -> str:
 
 
 def _in_force(cell: Cell) -> List[str]:
-    """Return the providers that a small session got."""
     model = add_product(Graph(), 2).model().SerializeToString()
     return list(onnxruntime.InferenceSession(model, providers=providers_of(cell)).get_providers())
 
@@ -130,13 +129,11 @@ class OnnxAdapter(SessionAdapter):
         self._open_session(self.options)
 
     def _open_session(self, options: Any) -> None:
-        """Make the session that steps run in, and bind the buffers that there are."""
         model = networks.training_graph(self.network, self.batch_size, self._rate_in_product()).SerializeToString()
         self.session = onnxruntime.InferenceSession(model, options, self.providers())
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
 
     def _load(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Copy the weights into the first set, which the next step reads; it writes the second."""
         for name, value in self.sets[0].items():
             value.update_inplace(np.ascontiguousarray(permute_gates(self.network, name, weights[name])))
         self.current = 0

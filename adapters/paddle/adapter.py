@@ -12,8 +12,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ..base import Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE, Attention, Elman
+from ..base import Adapter, EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE, Attention, Elman
 from ..launch.batches import Batch, laid_out
 from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
@@ -79,16 +79,12 @@ def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
 LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}
 
 
-class PaddleAdapter(Adapter):
+class PaddleAdapter(EveryFamily):
     """Drives PaddlePaddle.
 
     Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has, see
     ``mkl_kernels``.
     """
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -10,7 +10,6 @@ import numpy as np
 from paddle import nn
 from paddle.nn import functional
 
-from ..base import Unsupported
 from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
 from ..libraries.walks import Layers
 from ..networks import Network
@@ -76,6 +75,7 @@ class Built(NamedTuple):
 class Naming(Layers):
     """PaddlePaddle's layers, and where each canonical parameter lies."""
 
+    title = "PaddlePaddle"
     activations = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
     flatten = nn.Flatten
 
@@ -103,6 +103,26 @@ class Naming(Layers):
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         return nn.MaxPool2D(kernel, stride, padding)
 
+    def feedforward(self, family: Chain) -> Any:
+        return nn.Sequential(*self.chain(family))
+
+    convolutional = feedforward
+
+    def residual(self, family: Residual) -> Any:
+        layers = [*self.normalised(family.stem, family.epsilon), nn.ReLU(), self.pool(3, 2, 1)]
+        layers += [BottleneckLayer(block, family.epsilon, self) for block in family.bottlenecks]
+        layers += [nn.AdaptiveAvgPool2D(1), nn.Flatten(), self.dense("fc", family.features, family.classes)]
+        return nn.Sequential(*layers)
+
+    def recurrent(self, family: Recurrent) -> Any:
+        return LanguageModel(family, self)
+
+    def elman(self, family: Elman) -> Any:
+        return ElmanLayer(family, self)
+
+    def attention(self, family: Attention) -> Any:
+        return Transformer(family, self)
+
 
 class BottleneckLayer(nn.Layer):
     """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
@@ -118,13 +138,6 @@ class BottleneckLayer(nn.Layer):
     def forward(self, inputs: Any) -> Any:
         shortcut = inputs if self.project is None else self.project(inputs)
         return self.relu(self.body(inputs) + shortcut)
-
-
-def _residual(family: Residual, naming: Naming) -> Any:
-    layers = [*naming.normalised(family.stem, family.epsilon), nn.ReLU(), naming.pool(3, 2, 1)]
-    layers += [BottleneckLayer(block, family.epsilon, naming) for block in family.bottlenecks]
-    layers += [nn.AdaptiveAvgPool2D(1), nn.Flatten(), naming.dense("fc", family.features, family.classes)]
-    return nn.Sequential(*layers)
 
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.SimpleRNN}
@@ -181,18 +194,7 @@ class ElmanLayer(nn.Layer):
 def build(network: Network, weights: Dict[str, np.ndarray]) -> Built:
     """Build the network in training mode with copies of these weights (canonical layouts)."""
     family, naming = network.family, Naming()
-    if isinstance(family, Chain):
-        layer = nn.Sequential(*naming.chain(family))
-    elif isinstance(family, Residual):
-        layer = _residual(family, naming)
-    elif isinstance(family, Recurrent):
-        layer = LanguageModel(family, naming)
-    elif isinstance(family, Elman):
-        layer = ElmanLayer(family, naming)
-    elif isinstance(family, Attention):
-        layer = Transformer(family, naming)
-    else:
-        raise Unsupported("PaddlePaddle: no way to build a network of type %s" % type(family).__name__)
+    layer = naming.network(family)
     built = Built(layer, naming.parameters, frozenset(naming.transposed))
     load(built, weights)
     layer.train()

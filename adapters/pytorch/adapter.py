@@ -20,8 +20,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
-from ..base import PROCESSES, Adapter, slope_told
-from ..families import CELLS, Elman, Family, Recurrent
+from ..base import PROCESSES, Adapter, EveryFamily, slope_told
+from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
@@ -233,15 +233,12 @@ def profiled_calls(averages: Any) -> Iterator[Calls]:
         yield Calls(str(row.key), on_device, spent * _MICROSECONDS, row.count)
 
 
-class TorchAdapter(Adapter):
+class TorchAdapter(EveryFamily):
     """Trains with PyTorch: eagerly, through torch.compile or as a CUDA graph.
 
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
     """
 
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
 
@@ -273,7 +270,6 @@ class TorchAdapter(Adapter):
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
 
     def _gpu_slug(self) -> str:
-        """Return the GPU's model as a part of a file name: what is tuned for one serves no other."""
         name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
         return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
 
@@ -292,7 +288,6 @@ class TorchAdapter(Adapter):
         return reason
 
     def _has_operator(self, family: Family) -> bool:
-        """Tell whether a whole recurrent layer is one operator."""
         return isinstance(family, Recurrent) or (isinstance(family, Elman) and not networks.loops(family, self._loop))
 
     def _against_family(self, family: Family) -> str:
@@ -515,7 +510,6 @@ class TorchAdapter(Adapter):
 
 
 def _build_line(words: str) -> str:
-    """Return the entry of PyTorch's own account of its build that holds these words, or an empty string."""
     lines: List[str] = [line.strip(" -") for line in torch.__config__.show().splitlines()]
     found = [line for line in lines if words in line and not line.startswith("Build settings")]
     return found[0] if found else ""

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..base import Unsupported
 from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
 from ..libraries.walks import Layers
 from ..networks import Network
@@ -91,13 +90,15 @@ def onednn_dense(inputs: int, outputs: int) -> nn.Linear:
 class _TorchLayers(Layers):
     """PyTorch's layers; fully connected ones are made by ``make_dense``."""
 
+    title = "PyTorch"
     # In place: a convolution's backward pass does not need its own output.
     activations = {"relu": partial(nn.ReLU, inplace=True), "sigmoid": nn.Sigmoid, "tanh": nn.Tanh}
     flatten = nn.Flatten
 
-    def __init__(self, make_dense: MakeDense) -> None:
+    def __init__(self, make_dense: MakeDense, loop: bool) -> None:
         super().__init__()
         self.make_dense = make_dense
+        self.loop = loop
 
     def dense(self, name: str, inputs: int, outputs: int) -> nn.Linear:
         made = self.make_dense(inputs, outputs)
@@ -129,6 +130,26 @@ class _TorchLayers(Layers):
         self.note(name, weight=made.weight)
         return made
 
+    def feedforward(self, family: Chain) -> nn.Module:
+        return nn.Sequential(*self.chain(family))
+
+    convolutional = feedforward
+
+    def residual(self, family: Residual) -> nn.Module:
+        modules = [*self.normalised(family.stem, family.epsilon), nn.ReLU(inplace=True), self.pool(3, 2, 1)]
+        modules += [_Block(block, family.epsilon, self) for block in family.bottlenecks]
+        modules += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), self.dense("fc", family.features, family.classes)]
+        return nn.Sequential(*modules)
+
+    def recurrent(self, family: Recurrent) -> nn.Module:
+        return _LanguageModel(family, self)
+
+    def elman(self, family: Elman) -> nn.Module:
+        return _ElmanNetwork(family, self, self.loop)
+
+    def attention(self, family: Attention) -> nn.Module:
+        return _Transformer(family, self)
+
 
 class _Block(nn.Module):
     """One bottleneck: ``relu(norm(1x1(relu(norm(3x3(relu(norm(1x1(x)))))))) + shortcut(x))``."""
@@ -144,13 +165,6 @@ class _Block(nn.Module):
         hidden = self.body(inputs)
         hidden += shortcut
         return self.relu(hidden)
-
-
-def _residual(family: Residual, layers: _TorchLayers) -> nn.Module:
-    modules = [*layers.normalised(family.stem, family.epsilon), nn.ReLU(inplace=True), layers.pool(3, 2, 1)]
-    modules += [_Block(block, family.epsilon, layers) for block in family.bottlenecks]
-    modules += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), layers.dense("fc", family.features, family.classes)]
-    return nn.Sequential(*modules)
 
 
 class _LanguageModel(nn.Module):
@@ -285,19 +299,8 @@ def build(
 
     With ``loop`` simple recurrent layers are loops in Python.
     """
-    family, layers = network.family, _TorchLayers(dense)
-    if isinstance(family, Chain):
-        module: nn.Module = nn.Sequential(*layers.chain(family))
-    elif isinstance(family, Residual):
-        module = _residual(family, layers)
-    elif isinstance(family, Recurrent):
-        module = _LanguageModel(family, layers)
-    elif isinstance(family, Elman):
-        module = _ElmanNetwork(family, layers, loop)
-    elif isinstance(family, Attention):
-        module = _Transformer(family, layers)
-    else:
-        raise Unsupported("PyTorch: no way to build a network of the family %s" % family.name)
+    layers = _TorchLayers(dense, loop)
+    module: nn.Module = layers.network(network.family)
     if set(layers.parameters) != set(weights):
         raise ValueError("the network's parameters and the weights given differ in name")
     load(layers.parameters, weights)

@@ -88,7 +88,6 @@ class Layer:
 
 
 def _rows(steps: Any) -> np.ndarray:
-    """Return (steps, batch, ...), a list or an array, as (steps * batch, ...)."""
     stacked = np.asarray(steps)
     return stacked.reshape((-1,) + stacked.shape[2:])
 
@@ -287,5 +286,4 @@ class ElmanModel:
 
 
 def _summed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the sum of outer products over steps and batch."""
     return left.reshape(-1, left.shape[-1]).T @ right.reshape(-1, right.shape[-1])

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from ..base import ONE_PROCESS, Adapter, slope_told
-from ..families import CELLS, LEARNING_RATE
+from ..base import ONE_PROCESS, EveryFamily, slope_told
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.gpus import Probe
 from ..networks import Network
@@ -25,12 +25,9 @@ from . import devices
 from .networks import RECURRENCES, Model, place, training_step
 
 
-class TensorFlowAdapter(Adapter):
+class TensorFlowAdapter(EveryFamily):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
     data_parallel = ONE_PROCESS
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..base import Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE
+from ..base import EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
@@ -84,17 +84,13 @@ def openblas_loaded() -> Any:
     return None if library is None else ctypes.CDLL(library)
 
 
-class TheanoAdapter(Adapter):
+class TheanoAdapter(EveryFamily):
     """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in the function.
 
     ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch optimises the graph
     again and compiles little: the modules that Theano gives no version. Setting: ``allow_gc`` (Theano's flag) gives
     intermediate results back within the function.
     """
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)

@@ -28,7 +28,6 @@ class Built(NamedTuple):
 
 
 def _over_channels(vector: Any) -> Any:
-    """Return a vector of one value a channel so that it broadcasts over (batch, channels, height, width)."""
     return vector.dimshuffle("x", 0, "x", "x")
 
 

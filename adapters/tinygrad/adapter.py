@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit, helpers, nn
 
-from ..base import Adapter, factors, slope_told
-from ..families import CELLS, LEARNING_RATE
+from ..base import EveryFamily, factors, slope_told
+from ..families import LEARNING_RATE
 from ..launch.batches import Batch, laid_out
 from ..libraries import software
 from ..networks import Network
@@ -17,17 +17,13 @@ from .networks import TinygradFunctions, fused, kept, mean_loss
 GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
 
 
-class TinygradAdapter(Adapter):
+class TinygradAdapter(EveryFamily):
     """Drives tinygrad.
 
     Setting: ``gates``, "fused" (default: what tinygrad makes of them) or "kept": in memory at each step.
 
     The first step runs uncaptured, the second is captured, and every further one replays the kernels of that one.
     """
-
-    families = (*Adapter.families, "elman", "attention")
-    cells = tuple(CELLS)
-    one_hot = True
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -139,12 +135,10 @@ class TinygradAdapter(Adapter):
 
 
 def _placed(value: np.ndarray) -> Tensor:
-    """Return a tensor with a buffer of its own that holds a copy."""
     return Tensor(value).contiguous().realize()
 
 
 def _fill(held: Tensor, value: np.ndarray) -> None:
-    """Copy the value into the tensor's buffer."""
     held.assign(Tensor(value, device=held.device)).realize()
 
 

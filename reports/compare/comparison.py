@@ -1,6 +1,6 @@
 """Comparisons: a candidate against a baseline, cell by cell, from records.
 
-Pure functions. `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
+`compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
 gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
 attempt counts. A pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
 pairs that way is CONTENDED.
@@ -45,14 +45,14 @@ Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class SideOfCell:
-    """One side of a cell: what its launches gave."""
+    """One side of a cell."""
 
     status: Status
     reason: str
     seconds: tuple[float, ...]
     """Median seconds per step of each undisturbed launch with a number."""
     contended: int
-    """Launches left out since others were in the way."""
+    """Launches left out because other programs disturbed them."""
     environment: str
     flags: tuple[Flag, ...] = ()
 
@@ -83,10 +83,10 @@ class CellComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A candidate against a baseline over all cells that either side measured, in a settled order."""
+    """A candidate against a baseline over all cells that either side measured, in a fixed order."""
 
     baseline: str
-    """What it is, in words."""
+    """Its description."""
     candidate: str
     hosts: tuple[Host, ...]
     """One, or of a comparison of machines two."""
@@ -112,7 +112,7 @@ class Comparison:
 
     @property
     def broken(self) -> tuple[CellComparison, ...]:
-        """The cells of which the candidate gave no number though the baseline did."""
+        """The cells with a number of the baseline only."""
         return tuple(cell for cell in self.cells if cell.broken)
 
 
@@ -133,13 +133,13 @@ _OF_SESSIONS = (
 ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
 """How a launch may end once by bad luck, such as a clock that other programs held up."""
 CRASHES = 2
-"""A side of which so many launches ended in such a way counts as failed, whatever its other launches gave."""
+"""A side fails with this many launches that ended so."""
 
 
 def compare_sides(
     records: Sequence[Record], host: Host, names: Mapping[str, str], purpose: str = "compare", rule: Rule = DEFAULT
 ) -> Comparison:
-    """Compare the two sides of one run; ``names`` says in words what `BASELINE` and `CANDIDATE` are.
+    """Compare the two sides of one run; ``names`` describes `BASELINE` and `CANDIDATE`.
 
     Raises ValueError where the records have no sides.
     """
@@ -162,9 +162,9 @@ def compare_sides(
 
 
 def compare_sides_of_run(run: Run, records: Sequence[Record], host: Host, rule: Rule | None = None) -> Comparison:
-    """Compare the two sides of a run as its records are so far, and tell of planned cells that have none.
+    """Compare the two sides of a run by its records so far; planned cells without records are counted in a note.
 
-    Without another rule it is the run's own. Raises ValueError where the records have no sides.
+    ``rule`` replaces the run's own. Raises ValueError where the records have no sides.
     """
     found = compare_sides(records, host, run.sides, run.purpose, rule or rule_of(run.rule))
     unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
@@ -262,7 +262,7 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
 
 
 def _unselected(cell: CellComparison) -> Judgement | None:
-    """Return what a cell shows before any result of it decided on measuring more."""
+    """Return the judgement of a cell by its first look, before its results decided on measuring more."""
     if not cell.stage or cell.judgement.ratio is None:
         return cell.judgement
     first = DEFAULT.screen_looks[0]

@@ -15,7 +15,7 @@ from dlbench.reports.storage.record import Run
 
 @dataclass(frozen=True)
 class Compared:
-    """One such run, and what it says."""
+    """A run of two sides, and its comparison."""
 
     run: Run
     comparison: Comparison

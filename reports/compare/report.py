@@ -1,4 +1,4 @@
-"""What every exporter of comparisons shares: the headline, a line for each cell, and the words beneath."""
+"""Comparisons for people and scripts: terminal, Markdown for a job summary, JUnit, JSON and CSV."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +16,14 @@ from dlbench.reports.formats.csv import Rows, parts
 from dlbench.reports.formats.inert import one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
-from dlbench.reports.formats.markdown import escaped, paragraph, pipe_row
+from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
 
 
 class Finding(Enum):
-    """What is to be said of a cell, the gravest first: its verdict, or why it can have none."""
+    """The finding of a cell, the gravest first: its verdict, or the reason for having none."""
 
     REGRESSION = "REGRESSION"
     BROKEN = "broken"
@@ -47,14 +47,14 @@ LEGEND = {
     Finding.HOLE: "a side was not measured, or the baseline fails too",
 }
 GRAVE = (Finding.REGRESSION, Finding.BROKEN)
-"""What nobody may overlook."""
+"""Findings that fail a build."""
 _PLURALS = {Finding.REGRESSION: "REGRESSIONS", Finding.IMPROVEMENT: "improvements"}
 _QUIET = (Finding.NO_REGRESSION, Finding.COMPARISON)
 NOTHING = "No cell was measured"
 
 
 def finding(cell: CellComparison) -> Finding:
-    """Return what is to be said of a cell."""
+    """Return the finding of a cell."""
     if cell.broken:
         return Finding.BROKEN
     if not cell.baseline.status is cell.candidate.status is Status.OK:
@@ -63,7 +63,7 @@ def finding(cell: CellComparison) -> Finding:
 
 
 def by_finding(comparison: Comparison) -> dict[Finding, list[CellComparison]]:
-    """Return the cells by what is to be said of them, the gravest first; only what there is."""
+    """Return the cells by their findings, the gravest first."""
     found: dict[Finding, list[CellComparison]] = {each: [] for each in Finding}
     for cell in comparison.cells:
         found[finding(cell)].append(cell)
@@ -101,7 +101,7 @@ def _three(value: float) -> str:
 
 
 def ratio_of_cell(cell: CellComparison) -> str:
-    """Return a cell's ratio and interval, or what stands in its place."""
+    """Return a cell's ratio and interval, or the reason for having none."""
     judged = cell.judgement
     if judged.ratio is not None:
         return ratio_of(Ratio(judged.ratio, judged.low, judged.high, ""))
@@ -146,10 +146,7 @@ def table(cells: Sequence[CellComparison]) -> Table:
 
 
 def reasons(cells: Iterable[CellComparison], most: int | None = None) -> list[str]:
-    """Return a sentence for each cell of which more is to be said than its ratio, the gravest first.
-
-    With ``most`` no more than so many for each of the findings that fail nothing.
-    """
+    """Return a sentence for each cell worth one, the gravest first; ``most`` limits findings that fail nothing."""
     said: dict[Finding, list[str]] = {each: [] for each in Finding if each not in _QUIET}
     for each in cells:
         if finding(each) in said:
@@ -172,7 +169,7 @@ def sentence_of(cell: CellComparison) -> str:
 
 
 def closing(comparison: Comparison) -> list[str]:
-    """Return what follows from all cells: geometric mean, smallest effect, notes."""
+    """Return the geometric mean, the smallest effect and the notes."""
     lines = []
     if comparison.geometric_mean is not None:
         mean = comparison.geometric_mean
@@ -187,7 +184,7 @@ def closing(comparison: Comparison) -> list[str]:
 
 
 def legend(comparison: Comparison) -> list[str]:
-    """Return what the verdicts and marks mean that were used."""
+    """Return the meanings of the verdicts and marks in use."""
     rule = comparison.rule
     words = {
         "magnitude": f"{rule.magnitude:.1%}",
@@ -202,7 +199,7 @@ def legend(comparison: Comparison) -> list[str]:
 
 
 def details_of(cells: Iterable[CellComparison]) -> list[str]:
-    """Return the facts behind the marks, the same fact of many cells said once."""
+    """Return the facts behind the marks, each once."""
     facts: Counter[str] = Counter()
     example: dict[str, str] = {}
     for each in cells:
@@ -221,7 +218,7 @@ def _facts(side: SideOfCell) -> list[str]:
 
 
 def machines(comparison: Comparison) -> str:
-    """Return on what it was measured, and how."""
+    """Return the machines, and whether both sides were measured in one session."""
     names = [host.name for host in comparison.hosts]
     if len(names) > 1:
         return f"Baseline on {names[0]}; candidate on {names[1]}."
@@ -230,7 +227,12 @@ def machines(comparison: Comparison) -> str:
 
 
 class Outcome(StrEnum):
-    """What a gate comes to."""
+    """The outcome of a gate.
+
+    Passed: each cell that both sides can measure, one at least, is shown not to be slower. Failed: a regression is
+    confirmed, or the candidate gives no number though the baseline does. Else undecided: a cell inconclusive, disturbed
+    or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -262,7 +264,7 @@ _OPEN = (Finding.INCONCLUSIVE, Finding.CONTENDED, Finding.HOLE)
 
 
 def gate_outcome(comparison: Comparison) -> GateOutcome:
-    """Return what a gate comes to."""
+    """Return the outcome of a gate."""
     counts = {found: len(cells) for found, cells in by_finding(comparison).items()}
     holes = [cell for cell in comparison.cells if finding(cell) is Finding.HOLE]
     beyond = sum(cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes)
@@ -271,7 +273,7 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 
 def outcome_of(counts: Mapping[Finding, int], noun: str) -> GateOutcome:
-    """Return what so many cells (or whatever ``noun`` names) of each finding come to."""
+    """Return the outcome by the number of cells (or ``noun``) of each finding."""
     judged = sum(counts.values())
     measured = judged - counts.get(Finding.HOLE, 0)
     plural = noun if judged == 1 else f"{noun}s"
@@ -370,7 +372,7 @@ _MARKDOWN_HEAD = ("cell", "candidate / baseline", "launches", "why")
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
-    """Return the comparison: the counts, what is grave, then the rest within ``<details>``."""
+    """Return the comparison: the counts, the grave findings, then the rest within ``<details>``."""
     parts = [f"## {escaped(headline(comparison))}\n", paragraph(heading(comparison) + ".") + "\n"]
     if comparison.purpose == "gate":
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")

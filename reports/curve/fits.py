@@ -20,6 +20,8 @@ all points alike 93-98 %; one of six points four times as noisy 94-97 % with fiv
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -106,7 +108,7 @@ def fit_scaling(times: Mapping[int, Summary]) -> Fits:
     if len(counts) < POINTS_NEEDED:
         found = f"{len(counts)} thread count{'s' if len(counts) != 1 else ''}"
         return Fits(counts, (), None, "no intervals", f"{found} to fit, {POINTS_NEEDED} needed")
-    data = _Observations.of({p: times[p] for p in counts})
+    data = _observe({p: times[p] for p in counts})
     laws = (_fit("amdahl", data), _fit("usl", data))
     chosen = min((fit for fit in laws if not fit.rejected), key=lambda fit: fit.aicc, default=None)
     return Fits(counts, laws, chosen, _intervals_said(times))
@@ -137,8 +139,7 @@ def deviate_alike(launches: Sequence[Array]) -> bool:
     return not float(bartlett(*launches).pvalue) < ALIKE_SIGNIFICANCE
 
 
-@dataclass(frozen=True)
-class _Observations:
+class _Observations(NamedTuple):
     """One mean of log seconds a point, and the launches behind it."""
 
     threads: Array
@@ -147,30 +148,11 @@ class _Observations:
     """Launches behind each mean."""
     launches: tuple[Array, ...]
     """Logarithms of each point's launch medians; empty where a point has too few to separate noise from misfit."""
-
-    @classmethod
-    def of(cls, times: Mapping[int, Summary]) -> "_Observations":
-        threads = np.array(list(times), dtype=float)
-        if any(summary.launches < ENOUGH_LAUNCHES for summary in times.values()):
-            logs = np.log([summary.median for summary in times.values()])
-            return cls(threads, logs, np.ones(len(times)), ())
-        launches = tuple(np.log(summary.launch_medians) for summary in times.values())
-        means = np.array([float(each.mean()) for each in launches])
-        return cls(threads, means, np.array([float(len(each)) for each in launches]), launches)
+    variances: Array
+    """Of the launches at each point; zeros where there are too few."""
 
     @property
-    def tested(self) -> bool:
-        return bool(self.launches)
-
-    @property
-    def variances(self) -> Array:
-        """Variance of the launches at each point; zeros where there are too few."""
-        if not self.tested:
-            return np.zeros(len(self.logs))
-        return np.array([float(each.var(ddof=1)) for each in self.launches])
-
-    @property
-    def count(self) -> int:
+    def total(self) -> int:
         return round(float(self.weights.sum()))
 
     @property
@@ -181,7 +163,17 @@ class _Observations:
     @property
     def freedom(self) -> int:
         """Degrees of freedom of `spread`."""
-        return self.count - len(self.logs)
+        return self.total - len(self.logs)
+
+
+def _observe(times: Mapping[int, Summary]) -> _Observations:
+    threads = np.array(list(times), dtype=float)
+    if any(summary.launches < ENOUGH_LAUNCHES for summary in times.values()):
+        logs = np.log([summary.median for summary in times.values()])
+        return _Observations(threads, logs, np.ones(len(times)), (), np.zeros(len(times)))
+    launches = tuple(np.log(summary.launch_medians) for summary in times.values())
+    means, variances = (np.array([float(of(each)) for each in launches]) for of in (np.mean, partial(np.var, ddof=1)))
+    return _Observations(threads, means, np.array([float(len(each)) for each in launches]), launches, variances)
 
 
 def _fit(law: str, data: _Observations) -> Fit:
@@ -195,7 +187,7 @@ def _fit(law: str, data: _Observations) -> Fit:
     probability = _misfit_probability(misfit, len(theta), data)
     rejected = (*_at_bound(theta), *_lack_of_fit(miss, int(data.threads[worst]), probability, data))
     replicates: Array | None = None
-    if data.tested and not rejected:
+    if data.launches and not rejected:
         # A misfit small enough to be tolerated may exceed the launches' own deviation: the intervals include it.
         misses_more = probability is not None and probability < MISFIT_SIGNIFICANCE
         least = misfit / (len(data.logs) - len(theta)) if misses_more else 0.0
@@ -207,7 +199,7 @@ def _fit(law: str, data: _Observations) -> Fit:
         _estimate(theta, replicates, lambda found: _of_first(found, 1)),
         _estimate(theta, replicates, lambda found: _of_first(found, 2)) if usl else None,
         _estimate(theta, replicates, _least_at) if usl and theta[2] > 0 else None,
-        _aicc(misfit + data.spread, data.count, len(theta)),
+        _aicc(misfit + data.spread, data.total, len(theta)),
         abs(miss),
         rejected,
     )
@@ -249,7 +241,7 @@ def _solve(parts: Array, data: _Observations) -> Array:
         for start in starts
     ]
     theta: Array = min(ends, key=lambda end: end.cost).x
-    # The solver stays inside its bounds: a part that is nowhere a visible share of a step is none.
+    # The solver stays inside its bounds: a part without a visible share of any step is absent.
     shares = parts * theta / (parts @ theta)[:, None]
     return np.where(shares.max(axis=0) < LEAST_ERROR, 0.0, theta)
 
@@ -297,11 +289,11 @@ def _misfit_probability(misfit: float, parameters: int, data: _Observations) -> 
     """
     from scipy.stats import f
 
-    if not data.tested:
+    if not data.launches:
         return None
     spare = len(data.logs) - parameters
     if data.spread <= 0:
-        return 0.0 if misfit > data.count * LEAST_ERROR**2 else 1.0
+        return 0.0 if misfit > data.total * LEAST_ERROR**2 else 1.0
     return float(f.sf(misfit / spare / (data.spread / data.freedom), spare, data.freedom))
 
 
@@ -434,7 +426,7 @@ class Crossing:
     high: float | None
     smallest: int
     largest: int
-    told: bool = True
+    clear: bool = True
     """Whether the times differ clearly at any x: else there may be no crossing at all, or any."""
 
 
@@ -460,8 +452,8 @@ def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Cro
     # Ends that are drawn values: between a number and one beyond all points nothing can be interpolated.
     low, high = np.quantile(_last_change(at, gains), [_TAIL, 1 - _TAIL], method="inverted_cdf")
     faster = (gains > 0).mean(axis=0)
-    told = bool(np.any(np.minimum(faster, 1 - faster) <= _TAIL / len(units)))
-    return Crossing(float(found), float(low), float(high), units[0], units[-1], told)
+    clear = bool(np.any(np.minimum(faster, 1 - faster) <= _TAIL / len(units)))
+    return Crossing(float(found), float(low), float(high), units[0], units[-1], clear)
 
 
 def _deviations(side: Sequence[Summary], random: np.random.Generator) -> Array:

@@ -252,7 +252,7 @@ def where(at: Crossing) -> str:
             return f"below {at.smallest}"
         return f"above {at.largest}" if math.isinf(value) else number(value)
 
-    if not at.told:
+    if not at.clear:
         return "none"
     if at.low is None or at.high is None or at.low == at.high:
         return units(at.units)
@@ -403,7 +403,9 @@ def _crossed(found: Study, each: Crossed) -> dict[str, Any]:
         "where": "below" if at.units == 0 else "above" if math.isinf(at.units) else "between",
         "units": at.units if 0 < at.units < math.inf else None,
         "interval": [at.low, at.high] if at.low is not None and at.high is not None else None,
-        **{name: getattr(at, name) for name in ("told", "smallest", "largest")},
+        "told": at.clear,
+        "smallest": at.smallest,
+        "largest": at.largest,
     }
 
 

@@ -236,7 +236,7 @@ def losses_of(learnt: Iterable[Learnt]) -> Losses:
 
 
 def published_losses() -> Losses:
-    """Return the test losses of Karpathy and others 2016; there is none of the largest plain networks."""
+    """Return the test losses of Karpathy and others 2016; the largest plain networks have none."""
     return {
         Setting(line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
         for line in lines_of("karpathy2016_losses.csv")
@@ -283,10 +283,10 @@ def curve_of(record: Record) -> Curve | None:
     )
 
 
-def _text_of(told: Any) -> Text | None:
-    if not isinstance(told, Mapping):
+def _text_of(given: Any) -> Text | None:
+    if not isinstance(given, Mapping):
         return None
-    name, digest, symbols, floor = (told.get(key) for key in Text._fields)
+    name, digest, symbols, floor = (given.get(key) for key in Text._fields)
     known = isinstance(floor, float) and math.isfinite(floor)
     if not (isinstance(name, str) and isinstance(digest, str) and isinstance(symbols, int)):
         return None
@@ -294,7 +294,7 @@ def _text_of(told: Any) -> Text | None:
 
 
 def _trained(curves: list[Curve]) -> Trained:
-    """Return the curve that counts of these, the newest of which is the last, with its checks."""
+    """Return the curve that counts of these (the newest last) with its checks."""
     main = max(enumerate(curves), key=lambda pair: (pair[1].last, pair[0]))[1]
     losses = dict(zip(main.steps, main.losses, strict=True))
     checks = []

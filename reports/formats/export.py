@@ -7,8 +7,7 @@ from typing import Any
 
 from dlbench.reports.formats.csv import csv_text
 from dlbench.reports.formats.json import json_text
-from dlbench.reports.formats.latex import page_to_latex
-from dlbench.reports.formats.markdown import page_to_markdown
+from dlbench.reports.formats.markup import page_to_latex, page_to_markdown
 from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
 from dlbench.reports.report import Report, ReportOptions
 

@@ -29,7 +29,7 @@ CAVEATS = {
 }
 PLAIN, BASELINE, CANDIDATE = "", "baseline", "candidate"
 SIDES = {RATIO: (CANDIDATE, BASELINE), ABSOLUTE: (PLAIN,)}
-"""The sides of the records that a kind of series is made of, what may have changed first."""
+"""The sides of the records of each kind of series, the one that may have changed first."""
 
 NIGHTLY = ("suite", "gate")
 """Purposes of the runs that a history is made of. A comparison by hand is no night: each compares other things."""
@@ -69,7 +69,7 @@ class Series:
     logs: Floats
     """Natural logarithms of ratios or seconds."""
     halves: Floats
-    """Half-widths of the nights' 95 % intervals, log units; NaN where there is none."""
+    """Half-widths of the nights' 95 % intervals, log units; NaN if unknown."""
     searched: NDArray[np.bool_]
     environments: tuple[NDArray[np.object_], ...]
 
@@ -119,72 +119,49 @@ def _of_kind(kind: str, frames: Sequence["pd.DataFrame"], cells: Mapping[int, Ce
     first = frames[0]
     if not len(first):
         return []
-    columns = [_Columns.of(frame) for frame in frames]
-    logs = columns[0].means - (columns[1].means if len(columns) > 1 else 0.0)
-    halves = _half_widths(columns)
-    searched = np.all([each.quiet for each in columns], axis=0) & np.isfinite(logs)
+    means = [frame["log_mean"].to_numpy(dtype=float) for frame in frames]
+    logs = means[0] - (means[1] if len(means) > 1 else 0.0)
+    halves = _half_widths(frames)
+    searched = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0) & np.isfinite(logs)
+    environments = [frame["environment"].to_numpy(dtype=object) for frame in frames]
     numbers, started = first["cell"].to_numpy(), first["started"].to_numpy(dtype=object)
     runs, machines = first["run"].to_numpy(dtype=object), first["machine"].to_numpy(dtype=object)
     # The store gives the oldest run first; a stable sort by cell keeps that order within each.
     order = np.argsort(numbers, kind="stable")
-    found = []
-    for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
-        number = int(numbers[rows[0]])
-        found.append(
-            Series(
-                str(machines[rows[0]]),
-                cells[number],
-                number,
-                kind,
-                runs[rows],
-                started[rows],
-                logs[rows],
-                halves[rows],
-                searched[rows],
-                tuple(each.environments[rows] for each in columns),
-            )
+    return [
+        Series(
+            str(machines[rows[0]]),
+            cells[int(numbers[rows[0]])],
+            int(numbers[rows[0]]),
+            kind,
+            runs[rows],
+            started[rows],
+            logs[rows],
+            halves[rows],
+            searched[rows],
+            tuple(each[rows] for each in environments),
         )
-    return found
+        for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    ]
 
 
-class _Columns(NamedTuple):
-    """One side of many nights."""
-
-    means: Floats
-    variances: Floats
-    """Of a launch."""
-    launches: Floats
-    quiet: NDArray[np.bool_]
-    environments: NDArray[np.object_]
-
-    @classmethod
-    def of(cls, frame: "pd.DataFrame") -> "_Columns":
-        launches = frame["launches"].to_numpy(dtype=float)
-        return cls(
-            frame["log_mean"].to_numpy(dtype=float),
-            frame["log_variance"].to_numpy(dtype=float),
-            launches,
-            frame["quiet"].to_numpy(dtype=bool),
-            frame["environment"].to_numpy(dtype=object),
-        )
-
-
-def _half_widths(sides: Sequence[_Columns]) -> Floats:
+def _half_widths(sides: Sequence["pd.DataFrame"]) -> Floats:
     """Return the half-widths of the 95 % intervals of one mean log, or of the difference of two (Welch 1947)."""
     from scipy.special import stdtrit
 
+    launches = [side["launches"].to_numpy(dtype=float) for side in sides]
     with np.errstate(divide="ignore", invalid="ignore"):
-        parts = [side.variances / side.launches for side in sides]
+        parts = [side["log_variance"].to_numpy(dtype=float) / n for side, n in zip(sides, launches, strict=True)]
         variance = np.sum(parts, axis=0)
-        spread = np.sum([part**2 / (side.launches - 1) for part, side in zip(parts, sides, strict=True)], axis=0)
-        # Without any spread the degrees of freedom are of no matter.
+        spread = np.sum([part**2 / (n - 1) for part, n in zip(parts, launches, strict=True)], axis=0)
+        # Without any spread the degrees of freedom do not matter.
         freedom = np.where(variance > 0, variance**2 / spread, 1.0)
         halves: Floats = stdtrit(freedom, 0.5 + CONFIDENCE / 2) * np.sqrt(variance)
     return halves
 
 
 class Difference(NamedTuple):
-    """Something that was otherwise the night before."""
+    """Something that differed the night before."""
 
     side: str
     what: str
@@ -223,7 +200,7 @@ class ChangePoint:
     pending: bool
     """Too few nights after it yet to confirm it."""
     differences: tuple[Difference, ...] | None = None
-    """What was otherwise the night before; None where nobody looked, or no record tells."""
+    """Differences from the night before; None where no record was read."""
 
     @property
     def slower(self) -> bool:
@@ -238,7 +215,7 @@ class ChangePoint:
 
 @dataclass(frozen=True, eq=False)
 class CellHistory:
-    """A series with what was found in it."""
+    """A series with its changes and events."""
 
     series: Series
     changes: tuple[ChangePoint, ...] = ()
@@ -254,13 +231,13 @@ class CellHistory:
 
     @property
     def pending(self) -> bool:
-        """Whether its latest nights are off."""
+        """Whether its latest change is pending."""
         return bool(self.changes) and self.changes[-1].pending
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """All cells of a store, and what was asked."""
+    """All cells of a store, and the options."""
 
     cells: tuple[CellHistory, ...]
     magnitude: float
@@ -384,7 +361,7 @@ def _of_change(cell: CellHistory, change: ChangePoint, read: Reader) -> tuple[Di
 
 
 def differences(before: Record, after: Record) -> tuple[Difference, ...]:
-    """Return in what two records of one cell and side differ but their measurements: packages first."""
+    """Return the differences of two records of one cell and side other than their measurements, packages first."""
     old, new = before.outcome.software, after.outcome.software
     packages = [*_each("", _mapping(old, _DISTRIBUTIONS), _mapping(new, _DISTRIBUTIONS))]
     versions = [(before, after) for _, before, after in packages]
@@ -404,7 +381,7 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
 
 
 def _settings(software: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the framework said of itself, one level deep, but its packages."""
+    """Return the framework's description of itself without its packages, one level deep."""
     flat: dict[str, Any] = {}
     for key, value in software.items():
         if key == _DISTRIBUTIONS:

@@ -1,4 +1,4 @@
-"""The history of a store for a terminal, as Markdown and as JSON (``reports/SCHEMA.md`` describes every key)."""
+"""The history of a store as tables, JSON and a picture (``reports/SCHEMA.md`` describes every key)."""
 
 import itertools
 import math
@@ -13,9 +13,7 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.layout import Entry, Page, Table, entries, number
-from dlbench.reports.formats.markdown import page_to_markdown
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.nights import (
@@ -39,40 +37,28 @@ _Change = tuple[CellHistory, ChangePoint]
 
 _MOST_CHANGES = 20
 _NOTHING = "Nothing was measured yet."
-_LINE_OF_CHANGE, _LINE_OF_CELL = 60, 22
-_HEAD = ("night", "cell", "change", "95 % interval", "adjusted p", "held", "what else changed")
+_LINE_WIDTH = 22
+_HEAD = ("night and cell", "change (95 % interval)", "what else changed")
 _OF_A_CHANGE = ("run", "started", "ratio", "low", "high", "direction", "adjusted_p", "nights_before", "nights_after")
 
 
-def history_page(history: History) -> Page:
-    """Return the changes, newest first, and the cells whose latest nights show a change; or of all cells."""
-    if not history.cells:
-        return Page((_NOTHING,), ())
-    chapters = []
-    for title, found in _chapters(history):
-        shown = _shown(history, found)
-        lines = [line for cell, change in shown for line in ("", *_sentences(history, cell, change))]
-        chapters.append(Table(title, (), (), (*lines, *_left_out(found, shown))))
-    notes = _notes(history, history.everything or bool(history.changes))
-    return Page((_headline(history),), (*chapters, *_further(history)), tuple(notes))
-
-
-def tables_page(history: History) -> Page:
-    """Return the same as tables, one row for each change, with what changed that night in its last column."""
+def changes_page(history: History) -> Page:
+    """Return the changes, newest first, and the pending ones; with ``everything`` all series and environments too."""
     if not history.cells:
         return Page((_NOTHING,), ())
     tables = []
     for title, found in _chapters(history):
-        shown = _shown(history, found)
+        shown = found if history.everything else found[:_MOST_CHANGES]
         rows = tuple(_row(history, cell, change) for cell, change in shown)
-        tables.append(Table(title, _HEAD if rows else (), rows, tuple(_left_out(found, shown)), words=True))
-    tables += _further(history)
-    tables[-1] = tables[-1]._replace(notes=(*tables[-1].notes, *_notes(history, history.everything)))
-    return Page((_headline(history),), tuple(tables))
+        left = (f"... and {len(found) - len(shown)} more; --all shows them",) if len(shown) < len(found) else ()
+        tables.append(Table(title, _HEAD if rows else (), rows, left, words=True))
+    if history.everything:
+        tables += [_cells_table(history), *_environments_table(history)]
+    return Page((_headline(history),), tuple(tables), tuple(_notes(history, history.everything)))
 
 
 def history_data(history: History) -> dict[str, Any]:
-    """Return a JSON object: what was asked, and the cells with a change, or all of them."""
+    """Return a JSON object: the options, and the cells with a change, or all of them."""
     shown = [cell for cell in history.cells if history.everything or cell.changes]
     nights, first, last = history.nights()
     return {
@@ -92,15 +78,6 @@ def history_rows(history: History) -> Rows:
     """Return a line for each change."""
     lines = [{**cell, **change} for cell in map(partial(_cell, history), history.cells) for change in cell["changes"]]
     return Rows(("machine", "machine_name", *axes.NAMES, "kind", *_OF_A_CHANGE, "state"), lines)
-
-
-def _shown(history: History, found: Sequence[_Change]) -> Sequence[_Change]:
-    return found if history.everything else found[:_MOST_CHANGES]
-
-
-def _further(history: History) -> list[Table]:
-    """Return what is shown beside the changes where everything is."""
-    return [_cells_table(history), *_environments_table(history)] if history.everything else []
 
 
 def _headline(history: History) -> str:
@@ -126,27 +103,12 @@ def _chapters(history: History) -> list[tuple[str, list[_Change]]]:
     ]
 
 
-def _sentences(history: History, cell: CellHistory, change: ChangePoint) -> list[str]:
-    _, low, high = change.percent
-    where = _machine(history, cell)
-    lines = [
-        f"{day(change.night.started)}  {name_of(cell.series.cell)}{where}",
-        f"  {size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}, "
-        f"{held(cell, change)}, run {change.night.run}" + ("" if cell.series.kind == RATIO else ", absolute"),
-    ]
-    return [*lines, "  " + line_of(cell.series, _LINE_OF_CHANGE), f"  that night: {what_else(cell, change)}"]
-
-
 def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entry, ...]:
     _, low, high = change.percent
-    kind = "" if cell.series.kind == RATIO else " (absolute)"
+    kind = "" if cell.series.kind == RATIO else ", absolute"
     return entries(
-        f"{day(change.night.started)}, run {change.night.run}",
-        name_of(cell.series.cell) + _machine(history, cell),
-        size(change) + kind,
-        f"{low:+.1f} to {high:+.1f} %",
-        significance(change).removeprefix("adjusted p "),
-        held(cell, change),
+        f"{day(change.night.started)} {name_of(cell.series.cell)}{_machine(history, cell)}, run {change.night.run}",
+        f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held(cell, change)}",
         what_else(cell, change),
     )
 
@@ -165,7 +127,7 @@ def _cells_table(history: History) -> Table:
         if over != group:
             rows.append((Entry(over),))
             group = over
-        nights, bars = str(int(cell.series.searched.sum())), line_of(cell.series, _LINE_OF_CELL)
+        nights, bars = str(int(cell.series.searched.sum())), line_of(cell.series, _LINE_WIDTH)
         changes = "pending" if cell.pending else str(len(cell.changes) or "")
         rows.append(entries(rest_of(cell.series.cell), nights, level(cell), bars, changes))
     return Table("All series", ("", "nights", "level", "", "changes"), tuple(rows), words=True)
@@ -216,11 +178,6 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     if any(change.differences is not None for _, change in history.changes):
         lines.append(UNSEEN)
     return lines
-
-
-def _left_out(found: Sequence[object], shown: Sequence[object]) -> list[str]:
-    left = len(found) - len(shown)
-    return [f"... and {left} more; --all shows them"] if left > 0 else []
 
 
 def _cell(history: History, cell: CellHistory) -> dict[str, Any]:
@@ -286,8 +243,6 @@ def line_of(series: Series, width: int) -> str:
     The lowest bar is the least, the highest the largest, unless they lie within 5 % of one another: noise does not fill
     the line. Nights that took no part in the search are left out, a stretch of nothing but such is a dot.
     """
-    import numpy as np
-
     parts = np.array_split(np.arange(len(series)), min(width, len(series)))
     means = [float(series.logs[p][series.searched[p]].mean()) if series.searched[p].any() else None for p in parts]
     known = [mean for mean in means if mean is not None]
@@ -314,7 +269,7 @@ def significance(change: ChangePoint) -> str:
 
 
 def what_else(cell: CellHistory, change: ChangePoint) -> str:
-    """Return what else was otherwise that night, and where that says nothing an environment that changed close by."""
+    """Return the other differences of that night, and environments that changed close by if there is none."""
     if change.differences is None:
         told = "no record says what else changed"
     elif not change.differences:
@@ -501,13 +456,9 @@ REPORT = Report(
     name="history",
     summary="Which cells became slower or faster, on which night, and what else changed then.",
     examples=("dlbench history --plot history.png",),
-    page=lambda found, options: history_page(found),
+    page=lambda found, options: changes_page(found),
     data=history_data,
     rows=history_rows,
-    own_formats={
-        "markdown": lambda found: page_to_markdown(tables_page(found)),
-        "latex": lambda found: page_to_latex(tables_page(found)),
-    },
     draw=lambda found, path, options: history_to_picture(found, path),
     drawable=lambda found: bool(found.cells),
 )

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from dlbench.reports.cells import CellResult, values
-from dlbench.reports.formats.html import page_to_html, table_to_html
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import MISSING, QUANTITIES, Entry, Page, Table, deviation, entries, number, why_hole
+from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, deviation, entries, number, why_hole
+from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS, CellHistory
 from dlbench.reports.naming import group_name, place_name, row_name
@@ -194,8 +194,8 @@ def _median(timed: Sequence[float]) -> float | None:
 
 
 def _version(launch: Launch) -> str:
-    told = software_of(launch)
-    name = " ".join(str(told[key]) for key in ("framework", "version") if told.get(key))
+    software = software_of(launch)
+    name = " ".join(str(software[key]) for key in ("framework", "version") if software.get(key))
     return ", ".join(filter(None, (name, launch.record.interpreter, f"environment {launch.record.environment[:12]}")))
 
 
@@ -283,7 +283,7 @@ def _nights(history: CellHistory) -> Markup:
         return f"{number(value)}×" if ratios else _seconds(value)  # noqa: RUF001
 
     picture = dots_svg(
-        f"{len(nights)} nights of this cell; the table has their numbers",
+        f"{len(nights)} nights of this cell",
         [Dots(each.started[5:10], [each.value], not each.searched, each.low, each.high) for each in nights],
         None,
         text,
@@ -301,20 +301,6 @@ def _nights(history: CellHistory) -> Markup:
         ]
     caveat = CAVEATS[series.kind]
     notes = [*changes, f"Hollow: disturbed by other programs throughout. {caveat[:1].upper()}{caveat[1:]}."]
-    table = Table(
-        "",
-        ("night (UTC)", "run", "ratio" if ratios else "seconds", "95 % interval", "disturbed"),
-        tuple(
-            (
-                *entries(each.started.replace("T", " ")[:16], each.run, number(each.value)),
-                Entry(ends((each.value, each.low, each.high)) or MISSING),
-                Entry("no" if each.searched else "yes"),
-            )
-            for each in reversed(nights)
-        ),
-    )
     heading = "By night, candidate over baseline" if ratios else "By night"
-    rows = table_to_html(Page((), (table,)).inert("★").tables[0])
-    listed = Markup("<details><summary>{} nights</summary>{}</details>").format(len(nights), rows)
     items = Markup("").join(Markup("<li>{}</li>").format(each) for each in notes)
-    return Markup('<h3>{}</h3><figure>{}</figure><ul class="notes">{}</ul>{}').format(heading, picture, items, listed)
+    return Markup('<h3>{}</h3><figure>{}</figure><ul class="notes">{}</ul>').format(heading, picture, items)

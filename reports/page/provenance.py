@@ -37,7 +37,7 @@ def provenance(document: Document) -> dict[str, Any]:
 
 
 def _doctor(document: Document) -> list[Table]:
-    """Return what the doctor found wrong with each machine as its newest run began; nothing where nobody asked."""
+    """Return what the doctor found wrong with each machine as its newest run began; nothing where it was not asked."""
     asked: dict[str, tuple[Finding, ...]] = {}
     for run, _ in sorted(_used(document), key=_started):
         if run.doctor is not None:
@@ -52,7 +52,7 @@ def _doctor(document: Document) -> list[Table]:
 
 
 def _place(document: Document, run: Run) -> str:
-    """Return the name of a run's machine; nodes of one kind have one fingerprint, and names of their own."""
+    """Return the name of a run's machine; nodes of one kind have one fingerprint, but different names."""
     hosts = document.results.hosts
     name = name_among(hosts, run.machine) if run.machine in hosts else run.machine[:12]
     return f"{name}, node {run.node.name}" if run.node else name
@@ -63,12 +63,12 @@ def _started(used: tuple[Run, int]) -> datetime:
 
 
 def _settings(document: Document) -> Table:
-    """Return which settings of each row are in force, as its launches told."""
+    """Return which settings of each row are in force, as its launches reported."""
     found: dict[tuple[str, str], None] = {}
     for (_, cell), launches in document.launches.items():
-        told = launches[-1].record.outcome.software.get(tuning.TUNABLE)
-        if told:
-            names = tuning.in_force(cell.tuning, tuple(map(str, told)))
+        reported = launches[-1].record.outcome.software.get(tuning.TUNABLE)
+        if reported:
+            names = tuning.in_force(cell.tuning, tuple(map(str, reported)))
             found[row_name(cell), ", ".join(names) or "none: as installed"] = None
     rows = tuple(entries(*each) for each in sorted(found))
     return Table("Settings in force", ("row", "settings"), rows, words=True)

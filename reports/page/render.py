@@ -13,12 +13,10 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from dlbench.reports.formats.csv import csv_text
-from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.inert import visible, visible_lines
 from dlbench.reports.formats.json import json_text
-from dlbench.reports.formats.latex import page_to_latex
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.formats.markdown import page_to_markdown
+from dlbench.reports.formats.markup import page_to_html, page_to_latex, page_to_markdown
 from dlbench.reports.matrix import matrix_notes, matrix_page, matrix_rows
 from dlbench.reports.page.cells import MOST_DOTS, cell_html, facts_html
 from dlbench.reports.page.data import inert, launches_of, page_data, software_of, thinning

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from dlbench.reports.catalogue import reports
 from dlbench.reports.errors import ReportError
-from dlbench.reports.formats.html import page_to_html
 from dlbench.reports.formats.layout import Page
+from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.page.document import Document
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.storage.networks import family_of_record

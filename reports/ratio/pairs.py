@@ -8,7 +8,7 @@ from typing import TypeVar
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import NO_THREADS, CellResult, Group
 from dlbench.reports.columns import Column
-from dlbench.reports.formats.dots import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.naming import group_name, head_of
 from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
 from dlbench.reports.storage.hosts import Host

@@ -127,7 +127,7 @@ class RuleOptions(OptionGroup):
     ] = None
 
     def over(self, usual: Rule) -> Rule:
-        """Return a rule with what is given here instead; raises UsageError."""
+        """Return a rule with these values instead; raises UsageError."""
         threshold, tolerance = share_of(self.threshold, "--threshold"), share_of(self.tolerance, "--tolerance")
         rule = usual if threshold is None else replace(usual, magnitude=threshold, screen_magnitude=threshold)
         return rule if tolerance is None else replace(rule, tolerance=tolerance)
@@ -180,7 +180,7 @@ class ComparisonOptions(options.GroupOfGroups):
         steps, budget = self.launches.steps, self.launches.cell_budget
         own = self.builds.own
         chosen = SuiteOverrides(self.axes.words, steps=steps, builds=pair[1].builds, own=own, cell_budget=budget)
-        # Interpreters or adapters were named: their frameworks are what is to be compared, unless more are asked for.
+        # Where interpreters or adapters are named, their frameworks are compared, unless more are asked for.
         candidates = {build.framework.name: build.name for build in pair[1].builds}
         baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
         given = dict.fromkeys([*(baselines | candidates).values(), *self.builds.joining])
@@ -193,7 +193,7 @@ class ComparisonOptions(options.GroupOfGroups):
 
 
 def measure(asked: Asked, following: Next) -> Comparison:
-    """Measure both sides, in interleaved pairs, and return what the records say.
+    """Measure both sides, in interleaved pairs, and return the comparison.
 
     ``following`` says which pairs are needed.
     """

@@ -20,7 +20,7 @@ READINGS = 5
 _HEADINGS = {
     Severity.HARMS: "Harms measurement",
     Severity.MAY_HARM: "May harm",
-    Severity.UNKNOWN: "Cannot be told",
+    Severity.UNKNOWN: "Unknown",
     Severity.FINE: "Fine",
 }
 _COLOURS = {Severity.HARMS: "bold red", Severity.MAY_HARM: "bold yellow", Severity.FINE: "bold green"}

@@ -9,15 +9,18 @@ import typer
 
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.cells import build_matrix, column_of, group_of, row_of
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import REPORT, explain
 from dlbench.reports.flags import disturbed
 from dlbench.reports.formats.export import to_stdout
+from dlbench.reports.formats.layout import number
 from dlbench.reports.naming import name_of
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.results import Results
 
 from ..display.screen import StatusLine, err, say
 from ..environments import environment, folders
@@ -56,6 +59,9 @@ class HowToExplain(OptionGroup):
     ] = ""
     steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5
     top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = ReportOptions.top
+    store: Annotated[
+        str, typer.Option("--store", metavar="FILE", help="Show the cell's newest time in this store, too.")
+    ] = ""
     no_build: options.NoBuild = False
     as_json: options.Json = False
 
@@ -95,12 +101,24 @@ def explain_command(
         raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
     found = explain(record.cell, outcome, family_of_record(record))
     print(to_stdout(REPORT, found, ReportOptions(top=how.top), "json" if how.as_json else "terminal"), end="")
+    if how.store:
+        say(stored_time(how.store, record))
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if outcome.status is Status.IMPLAUSIBLE:
         say(f"These times cannot be: {outcome.reason}")
     if disturbed(record, host_of(machine)):
         say("Other programs used the CPUs meanwhile: these times are too long. Run it again on a quiet machine.")
+
+
+def stored_time(target: str, record: Record) -> str:
+    """Return the newest time of a record's cell in a store, in words; raises StoreError."""
+    place = group_of(record.cell), row_of(record.cell), column_of(record.machine, record.cell)
+    found = build_matrix(Results.read([target], machine=record.machine, newest=True)).cells.get(place)
+    if found is None or found.timed is None:
+        return f"{target} has no time of this cell on this machine."
+    launches = f"{found.timed.launches} launch{'es' if found.timed.launches != 1 else ''}"
+    return f"In {target} a step of this cell takes {number(found.timed.median * 1e3)} ms ({launches})."
 
 
 def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:

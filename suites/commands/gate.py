@@ -18,7 +18,7 @@ from .options import OptionGroup, grouped
 
 @dataclass(frozen=True)
 class WhatToGate(OptionGroup):
-    """The suite, and what its candidate is held against."""
+    """The suite, and the baseline of its candidate."""
 
     name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")]
     baseline: Annotated[

@@ -74,7 +74,7 @@ def run_command(
     """Measure a suite on this machine and show its matrix.
 
     Builds the environments it lacks, saying first what it downloads. Every finished launch is stored at once: Ctrl-C
-    loses nothing, and --resume goes on. The suite `claims` is what the papers' claims still need from this machine
+    loses nothing, and --resume continues. The suite `claims` is what the papers' claims still need from this machine
     (`dlbench report claims`), most claims a minute first.
 
     Examples:

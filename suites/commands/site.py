@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from dlbench.reports.compare.report import gate_outcome, headline
-from dlbench.reports.formats.markdown import escaped
+from dlbench.reports.formats.markup import escaped
 from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
@@ -102,14 +102,14 @@ class SiteFolder:
         self.written += 1
 
     def has(self, file: str) -> bool:
-        """Tell whether the site has this file."""
+        """Return whether the site has this file."""
         return (self.path / file).is_file()
 
     def save(self) -> None:
         """Remember what the site holds; raises UsageError."""
-        told = _KEPT.dump_json(_Kept(FORM, self.contents), indent=1).decode()
+        text = _KEPT.dump_json(_Kept(FORM, self.contents), indent=1).decode()
         before = self.written
-        self.write(MARKER, told + "\n")
+        self.write(MARKER, text + "\n")
         self.written = before
 
     def _refused(self, error: OSError) -> UsageError:
@@ -143,8 +143,8 @@ class _Site(NamedTuple):
     def digest(self, *parts: Any) -> str:
         """Return a digest of what a page is made of, this dlbench and its style and script included."""
         look = policy(asset("style.css"), asset("page.js"))
-        told = json.dumps([self.version, look, *parts], default=str)
-        return hashlib.sha256(told.encode()).hexdigest()
+        content = json.dumps([self.version, look, *parts], default=str)
+        return hashlib.sha256(content.encode()).hexdigest()
 
 
 def site_command(**given: Any) -> None:

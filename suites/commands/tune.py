@@ -149,7 +149,7 @@ def _say_why_not(schedule: HalvingSchedule, result: RunResult) -> None:
 def _ways(
     axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions, machine: Machine, seed: int | None
 ) -> tuple[SuiteOverrides, Plan]:
-    """Return what is to be tried, and the plan of it; raises UsageError where times would not compare."""
+    """Return the ways to be tried, and their plan; raises UsageError where times would not compare."""
     words = {key: value for key, value in axes.words.items() if value is not None}
     options.check_own(axes, builds)
     if builds.own is None:

@@ -50,7 +50,7 @@ def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
 
 
 def _option_of_row(cell: Cell) -> list[str]:
-    """Return the option by which a row came that is none of dlbench's."""
+    """Return the option that adds a row which does not come with dlbench."""
     known = {framework.folder: name for name, framework in catalogue().items()}
     if cell.framework in known.values():
         return []

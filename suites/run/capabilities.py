@@ -30,7 +30,7 @@ from ..planning.plan import Plan
 from . import capabilities
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick
 
-# Large dense layers: whatever threads a framework has find work in them.
+# Large dense layers have work for every thread of a framework.
 _NETWORK = "fcn5"
 _PROTOCOL = Protocol(warmup_steps=3, steps=3, minimum_steps=3, seconds=1.0)
 _SECONDS = 300.0
@@ -73,7 +73,7 @@ def ask(
 
 
 def threads_seen(outcome: Outcome) -> int | None:
-    """Return how many threads the operating system saw working at once; None where it does not tell."""
+    """Return how many threads the operating system saw working at once; None where that is unknown."""
     if outcome.threads is None:
         return None
     # No more than wanted to run at any one moment: threads that take turns (TensorFlow's caller and its pool) are fewer
@@ -90,7 +90,7 @@ def place_of(machine: Machine) -> str:
 def threads_by_default(
     plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
 ) -> dict[tuple[str, str, str], int]:
-    """Return how many threads a framework's mode takes, with a tuning, when nobody asks for a number, where known.
+    """Return the default thread count of each framework's mode and tuning, where known.
 
     As installed a framework may compute its products with another library, so those cells have an answer of their own;
     all others have that of the tuned ones. Left out are rows without a cell on the CPU: their threads only start what a
@@ -120,7 +120,9 @@ def threads_by_default(
             says = outcome.threads.framework_says if outcome.threads is not None else None
             known[key] = says or threads_seen(outcome)
             with contextlib.suppress(OSError):  # it is asked again, then
-                write_whole(path, json.dumps({key: told for key, told in known.items() if told is not None}, indent=1))
+                write_whole(
+                    path, json.dumps({key: answers for key, answers in known.items() if answers is not None}, indent=1)
+                )
         threads = known[key]
         if threads is not None:
             found[name, mode, tuning] = threads
@@ -142,7 +144,7 @@ _ASKED = "without settings"
 
 @dataclass(frozen=True)
 class Threads:
-    """How many threads the operating system saw working when so many were asked for in these ways; None: not told."""
+    """How many threads the operating system saw working when so many were asked for in these ways; None: unknown."""
 
     asked: int
     by_nothing: int | None
@@ -177,7 +179,7 @@ class Threads:
 class Capabilities:
     """What one mode of a framework answered."""
 
-    version: str  # of the framework's distribution; "" where its metadata do not tell
+    version: str  # of the framework's distribution; "" where its metadata lack it
     answers: dict[str, tuple[bool, str]] = field(default_factory=dict)
     """"gpu", "automatic_gradients", "several_processes": the answer, and how it was found out."""
     networks: dict[str, str] = field(default_factory=dict)
@@ -214,7 +216,7 @@ def probe(
 ) -> Capabilities:
     """Return what the framework's default mode can do, asked once for each machine, environment and adapter.
 
-    ``machine`` names what the answer depends on besides: the machine and the CPUs this process may use.
+    ``machine`` is a key of the machine and the CPUs that this process may use.
     """
     path = folders.make_folder(folders.home() / "cache" / "capabilities") / f"{framework.name}.json"
     key = f"{machine}:{source.digest}:{code_digest(framework)}:{_ASKED}"
@@ -241,11 +243,11 @@ def _probe(framework: Framework, source: Source, cpus: int, launcher: Launcher) 
         raise
     except DlbenchError as error:
         return Capabilities("", problem=str(error))
-    told = outcome.software["capabilities"]
-    networks = {key.removeprefix(NETWORK): pair for key, pair in told.items() if key.startswith(NETWORK)}
+    answers = outcome.software["capabilities"]
+    networks = {key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)}
     return Capabilities(
         _version(framework, outcome),
-        {key: (bool(pair[0]), str(pair[1])) for key, pair in told.items() if not key.startswith(NETWORK)},
+        {key: (bool(pair[0]), str(pair[1])) for key, pair in answers.items() if not key.startswith(NETWORK)},
         {name: "" if pair[0] else str(pair[1]) for name, pair in networks.items()},
         threads,
     )

@@ -1,4 +1,4 @@
-"""What a race found: the fastest way to run a network here, what it gains, and how to run it."""
+"""The result of a search: the fastest way to run a network here, its gain, and how to run it."""
 
 import json
 import shlex
@@ -44,7 +44,7 @@ class Way:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The finalists, the fastest first, and what was tried beside them."""
+    """The finalists, the fastest first, and the number of ways that were tried."""
 
     ways: tuple[Way, ...]
     start: Cell
@@ -56,7 +56,7 @@ class SearchResult:
     failed: Mapping[str, int]
     """Of how many ways there is no number, by the reason."""
     confidence: float = _CONFIDENCE
-    """Of each interval, so that all hold together: the fastest is chosen by the very pairs that it is held against."""
+    """Of each interval, so that all hold together: the fastest is chosen by the same pairs that its gain comes from."""
     disturbed: int = 0
     """Pairs that are left out, since other programs disturbed one of their launches."""
 
@@ -77,7 +77,7 @@ class Remeasuring:
 
 
 def search_result(plan: Plan, schedule: HalvingSchedule) -> SearchResult | None:
-    """Return what a race found; None where it did not come to a pair."""
+    """Return the result of a search; None where it did not reach a pair."""
     blocks = schedule.pairs()
     if not blocks:
         return None
@@ -102,7 +102,7 @@ def search_result(plan: Plan, schedule: HalvingSchedule) -> SearchResult | None:
 
 
 def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what a user sets to run a cell's way: variables, and settings in force with what each tells and does.
+    """Return how to run a cell's way: the variables to set, and the settings in force with their effect.
 
     What a row's process has besides, to keep it quiet or in its own folder, is left out.
     """
@@ -115,27 +115,27 @@ def how(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str]]:
     settings = {}
     for name in names:
         tuned = framework.tuning[name]
-        told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
-        settings[name] = f"{tuned.why} ({told})" if told else tuned.why
+        sentences = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
+        settings[name] = f"{tuned.why} ({sentences})" if sentences else tuned.why
     return {name: value for name, value in found.items() if name in wanted}, settings
 
 
 def _beside_variables(plan: Plan, cell: Cell) -> list[str]:
-    """Return in sentences what a user does that no variable does."""
+    """Return in sentences the steps that no variable covers."""
     framework = plan.row_of(cell).build.framework
     in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
     variables = [framework.variables, framework.modes[cell.mode].variables]
     variables += [framework.tuning[name].variables for name in in_force]
     has_one = any("{threads}" in value for each in variables for value in each.values())
-    told = []
+    sentences = []
     if cell.world_size > 1:
-        told.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
+        sentences.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
     if cell.affinity == BOUND:
-        told.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
+        sentences.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
     if cell.on_cpu and cell.threads and not has_one:
-        how_told = f"`dlbench list --capabilities` says how {framework.title} is told a number"
-        told.append(f"Threads: {cell.threads}; {how_told}")
-    return told
+        hint = f"`dlbench list --capabilities` says how {framework.title} is sentences a number"
+        sentences.append(f"Threads: {cell.threads}; {hint}")
+    return sentences
 
 
 def _folder(build: Build) -> Path | None:
@@ -159,7 +159,7 @@ def lines(plan: Plan, found: SearchResult, remeasuring: Remeasuring) -> list[str
     best = found.ways[0]
     rate = best.cell.batch_size / best.seconds
     of = f"{found.tried} of {found.planned}" if found.tried < found.planned else f"{found.planned}"
-    told = [
+    sentences = [
         f"Fastest of {of} ways: {_named(plan, best.cell)}: {best.seconds:.4g} s a step, {rate:.4g} items/s.",
         _gain(plan, found),
         *(
@@ -169,23 +169,25 @@ def lines(plan: Plan, found: SearchResult, remeasuring: Remeasuring) -> list[str
         ),
     ]
     if sum(way.slower is not None and way.slower.low > 0 for way in found.ways) > 1:
-        told.append(f"With {_CONFIDENCE:.0%} confidence all these intervals are right at once.")
+        sentences.append(f"With {_CONFIDENCE:.0%} confidence all these intervals are right at once.")
     if found.disturbed:
-        told.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
-    told += [f"Mark on {_named(plan, way.cell)}: {flag.sentence}." for way in found.ways for flag in way.flags]
+        sentences.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
+    sentences += [f"Mark on {_named(plan, way.cell)}: {flag.sentence}." for way in found.ways for flag in way.flags]
     mode = plan.row_of(best.cell).build.framework.modes[best.cell.mode]
-    told.append(f"Mode {best.cell.mode}: {mode.summary}")
-    told += _beside_variables(plan, best.cell)
+    sentences.append(f"Mode {best.cell.mode}: {mode.summary}")
+    sentences += _beside_variables(plan, best.cell)
     variables, settings = how(plan, best.cell)
     if variables:
-        told.append("Variables: " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
-    told += [f"Setting {name}: {what}" for name, what in settings.items()]
-    told += reasons(found.failed)
+        sentences.append("Variables: " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
+    sentences += [f"Setting {name}: {what}" for name, what in settings.items()]
+    sentences += reasons(found.failed)
     if found.tried < found.planned:
         others = found.planned - found.tried
-        told.append(f"The budget was too short for the other {others}: a new search with a longer one tries them too.")
+        sentences.append(
+            f"The budget was too short for the other {others}: a new search with a longer one tries them too."
+        )
     again_by = command(plan, best.cell, remeasuring)
-    return told + ([f"Measure it again: {as_called(again_by)}"] if again_by else [])
+    return sentences + ([f"Measure it again: {as_called(again_by)}"] if again_by else [])
 
 
 def reasons(failed: Mapping[str, int]) -> list[str]:
@@ -224,7 +226,7 @@ def data(plan: Plan, found: SearchResult, remeasuring: Remeasuring) -> dict[str,
 
 
 def _named(plan: Plan, cell: Cell) -> str:
-    # A row without settings is what it is: nothing is tuned.
+    # In a row without settings nothing is tuned.
     return rest_of(cell) + (", tuned" if cell.tuning == TUNED and plan.tunable(cell) else "")
 
 

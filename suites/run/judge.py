@@ -22,12 +22,12 @@ from .plausibility import Claim, Limits, implausible
 class FirstLosses:
     """The losses of the first steps, by what launches share of whom they are the same.
 
-    A file is told by its name, which is what its launches call their framework: each of several files has its own.
+    A file is identified by its name, which its launches report as their framework: each of several files has its own.
     """
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._told: dict[tuple[object, ...], tuple[float, ...]] = {}
+        self._first: dict[tuple[object, ...], tuple[float, ...]] = {}
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Self:
@@ -40,14 +40,14 @@ class FirstLosses:
 
     def of_file(self, file: str, cell: Cell) -> tuple[float, ...] | None:
         """Return those that a launch of this file's cell must agree with; None where it is the first."""
-        return self._told.get(_shared(file, cell))
+        return self._first.get(_shared(file, cell))
 
     def note(self, cell: Cell, outcome: Outcome, family: Family) -> None:
         """Keep those of a launch, where its mathematics is its author's and it is the first."""
         losses = outcome.parity.losses if outcome.parity is not None else []
         if not family.specified and outcome.status is Status.OK and losses:
             file = str(outcome.software.get("framework", ""))
-            self._told.setdefault(_shared(file, cell), tuple(losses))
+            self._first.setdefault(_shared(file, cell), tuple(losses))
 
 
 def _shared(file: str, cell: Cell) -> tuple[object, ...]:
@@ -61,7 +61,7 @@ _NOT_FINITE = "the losses or updates of the parity check are not finite"
 
 
 def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
-    """Return the verdict on a launch; raises UnreadableError where its answer does not fit what was asked for."""
+    """Return the verdict on a launch; raises UnreadableError where its answer does not fit the request."""
     cell, answer, outside = request.launch.cell, outcome.answer, outcome.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
@@ -90,7 +90,7 @@ def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, networ
     if losses is None:
         return parity.unchecked(network, "")._replace(verdict="disagrees", reason=_NOT_FINITE_FIRST)
     if not losses:
-        return parity.unchecked(network, "the step tells no loss")
+        return parity.unchecked(network, "the step reports no loss")
     pairs = list(zip(losses, first or losses, strict=False))
     error = max(abs(here - there) / max(abs(there), 1e-30) for here, there in pairs)
     tolerance = network.parity.loss_tolerance
@@ -113,8 +113,8 @@ def _observation(answer: ParitySample, reference: Observation, outside: HostObse
         raise UnreadableError("the updates are not those of the network's parameters")
     updates = {}
     for name, expected in reference.updates.items():
-        told = answer.updates[name]
-        updates[name] = np.full(expected.shape, np.nan) if told is None else np.array(told)
+        entries = answer.updates[name]
+        updates[name] = np.full(expected.shape, np.nan) if entries is None else np.array(entries)
         if updates[name].shape != expected.shape:
             raise UnreadableError(f"{len(updates[name])} entries of {name}, where {len(expected)} were asked for")
     return Observation(losses, updates)
@@ -126,7 +126,7 @@ def judged(
     """Return a launch with its parity and the status that it deserves; without limits no rate is too high.
 
     ``telemetry`` is what was sampled of its GPU.
-    One of which nothing was seen from outside is returned as it is: adapters of an older version judged themselves.
+    A launch without a host observation is returned as it is: nothing was timed.
     """
     outcome = launched.outcome
     if outcome.status is not Status.OK or request.launch.only_capabilities or outcome.outside is None:

@@ -6,7 +6,7 @@
 
 Each record is yielded when its launch has ended, so that a caller can store it before the next attempt begins. A
 disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
-machine is quiet, and where it is not, there is none. ``reports/evidence/attempts.py`` decides which attempt counts.
+machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.
 
 The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters).
@@ -42,7 +42,7 @@ from .judge import FirstLosses, judged
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .plausibility import Limits, limits_of
 from .privacy import private_anywhere
-from .quiet_machine import BlockGate
+from .quiet_machine import QuietGate
 from .references import Reference
 from .texts import Text
 
@@ -75,7 +75,7 @@ class LaunchRunner:
     machine: Machine | None = None
     """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed
     follow from it; without it no launch counts as disturbed."""
-    gate: BlockGate | None = None
+    gate: QuietGate | None = None
     default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """By framework, mode and tuning."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class LaunchRunner:
         return launched, telemetry
 
     def _described(self, request: LaunchRequest) -> dict[str, Any]:
-        """Return what the record's software says of a request."""
+        """Return the part of the record's software that describes a request."""
         found: dict[str, Any] = {}
         if request.launch.repeated_batch is not None:
             found["repeated_batch"] = request.launch.repeated_batch
@@ -216,7 +216,7 @@ class LaunchRunner:
         return found
 
     def _tunable(self, cell: Cell) -> tuple[str, ...]:
-        """Return the settings of which the cell's tuning chooses."""
+        """Return the settings that the cell's tuning may choose."""
         framework = self.sources[cell.framework].build.framework
         return framework.tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
 

@@ -39,7 +39,7 @@ from .supervisor import TAIL_BYTES
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "TZ")
 _TICK_SECONDS = 0.5
 _SUSPENDED_SECONDS = 1.5  # between two looks: this process was stopped
-_POLL_SECONDS = 0.05  # where the system cannot tell of a process's end
+_POLL_SECONDS = 0.05  # where the system does not report the end of a process
 _GRACE_SECONDS = 3.0
 _MOST_BYTES = 2 * 1024**3  # in a launch's folder, which holds its temporary files too
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -56,7 +56,7 @@ class LaunchRequest:
     variables: dict[str, str]
     timeout: float  # seconds from start to end
     guest: Path | None = None  # the folder of adapters to run; None: this installation's own
-    reference: Path | None = None  # what its parity check is held against
+    reference: Path | None = None  # of its parity check
     computes: bool = True  # False: the framework says of itself that it computes nothing
     first_losses: tuple[float, ...] | None = None
     """Where only the guest knows the mathematics: those of an earlier launch, which this one's must agree with."""
@@ -68,7 +68,7 @@ class LaunchRequest:
 
     @property
     def check_steps(self) -> tuple[int, ...]:
-        """How many steps the parity check may have: as many as the reference tells of."""
+        """How many steps the parity check may have: as many as the reference holds."""
         if not self.specified:
             return ()
         if self.reference is None:
@@ -92,7 +92,7 @@ class Launched:
 
 
 class Launcher(TypingProtocol):
-    """Whatever can carry out launches."""
+    """Carries out launches."""
 
     def launch(self, request: LaunchRequest, tick: Tick = ...) -> Launched:
         """Carry out one launch; ``tick`` is called now and then with the control directory."""
@@ -110,7 +110,7 @@ def guest_environment(variables: dict[str, str]) -> dict[str, str]:
 
 
 class ProcessLauncher:
-    """Starts each launch as a process group of its own on this machine."""
+    """Starts each launch in its own process group on this machine."""
 
     def launch(self, request: LaunchRequest, tick: Tick = no_tick) -> Launched:
         """Carry out one launch; the processes it started are gone when this returns or raises."""
@@ -171,7 +171,7 @@ def _start(request: LaunchRequest, directory: Path, line: int) -> "subprocess.Po
     """Start the supervisor, which starts the guest."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     command = [str(request.interpreter), "-I", str(request.guest or GUEST_DIRECTORY), str(directory)]
-    told = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
+    own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
     child = subprocess.Popen(
         supervisor + command,
         stdin=subprocess.PIPE,
@@ -184,7 +184,7 @@ def _start(request: LaunchRequest, directory: Path, line: int) -> "subprocess.Po
     )
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError), child.stdin:
-        child.stdin.write(json.dumps({**guest_environment(request.variables), **told}).encode())
+        child.stdin.write(json.dumps({**guest_environment(request.variables), **own}).encode())
     return child
 
 
@@ -214,7 +214,7 @@ def _reap(child: "subprocess.Popen[bytes]") -> str:
     assert child.stderr is not None
     if child.stderr.closed:
         return ""
-    # Nobody but the supervisor, which has ended, held the other end.
+    # Only the supervisor, which has ended, held the other end.
     with child.stderr as stream:
         return stream.read(2 * TAIL_BYTES).decode("utf-8", errors="replace")
 
@@ -240,7 +240,7 @@ def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, monit
 
 @contextlib.contextmanager
 def _news(child: "subprocess.Popen[bytes]", monitor: LaunchMonitor) -> Iterator[Callable[[float], None]]:
-    """Give a call that sleeps until the child ends, the guest says something, or so many seconds are over.
+    """Give a function that sleeps until the child ends, the guest writes, or the given seconds are over.
 
     On Linux through a pidfd: ``Popen.wait`` with a time-out polls, and wakes a core that may be measuring.
     """
@@ -267,11 +267,11 @@ def _news(child: "subprocess.Popen[bytes]", monitor: LaunchMonitor) -> Iterator[
 
 
 MARK = "DLBENCH_LAUNCH"
-"""The variable by which a launch's processes are known, whatever session they made themselves."""
+"""The variable by which a launch's processes are known, in whatever session they are."""
 
 
 def of_a_launch(pid: int) -> bool | None:
-    """Tell whether a process belongs to a launch; None where no such process can be seen.
+    """Return whether a process belongs to a launch; None where it cannot be seen.
 
     One that left its launch's tree still carries the mark. There is one launch at a time on a machine.
     """
@@ -299,7 +299,7 @@ def end_tree(root: int) -> None:
 
 
 def end_strays(mark: str) -> None:
-    """Kill what a launch left behind in sessions of its own: it would disturb every later measurement."""
+    """Kill the processes that a launch left in other sessions: they would disturb later measurements."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARK) == mark:

@@ -1,7 +1,7 @@
-"""The host's end of the line to a guest: its own clock and the CPU time it sees, at each mark that the guest comes to.
+"""The host's end of the line to a guest: the host's clock and the CPU time it observes at each mark of the guest.
 
-A guest waits at each mark until it is answered, so nothing is read while a step runs. Which parity check follows the
-timed samples is drawn by lot here, and told only then.
+A guest waits at each mark until it is answered, so nothing is read while a step runs. The parity check that follows
+the timed samples is drawn at random here, and sent only then.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _LONG_STEP = 0.15
 _SELDOM = 0.1
 """How often it is not."""
 _ENOUGH_SECONDS = 0.2
-"""Rounds are repeated until their steps last so long: what is shorter cannot be held against the timed samples."""
+"""Rounds are repeated until their steps last this long: shorter ones cannot be compared with the timed samples."""
 _MOST_ROUNDS = 6
 _SLOW, _FAST, _SLACK_SECONDS = 1.4, 0.4, 0.03
 """A check whose steps take so many times as long as the timed ones, but for so little, is repeated: others may have
@@ -59,11 +59,11 @@ class LaunchMonitor:
         """Nothing more is to be heard."""
 
     def listen(self) -> bool:
-        """Take in what the guest says, and answer it; False once nothing more is to be heard."""
+        """Read from the guest and answer it; return False once nothing more can come."""
         self.over = not self._listen()
         if self.wrong:
             with contextlib.suppress(OSError):
-                self.line.shutdown(SHUT_RDWR)  # nobody answers: the guest need not wait for it
+                self.line.shutdown(SHUT_RDWR)  # the guest need not wait for an answer
         return not self.over
 
     def _listen(self) -> bool:
@@ -84,7 +84,7 @@ class LaunchMonitor:
         return not self.wrong
 
     def outside(self) -> HostObservation | None:
-        """Return what was seen; None where the timed samples never ended, or the check did not."""
+        """Return the observation; None where the timed samples never ended, or the check did not."""
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
         steps, rounds = self._check if self._asked else (0, 0)
@@ -151,7 +151,7 @@ def used_and_awaited(supervisor: int) -> tuple[float, float]:
     """Return the CPU seconds so far of this process and its descendants, and those in which they waited for a CPU.
 
     Of the first, those of ended descendants too. Of the second those of the main threads, the host's own and what the
-    hypervisor took; 0 where the kernel does not tell.
+    hypervisor took; 0 where the kernel does not report it.
     """
     used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
     try:

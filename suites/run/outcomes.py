@@ -51,7 +51,7 @@ _KINDS = {
 
 
 class UnreadableError(Exception):
-    """A file that a guest left is none, or too large, or not what its name says; the text says which."""
+    """A file that a guest left is missing, too large, or not of its kind; the text says which."""
 
 
 def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -92,10 +92,12 @@ def _refuse(word: str) -> Any:
 def read_phase(directory: Path) -> tuple[str, float | None]:
     """Return the phase the guest says it is in and that phase's expected seconds, where it has said so."""
     try:
-        told = read_json(directory / PHASE_FILE, _PHASE_BYTES)
+        content = read_json(directory / PHASE_FILE, _PHASE_BYTES)
     except (OSError, UnreadableError):
         return "", None
-    phase, expected = (told.get("phase"), told.get("expected_seconds")) if isinstance(told, dict) else ("", None)
+    phase, expected = (
+        (content.get("phase"), content.get("expected_seconds")) if isinstance(content, dict) else ("", None)
+    )
     if not isinstance(phase, str) or not phase.isprintable():
         return "", None
     if isinstance(expected, bool) or not isinstance(expected, int | float) or not 0 <= expected < 1e9:
@@ -130,15 +132,15 @@ _OF_A_GUEST = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASH
 
 def read_answer(directory: Path, launch: Launch) -> Outcome:
     """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with the reason."""
-    told = read_json(directory / OUTCOME_FILE)
-    if not isinstance(told, dict):
+    content = read_json(directory / OUTCOME_FILE)
+    if not isinstance(content, dict):
         raise UnreadableError(f"{OUTCOME_FILE} holds no object")
-    version = told.pop("schema_version", None)
+    version = content.pop("schema_version", None)
     if version != SCHEMA_VERSION:
         raise UnreadableError(f"{OUTCOME_FILE} has schema version {str(version)[:20]}, not {SCHEMA_VERSION}")
     try:
-        _model(Outcome).model_validate(told)
-        outcome = outcome_from_dict(told)
+        _model(Outcome).model_validate(content)
+        outcome = outcome_from_dict(content)
     except ValidationError as error:
         raise UnreadableError(f"{OUTCOME_FILE}: {sentence(error, _model(Outcome))}") from error
     except (ProtocolError, ValueError) as error:
@@ -183,11 +185,11 @@ def _checked(hint: Any, signed: bool) -> Any:
 
 
 def _against_itself(outcome: Outcome, launch: Launch) -> str:
-    """Return what of an answer does not fit together or does not fit what was asked for; empty where all does."""
+    """Return what is inconsistent in an answer or does not fit the request; empty where all fits."""
     if outcome.status not in _OF_A_GUEST:
         return f"status {outcome.status.value} is not a guest's to give"
     if outcome.outside is not None or outcome.parity is not None:
-        return "it tells what only the host can know: " + ("parity" if outcome.outside is None else "outside")
+        return "it reports what only the host can know: " + ("parity" if outcome.outside is None else "outside")
     if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
         return f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
     if outcome.status is not Status.OK or launch.only_capabilities:
@@ -219,9 +221,9 @@ def _of_numbers(outcome: Outcome, launch: Launch) -> str:
 def _of_curve(outcome: Outcome, launch: Launch) -> str:
     steps = launch.protocol.curve_steps if launch.text is not None else 0
     expected = [min(end, steps) for end in range(BLOCK, steps + BLOCK, BLOCK)]
-    told = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
-    if told != expected[: len(told)] or (len(told) < len(expected) and not outcome.curve_ended):
-        return f"a curve of {len(told)} blocks, where {len(expected)} were asked for"
+    content = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
+    if content != expected[: len(content)] or (len(content) < len(expected) and not outcome.curve_ended):
+        return f"a curve of {len(content)} blocks, where {len(expected)} were asked for"
     return ""
 
 
@@ -246,7 +248,7 @@ class ProcessEnd:
     late: str = ""
     """Why the host ended them, where their time was over."""
     too_much: str = ""
-    """Why the host ended them, where they took what they may not."""
+    """Why the host ended them, where they used more than allowed."""
     oom_kills: int = 0
     """Of the kernel, on the whole machine, meanwhile."""
 
@@ -275,17 +277,19 @@ def outcome_of(launch: Launch, directory: Path, ending: ProcessEnd, monitor: Lau
 
 
 def _measured_before(phase: str) -> bool:
-    """Tell whether the measurement was safe on disk when this phase began: it is not lost with what comes after it."""
+    """Return whether the measurement was on disk when this phase began: a later failure does not lose it."""
     return phase == PROFILE or phase.startswith(TRAINING)
 
 
 def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
-    """Return an answer with what the host saw; raises UnreadableError where the one does not fit the other."""
+    """Return an answer with the host's observation; raises UnreadableError where they contradict each other."""
     outside = monitor.outside()
     if outside is None:
         raise UnreadableError(monitor.wrong or "it came without the parity check that was asked for")
     if monitor.timed_steps != outcome.observed_steps():
-        raise UnreadableError(f"it tells of {outcome.observed_steps()} timed steps, and of {monitor.timed_steps}")
+        raise UnreadableError(
+            f"it reports {outcome.observed_steps()} timed steps, and {monitor.timed_steps} on the line"
+        )
     return outcome._replace(outside=outside)
 
 

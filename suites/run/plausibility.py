@@ -19,13 +19,13 @@ from dlbench.reports.gpu_evidence import observe_launch
 _FLOPS_PER_CYCLE = {"sme": 1024, "avx512f": 64, "avx2": 32}
 _FLOPS_PER_CYCLE_AT_LEAST = 32
 _NARROWER = 32
-"""By so much more at most in 16 bits: AMX finishes 2048 operations in bfloat16 a cycle."""
+"""The most that 16 bits gain: AMX finishes 2048 operations in bfloat16 a cycle."""
 # No processor's clock is faster, turbo included (6.2 GHz, Core i9-14900KS).
 _FASTEST_CLOCK = 6.5e9
 
 
 _BEST_LIBRARY = 1.3
-"""The ceilings are those of NumPy's BLAS, and a framework's may be better by so much. Seen at most here: 1.09."""
+"""The ceilings are those of NumPy's BLAS, and a framework's may be better by this factor. Seen at most here: 1.09."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,16 @@ def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
 
 
 _CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
-"""The host's clock may show so much more than the samples, and what guest and host waited for a CPU, up to a second:
-what lies between them, and the host's own waking up."""
+"""The host's clock may show this much more than the samples, and as much as guest and host waited for a CPU, up to a
+second: the time between samples, and the host's own waking up."""
 _TICK_SECONDS = 0.03
-"""CPU time is told in ticks of 0.01 s for each process; fewer than a few of them are held against nobody."""
-_TOLD_SHARE, _TOLD_SECONDS = 0.15, 0.25
-"""What a guest tells of its CPU time may differ by so much from what the host saw."""
+"""CPU time is counted in ticks of 0.01 s for each process; a few of them prove nothing."""
+_CLAIM_SHARE, _CLAIM_SECONDS = 0.15, 0.25
+"""The CPU time that a guest reports may differ this much from the host's observation."""
 _FEWER_OPERATIONS = 4.0
-"""A convolution of 3 x 3 by Winograd's F(4 x 4, 3 x 3) needs so many times fewer multiplications (Lavin, Gray 2016)."""
+"""Fewer multiplications, this many times, of a 3 x 3 convolution by Winograd's F(4 x 4, 3 x 3) (Lavin, Gray 2016)."""
 _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
-"""The check's steps may take so many times as long as the timed ones, and so much longer."""
+"""The check's steps may take this many times as long as the timed ones, and this much longer."""
 _FASTER = 0.15
 """They take at least such a share of it: the timed ones may have met others for all of their time."""
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
@@ -143,7 +143,7 @@ def implausible(claim: Claim, computes: bool) -> str:
     return "; ".join(dict.fromkeys(filter(None, (rule(claim) for rule in rules))))
 
 
-def _told_seconds(outcome: Outcome) -> float:
+def _claimed_seconds(outcome: Outcome) -> float:
     """Return what all timed samples took by the guest's clock, those found to be warm-up included."""
     left_out = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
     before = sum(outcome.warmup_ns[-left_out:]) * outcome.steps_per_sample if left_out > 0 else 0
@@ -151,12 +151,12 @@ def _told_seconds(outcome: Outcome) -> float:
 
 
 def _clock(claim: Claim) -> str:
-    told, seen = _told_seconds(claim.outcome), claim.outside.timed_seconds
+    claimed, seen = _claimed_seconds(claim.outcome), claim.outside.timed_seconds
     between = _CLOCK_SHARE * seen + _CLOCK_SECONDS
     between += min(claim.outside.timed_waiting_seconds, _WAITING_SECONDS)
-    if seen - between <= told <= seen * 1.02 + 0.01:
+    if seen - between <= claimed <= seen * 1.02 + 0.01:
         return ""
-    return f"its samples add up to {_seconds(told)}, and the host's clock saw {_seconds(seen)}"
+    return f"its samples add up to {_seconds(claimed)}, and the host's clock saw {_seconds(seen)}"
 
 
 def _rate(claim: Claim) -> str:
@@ -185,12 +185,12 @@ def _cpu_seconds(claim: Claim) -> str:
 
 
 def _cpu_told(claim: Claim) -> str:
-    """What the guest tells of its threads is what its evidence rests on: helpers that it hides, or time made up."""
+    """The guest's report of its threads is its evidence: hidden helpers and invented time contradict it."""
     threads, seen = claim.outcome.threads, claim.outside.timed_cpu_seconds
-    told = 0.0 if threads is None else threads.cpu_seconds
-    if abs(told - seen) <= _TOLD_SHARE * max(told, seen) + _TOLD_SECONDS:
+    claimed = 0.0 if threads is None else threads.cpu_seconds
+    if abs(claimed - seen) <= _CLAIM_SHARE * max(claimed, seen) + _CLAIM_SECONDS:
         return ""
-    return f"it tells of {_seconds(told)} of CPU time, and the host saw {_seconds(seen)}"
+    return f"it reports {_seconds(claimed)} of CPU time, and the host saw {_seconds(seen)}"
 
 
 def _bytes(claim: Claim) -> str:
@@ -198,7 +198,7 @@ def _bytes(claim: Claim) -> str:
     assert claim.limits is not None
     limit = claim.limits.bandwidth(claim.cell.all_threads)
     family = claim.network.family
-    # Of what is looked up only some rows are used.
+    # An embedding uses only some of its rows.
     weights = 0 if family.learns_inputs else 4 * family.parameter_count()
     least = 3 * (weights - claim.limits.cache_bytes)
     rate = least / claim.step_seconds
@@ -232,11 +232,11 @@ def _check_took_longer(claim: Claim) -> str:
     outside, steps = claim.outside, claim.outside.checked_steps
     if not steps:
         return ""
-    told = steps * claim.step_seconds
-    if outside.steps_seconds <= _SLOWER * told + _SLOWER_SECONDS:
+    claimed = steps * claim.step_seconds
+    if outside.steps_seconds <= _SLOWER * claimed + _SLOWER_SECONDS:
         return ""
     cpu = steps * outside.timed_cpu_seconds / claim.outcome.observed_steps()
-    # Of others that use the CPUs the clock tells, but not the CPU time; a GPU's steps take next to none of it.
+    # Other programs lengthen the time by the clock, but not the CPU time; a GPU's steps use hardly any of it.
     if claim.cell.on_cpu and outside.steps_cpu_seconds <= _SLOWER * cpu + _TICK_SECONDS:
         return ""
     return (
@@ -247,8 +247,8 @@ def _check_took_longer(claim: Claim) -> str:
 
 def _check_took_nothing(claim: Claim) -> str:
     outside, steps = claim.outside, claim.outside.checked_steps
-    told = steps * claim.step_seconds
-    if not steps or outside.steps_seconds >= _FASTER * told - _SLOWER_SECONDS:
+    claimed = steps * claim.step_seconds
+    if not steps or outside.steps_seconds >= _FASTER * claimed - _SLOWER_SECONDS:
         return ""
     cpu = steps * outside.timed_cpu_seconds / claim.outcome.observed_steps()
     if claim.cell.on_cpu and outside.steps_cpu_seconds >= _FASTER * cpu - _TICK_SECONDS:

@@ -97,7 +97,7 @@ def half_width(launches: Sequence[LaunchStats]) -> float | None:
 
 
 def reached(launches: Sequence[LaunchStats], target: Target) -> bool:
-    """Tell whether the interval is as narrow as wanted, the doubt about its own spread included."""
+    """Return whether the interval is as narrow as wanted, the doubt about its own spread included."""
     count = len(launches)
     if count < ENOUGH_LAUNCHES:
         return False
@@ -108,7 +108,7 @@ def reached(launches: Sequence[LaunchStats], target: Target) -> bool:
 
 
 def wants_more(launches: Sequence[LaunchStats], target: Target) -> bool:
-    """Tell whether a cell needs another launch."""
+    """Return whether a cell needs another launch."""
     return len(launches) < target.fewest or (len(launches) < target.most and not reached(launches, target))
 
 
@@ -128,11 +128,10 @@ def steps(launches: Sequence[LaunchStats], fewest: int, most: int, searching: bo
     """Return how many samples the next launch should time, between ``fewest`` and ``most``.
 
     n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)): Kalibera and Jones
-    2013, "Rigorous benchmarking in reasonable time". The variance between is that of the log-medians less what the
-    samples' own spread adds to it; where nothing is left of it, ``most``. With too few launches to tell ``fewest``: to
-    start a framework usually costs more than its steps, and launches deviate by more than their medians err. Where the
-    end of warm-up is searched for (``searching``) there are always as many samples more as warm-up took so far, and at
-    first as many more as make a search possible.
+    2013, "Rigorous benchmarking in reasonable time". The variance between launches is that of the log-medians less the
+    part that the samples' own spread adds; where nothing is left of it, the result is ``most``. With too few launches
+    to estimate it the result is ``fewest``: a start usually costs more than its steps. With ``searching`` for the end
+    of warm-up it includes as many samples as warm-up took so far, and at first those that a search needs.
     """
     if len(launches) < ENOUGH_LAUNCHES:
         return min(most, fewest + SEARCHABLE) if searching else fewest

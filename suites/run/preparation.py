@@ -118,9 +118,9 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
 
 
 def text_of(plan: Plan, corpus: Path | None) -> Text | None:
-    """Return what a plan trains on: the generated text, or that of a file; None where it trains nothing.
+    """Return the text that a plan trains on, generated or from a file; None where it trains on none.
 
-    Raises UsageError for a file that will not do, and for one that nobody reads.
+    Raises UsageError for an unsuitable file, and for one that the suite does not use.
     """
     if not plan.protocol.curve_steps:
         if corpus is not None:
@@ -130,7 +130,7 @@ def text_of(plan: Plan, corpus: Path | None) -> Text | None:
 
 
 def check_brought(builds: Iterable[Build]) -> None:
-    """Look into every interpreter the user brought; raises FrameworkEnvironmentError for the first that will not do."""
+    """Inspect every interpreter that the user named; raises FrameworkEnvironmentError for the first unsuitable one."""
     for build in builds:
         environment.external_source(build)
 

@@ -1,4 +1,4 @@
-"""What no record tells: who measured, on which host, where their files lie, and any password.
+"""Keeps out of records who measured, on which host, the paths of their files, and any password.
 
 A framework's messages and an adapter's answers name files. Of a file of the system (``/usr/lib/...``) the whole name is
 kept, of one in the user's home folder what stands behind ``~``, of any other its last part alone.
@@ -25,12 +25,12 @@ _PATHS = (
     re.compile(rf"(?<![\w/.~>\-])/(?!/|(?:{_SYSTEM})/)(?:{_PART}+/)+(?={_PART}*)"),
 )
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
-_NOBODY = ("root", "nobody")
-"""Names of users that tell nothing."""
+_COMMON_USERS = ("root", "nobody")
+"""Names of users that identify no person."""
 
 
 def private(text: str) -> str:
-    """Return a text without what is nobody else's business."""
+    """Return a text without private parts."""
     text = without_credentials(text)
     for pattern, word in _replacements(str(Path.home()), _user(), socket.gethostname()):
         text = pattern.sub(word, text)
@@ -68,7 +68,7 @@ def _of_key(key: str, value: Any) -> Any:
 def _replacements(home: str, user: str, host: str) -> tuple[tuple[re.Pattern[str], str], ...]:
     found = [(re.compile(rf"{re.escape(home)}(?![\w.\-])"), "~")] if len(home) > 1 else []
     found += [(pattern, "<path>/") for pattern in _PATHS]
-    if user and user not in _NOBODY:
+    if user and user not in _COMMON_USERS:
         found.append((re.compile(rf"(?<=/){re.escape(user)}(?![\w.\-])|(?<![\w.\-]){re.escape(user)}(?=@)"), "<user>"))
     # A plain word as a host's name may be the name of anything else, of a framework too.
     if re.search(r"[\d.\-]", host):

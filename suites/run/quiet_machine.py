@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Gpus
@@ -39,32 +38,12 @@ _QUARTILE, _RARE = 0.674, 3.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 16.0  # seconds
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the machine was quiet, and every reason why not."""
+def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str, ...]:
+    """Return why the machine is not quiet, judging a reading by the machine's earlier ones, in order of time.
 
-    quiet: bool
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Waited:
-    """What waiting for quiet came to."""
-
-    verdict: Verdict
-    """The last one."""
-    readings: tuple[Reading, ...]
-    """All that were taken, in order; at least one."""
-    seconds: float
-    """From beginning to end."""
-
-
-def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
-    """Judge one reading against the earlier ones of the same machine, in order of time.
-
-    Rates are judged once the record holds enough readings that were calm and measured by the same method. They are
-    compared with the upper quartile, because disturbance only ever slows down; and a shortfall counts only beyond what
-    the sentinel's own spread on this machine explains.
+    Rates are judged once the record holds enough calm readings by the same method. They are compared with the upper
+    quartile, because disturbance only ever slows down; a shortfall counts only beyond what the sentinel's own spread on
+    this machine explains.
     """
     reasons = [*disturbances(reading)]
     calm = [each for each in record if each.method == reading.method and not disturbances(each)][-RECORD_LENGTH:]
@@ -74,7 +53,7 @@ def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> Verdict:
             ("memory was read and written", attrgetter("bandwidth_bytes_per_second"), BANDWIDTH_SHORTFALL),
         ):
             reasons += _slower(what, rate_of(reading), [rate_of(each) for each in calm], least)
-    return Verdict(not reasons, tuple(reasons))
+    return tuple(reasons)
 
 
 def shortfall_allowed(rates: Sequence[float], least: float) -> float:
@@ -97,67 +76,6 @@ def _slower(what: str, rate: float, rates: Sequence[float], least: float) -> lis
     if rate >= (1 - allowed) * usual:
         return []
     return [f"{what} at {rate / usual:.0%} of this machine's usual rate (limit {1 - allowed:.0%})"]
-
-
-def wait_until_quiet(
-    take: Callable[[], Reading],
-    judge: Callable[[Reading], Verdict],
-    patience_seconds: float,
-    sleep: Callable[[float], object] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Waited:
-    """Take readings until one is quiet or patience ends, sleeping 1, 2, 4, 8, 16, 16, ... seconds in between.
-
-    At least one reading is taken, however short the patience; one that begins is finished. Raises what `take` raises.
-    """
-    start = clock()
-    readings: list[Reading] = []
-    pause = _FIRST_PAUSE
-    while True:
-        readings.append(take())
-        verdict = judge(readings[-1])
-        left = patience_seconds - (clock() - start)
-        if verdict.quiet or left <= 0:
-            return Waited(verdict, tuple(readings), clock() - start)
-        sleep(min(pause, left))
-        pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-@dataclass
-class QuietGate:
-    """What stands before a block of launches: waits for a quiet machine, and remembers its readings.
-
-    Start it with the machine's readings of earlier runs, oldest first; keep `record` for the next. After a wait in vain
-    its patience is half as long, and whole again once the machine was quiet: on a machine that never is, all waits of a
-    run together take little more than twice the patience.
-    """
-
-    record: list[Reading] = field(default_factory=list)
-    patience_seconds: float = 60.0
-    take: Callable[[], Reading] = take
-    sleep: Callable[[float], object] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    waits_in_vain: int = 0
-    """In a row."""
-
-    def wait(self) -> Waited:
-        """Wait until the machine is quiet or patience ends. Raises SentinelError where the sentinel cannot run."""
-        patience = self.patience_seconds * 0.5**self.waits_in_vain
-        waited = wait_until_quiet(self._take, self._judge, patience, self.sleep, self.clock)
-        self.waits_in_vain = 0 if waited.verdict.quiet else self.waits_in_vain + 1
-        return waited
-
-    def look(self) -> Waited:
-        """Take one reading and wait for nothing: what to store after a block."""
-        return wait_until_quiet(self._take, self._judge, 0.0, self.sleep, self.clock)
-
-    def _take(self) -> Reading:
-        reading = self.take()
-        self.record.append(reading)
-        return reading
-
-    def _judge(self, reading: Reading) -> Verdict:
-        return judge_reading(reading, self.record[:-1])
 
 
 PATIENCE_SECONDS = 15.0
@@ -185,84 +103,110 @@ def earlier_readings(store: Store, machine: str) -> list[Reading]:
     return found[-RECORD_LENGTH:]
 
 
-def open_gate(store: Store, run: Run, report: Callable[[str], None]) -> "BlockGate":
+def open_gate(store: Store, run: Run, report: Callable[[str], None]) -> "QuietGate":
     """Return the gate of a run, which knows this machine's readings in the store."""
-    return BlockGate(QuietGate(earlier_readings(store, run.machine)), store, run.id, report)
+    return QuietGate(store, run.id, report, earlier_readings(store, run.machine))
+
+
+Judged = tuple[Reading, tuple[str, ...]]
+"""A reading, and why the machine was not quiet."""
 
 
 @dataclass
-class BlockGate:
-    """The gate of one run. ``report`` takes lines for the log."""
+class QuietGate:
+    """Stands before the blocks of one run: waits for a quiet machine, and stores its readings.
 
-    gate: QuietGate
+    After a wait in vain its patience is half as long, after some there is none, and it is whole again once the machine
+    was quiet: on a machine that never is, a run waits little more than twice the patience.
+    """
+
     store: Store
     run: str
     report: Callable[[str], None]
+    """Takes lines for the log."""
+    record: list[Reading] = field(default_factory=list)
+    """Earlier readings of this machine, oldest first."""
+    take: Callable[[], Reading] = take
+    sleep: Callable[[float], object] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    _vain: int = 0
+    """Waits in vain, in a row."""
     _broken: bool = False
-    _just_seen: tuple[Reading, Verdict] | None = None
+    _just_seen: Judged | None = None
 
     def before(self, block: int, seconds_left: float | None = None) -> None:
         """Wait until the machine is quiet or patience ends, never longer than ``seconds_left``."""
-        if self._just_seen is not None and self._just_seen[1].quiet:
-            # Taken after the last block, a moment ago.
-            self._keep(block, "before", *self._just_seen)
+        if self._just_seen is not None and not self._just_seen[1]:
+            self._keep(block, "before", [self._just_seen])  # taken after the last block, a moment ago
             return
-        waited = self._wait(seconds_left)
-        if waited is None:
+        began = self.clock()
+        readings = self._wait(seconds_left)
+        if not readings:
             return
-        verdicts = [Verdict(False)] * (len(waited.readings) - 1) + [waited.verdict]
-        for reading, verdict in zip(waited.readings, verdicts, strict=True):
-            self._keep(block, "before", reading, verdict)
-        if not waited.verdict.quiet:
-            after = f", waited {waited.seconds:.0f} s" if waited.seconds >= _WORTH_SAYING else ""
+        self._keep(block, "before", readings)
+        waited, reasons = self.clock() - began, readings[-1][1]
+        if reasons:
+            after = f", waited {waited:.0f} s" if waited >= _WORTH_SAYING else ""
             another = other_dlbench()
             named = f", among them another {another}" if another else ""
             self.report(
-                f"block {block + 1}: other programs are busy ({waited.verdict.reasons[0]}{named}){after}, "
-                "measuring anyway: disturbed launches will be marked"
+                f"block {block + 1}: other programs are busy ({reasons[0]}{named}){after}, measuring anyway: disturbed "
+                "launches will be marked"
             )
-        elif waited.seconds >= _WORTH_SAYING:
-            self.report(f"block {block + 1}: waited {waited.seconds:.0f} s until other programs were quiet")
+        elif waited >= _WORTH_SAYING:
+            self.report(f"block {block + 1}: waited {waited:.0f} s until other programs were quiet")
 
     def after(self, block: int) -> None:
-        """Take a reading and wait for nothing."""
-        waited = self._safely(self.gate.look)
-        self._just_seen = None
-        if waited is not None:
-            self._just_seen = waited.readings[-1], waited.verdict
-            self._keep(block, "after", *self._just_seen)
+        """Take a reading without waiting."""
+        readings = self._take_until_quiet(0.0)
+        self._just_seen = readings[-1] if readings else None
+        self._keep(block, "after", readings)
 
     def before_repeat(self) -> bool:
-        """Wait before a disturbed launch is repeated; False where others are still busy and it is of no use."""
-        waited = self._wait(None)
-        return waited is not None and waited.verdict.quiet
+        """Wait before a disturbed launch is repeated; return whether the machine is quiet now."""
+        readings = self._wait(None)
+        return bool(readings) and not readings[-1][1]
 
-    def _wait(self, seconds_left: float | None) -> Waited | None:
-        patience = 0.0 if self.gate.waits_in_vain >= GIVE_UPS else PATIENCE_SECONDS
-        self.gate.patience_seconds = patience if seconds_left is None else max(0.0, min(patience, seconds_left))
-        return self._safely(self.gate.wait)
+    def _wait(self, seconds_left: float | None) -> list[Judged]:
+        patience = 0.0 if self._vain >= GIVE_UPS else PATIENCE_SECONDS * 0.5**self._vain
+        readings = self._take_until_quiet(patience if seconds_left is None else max(0.0, min(patience, seconds_left)))
+        self._vain = self._vain + 1 if readings and readings[-1][1] else 0
+        return readings
 
-    def _safely(self, call: Callable[[], Waited]) -> Waited | None:
-        """Without a sentinel a run goes on, as it would on a system that tells nothing of others."""
-        if self._broken:
-            return None
-        try:
-            return call()
-        except SentinelError as error:
-            self._broken = True
-            self.report(f"no quiet gate: {error}")
-            return None
+    def _take_until_quiet(self, patience: float) -> list[Judged]:
+        """Take readings until one is quiet or patience ends, sleeping 1, 2, 4, 8, 16, 16, ... seconds in between.
 
-    def _keep(self, block: int, moment: str, reading: Reading, verdict: Verdict) -> None:
-        content: dict[str, Any] = {**reading.to_dict(), "quiet": verdict.quiet, "reasons": list(verdict.reasons)}
-        self.store.add_sentinel(self.run, block, moment, content)
+        At least one is taken; without a sentinel none is, and a run goes on as where no other program can be seen.
+        """
+        began, pause = self.clock(), _FIRST_PAUSE
+        readings: list[Judged] = []
+        while not self._broken:
+            try:
+                reading = self.take()
+            except SentinelError as error:
+                self._broken = True
+                self.report(f"no quiet gate: {error}")
+                break
+            readings.append((reading, judge_reading(reading, self.record)))
+            self.record.append(reading)
+            left = patience - (self.clock() - began)
+            if not readings[-1][1] or left <= 0:
+                break
+            self.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return readings
+
+    def _keep(self, block: int, moment: str, readings: list[Judged]) -> None:
+        for reading, reasons in readings:
+            content = {**reading.to_dict(), "quiet": not reasons, "reasons": list(reasons)}
+            self.store.add_sentinel(self.run, block, moment, content)
 
 
 def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[str]:
     """Return a line for each device of these cells that others compute on already, and one where they hold all of them.
 
     Several workers may be given any GPU: all are looked at then. Launches on a GPU in use are measured all the same,
-    and marked: whoever holds it may take any part of it at any time.
+    and marked: the other process may use any part of it at any time.
     """
     asked = {cell.device: cell.world_size for cell in sorted(cells, key=lambda cell: cell.world_size)}
     several = any(size > 1 and name != CPU for name, size in asked.items())

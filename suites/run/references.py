@@ -52,7 +52,7 @@ def fitting(
 
     Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
     many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. None, with a report, where
-    there is none of either: parity is then unchecked for these cells, and shown so.
+    there is neither: parity is then unchecked for these cells, and shown so.
     """
     if equal_parts > 1:
         part = batch_size // equal_parts

@@ -1,7 +1,7 @@
-"""Which unfinished run ``--resume`` goes on with: one that the same command began.
+"""Finds the unfinished run that ``--resume`` continues: one that the same command began.
 
-A command that chooses nothing itself (``run table4 --resume``) also goes on with a run that was begun with a part of
-the suite's cells. Whatever else differs between the plan of now and the run is said.
+A command without options (``run table4 --resume``) also continues a run of a part of the suite's cells. Any other
+difference between the plan and the run is an error that lists it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +29,7 @@ _SHOWN = 4
 def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: bool) -> Run:
     """Return the newest unfinished run of this plan on this machine that was begun for this purpose.
 
-    ``bare``: nothing was chosen of the suite. Raises UsageError where there is none, and where there are others only.
+    ``bare``: without options. Raises UsageError where there is none, and where there are only others.
     """
     runs = _unfinished(store, plan, machine, purpose)
     found = _same(plan, runs, bare)
@@ -41,7 +41,7 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: b
 def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: str | None = None) -> list[Run]:
     """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none.
 
-    A fleet's runs are gone on with by their fleet alone, which names the one: their nodes share a fingerprint.
+    A fleet's runs are resumed by their fleet alone, which names the run: its nodes share a fingerprint.
     """
     of_these = plan.suite, machine.fingerprint, purpose
     runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
@@ -62,7 +62,7 @@ def resume(
     purpose: str = "suite",
     of_fleet: str | None = None,
 ) -> tuple[Plan, Run]:
-    """Return the plan of the unfinished run that this plan goes on with, and the run.
+    """Return the unfinished run that this plan continues, and its plan.
 
     Cells, protocol, launches and order are the unfinished run's. ``of_fleet`` is the id of the run that a fleet's job
     goes on with, ``purpose`` what the run was begun for. Raises UsageError when there is nothing to resume,
@@ -84,7 +84,7 @@ def resume(
         if name not in {row.build.framework.name for row in planned_rows}:
             raise UsageError(
                 f"The unfinished run has no row of {name}, and a resumed run cannot get new rows. Leave out --adapter "
-                f"{name}=..., or leave out --resume to start a run of its own."
+                f"{name}=..., or leave out --resume to start a new run."
             )
     if run is None:
         raise _refusal(plan, runs[-1], bare=not chosen.narrows)
@@ -101,10 +101,10 @@ def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
 
 
 def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
-    """Refuse to go on with other builds or adapters than the run's records were made with; raises UsageError."""
-    # A launch that was left out or crashed tells nothing of the adapter.
-    told = sorted((record for record in records if record.environment), key=lambda r: DIGEST in r.outcome.software)
-    made = {record.cell.framework: record for record in told}
+    """Refuse other builds or adapters than those of the run's records; raises UsageError."""
+    # A skipped or crashed launch says nothing about the adapter.
+    launched = sorted((record for record in records if record.environment), key=lambda r: DIGEST in r.outcome.software)
+    made = {record.cell.framework: record for record in launched}
     for build in plan.builds:
         record = made.get(build.name)
         if record is None:
@@ -112,20 +112,20 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
         _check_same_adapter(build, record)
         _check_same_environment(build, record)
     rows = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
-    for record in told:
+    for record in launched:
         if (framework := rows.get((record.cell.framework, record.cell.mode))) is not None:
             check_same_settings(plan, record, framework)
 
 
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
-    """Refuse to go on with another text than the run's launches were trained on; raises UsageError."""
+    """Refuse another text than the one the run's launches were trained on; raises UsageError."""
     for record in records:
         then = record.outcome.software.get("text")
         digest = then.get("digest") if isinstance(then, dict) else None
         if digest is not None and (text is None or digest != text.digest):
             raise UsageError(
                 f"The unfinished run trains on another text ({digest}). Give its --corpus again, or leave out --resume "
-                "to start a run of its own."
+                "to start a new run."
             )
 
 
@@ -166,7 +166,7 @@ def _check_same_adapter(build: Build, record: Record) -> None:
         what = "file" if build.framework.file else "adapter"
         raise UsageError(
             f"The unfinished run measured {build.name} with another {what} than {code} is now: its "
-            "code has changed. Put it back, or leave out --resume to start a run of its own."
+            "code has changed. Put it back, or leave out --resume to start a new run."
         )
 
 
@@ -176,7 +176,7 @@ def _same(plan: Plan, runs: Sequence[Run], bare: bool) -> Run | None:
 
 
 def _refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
-    """Return the error that says in what a run differs from what is asked for now."""
+    """Return the error that lists the differences between a run and the plan."""
     found = differences(plan, run, bare)
     more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return UsageError(
@@ -186,7 +186,7 @@ def _refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
 
 
 def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
-    """Return in words what differs between a plan of now and an unfinished run; nothing where it can go on."""
+    """Return in words the differences between a plan and an unfinished run; empty where it can be resumed."""
     now, then = set(plan.cells), set(run.plan)
     # What a store lacks is less once a run has measured some of it.
     alike = now == then or (bare and then <= now) or (plan.by_worth and now <= then)
@@ -194,7 +194,7 @@ def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
     of_protocol = [
         (name, getattr(plan.protocol, name), getattr(run.protocol, name))
         for name in plan.protocol._fields
-        # So many at least follow from so many at most.
+        # The fewest follow from the most.
         if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps
     ]
     of_launches = [

@@ -37,15 +37,15 @@ Group = tuple[PlannedLaunch, ...]
 
 MOST_ATTEMPTS = 3
 """A disturbed launch is repeated until it was attempted this often."""
-# Repetitions of disturbed launches allowed over a whole run: so many, and this share of its records.
+# Repetitions of disturbed launches allowed in a whole run: a number, and a share of its records.
 _REPEATS, _REPEATS_SHARE = 4, 0.25
 # Statuses after which another launch of the same cell could give something new.
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
 _STEP_SECONDS = 0.05  # of training on a text, until a launch has shown it
 
 LOOKS_APART = 1.4
-"""A comparison looks at its interval after so many times the pairs of the look before. Looking after every pair would
-favour intervals that came out narrow by chance."""
+"""A comparison looks at its interval after this many times the pairs of the previous look. Looking after every pair
+would favour intervals that came out narrow by chance."""
 
 FINALISTS = 2
 PAIRS = 8
@@ -267,7 +267,7 @@ Next = Callable[[Cell, Sequence[Record]], tuple[str, int] | None]
 
 
 class PairSchedule(Schedule):
-    """Pairs of launches, one of each side, until `following` wants no more; what a report says is what was acted on."""
+    """Pairs of launches, one of each side, until `following` wants no more."""
 
     strict = True
 
@@ -329,7 +329,7 @@ def _next_index(records: Sequence[Record], stage: str) -> int:
 
 
 def for_gate(host: Host, rule: Rule = DEFAULT) -> Next:
-    """Return what a gate needs next: screening pairs until a cell is clear or suspect, then confirming ones."""
+    """Return the rule of a gate: screening pairs until a cell is clear or suspect, then confirming ones."""
 
     def following(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
         if _given_up(records):
@@ -350,7 +350,7 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> Next:
 
 
 def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT) -> Next:
-    """Return what a comparison of so many cells needs next: pairs until the ratio's interval is narrow enough.
+    """Return the rule of a comparison of this many cells: pairs until the ratio's interval is narrow enough.
 
     ``width`` is the half-width of the interval relative to the ratio. It stops on precision, never on a p-value, and
     not before there are enough pairs to prove a slowdown at all (`verdict.fewest_pairs`).
@@ -396,10 +396,10 @@ def halving_plan(plan: Plan) -> Plan:
 
 
 def search_starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
-    """Return what a user may start from, the likeliest first.
+    """Return the cells that a user may start from, the likeliest first.
 
-    It is of the first row that has cells: its default mode, as installed, on as many threads as cores, else what is
-    nearest to that.
+    They are of the first row that has cells: its default mode, as installed, on as many threads as cores comes first,
+    then the nearest to that.
     """
 
     def distance(cell: Cell) -> tuple[object, ...]:
@@ -552,7 +552,7 @@ class HalvingSchedule(BlockSchedule):
     def reserved(self, launches: Group) -> float:
         """Return the seconds that a budget must leave behind this launch.
 
-        Until the pairs begin: what those are expected to take; then what the rest of this pair takes, since a single
+        Until the pairs begin: the expected seconds of all pairs; then those of the rest of this pair, since a single
         launch of a pair is worth nothing.
         """
         cell, block = launches[0].cell, launches[0].block

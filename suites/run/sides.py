@@ -36,7 +36,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Side:
-    """One side: what it is launched with, and what to call it."""
+    """One side: its name, and the interpreters, variables and code of its launches."""
 
     name: str
     """As in its records: "baseline", "candidate", or "" where there is one side."""
@@ -177,8 +177,8 @@ def pair(
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
         first = tuple(values.build(word, "--baseline") for word in baseline_python)
     # A step of the user's own has no environment that a baseline could have: a single interpreter serves both sides.
-    told = {build.framework.name for build in first}
-    first += tuple(each for each in second if each.framework.file is not None and each.framework.name not in told)
+    named = {build.framework.name for build in first}
+    first += tuple(each for each in second if each.framework.file is not None and each.framework.name not in named)
     sides = []
     for name, builds_, words_, revision, file in zip(
         (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True
@@ -255,7 +255,7 @@ def described(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
 
 
 def check_same(run: Run, pair: tuple[Side, Side], sources: Sources, rule: Rule) -> None:
-    """Refuse to go on with other sides, or by another rule, than the run began with; raises UsageError."""
+    """Refuse other sides or another rule than the run began with; raises UsageError."""
     if run.rule != chosen(rule):
         raise UsageError(
             "The unfinished run was begun with another --threshold or --tolerance. Give the same options, or start a "
@@ -271,12 +271,12 @@ def check_same(run: Run, pair: tuple[Side, Side], sources: Sources, rule: Rule) 
 
 
 def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:
-    """Return what the records of a run with two sides say so far, by its own rule unless another is given.
+    """Return the comparison of a run with two sides so far, by its own rule unless another is given.
 
     Raises UsageError where it has none yet.
     """
     records = store.records(run=run.id)
     host: Host = read_host(run.machine, store.machine(run.machine))
     if not any(record.side for record in records):
-        raise UsageError(f"Run {run.id} has no pair of launches yet. Go on with it (--resume), or compare another.")
+        raise UsageError(f"Run {run.id} has no pair of launches yet. Resume it (--resume), or compare another.")
     return compare_sides_of_run(run, records, host, rule)

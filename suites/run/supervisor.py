@@ -1,9 +1,9 @@
 """Stands between the host and a guest: ``python -I -S supervisor.py HOST_PID LINE COMMAND ...``.
 
 The guest's parent is this process and not the host, so a guest that ends its parent ends its own launch alone.
-Whatever the guest started comes to this process when its own parent ends (Linux: a subreaper), however it left its
-session, and is ended here. Of what is written to stderr the end is kept and written out at the end; the rest is
-read and dropped, so that no disk fills up. The guest's environment comes as JSON on stdin. When the host dies, all of
+Every process the guest started becomes this one's child when its parent ends (Linux: a subreaper), in whatever session
+it is, and is ended here. The end of the guest's stderr is kept and written out at the end; the rest is dropped, so that
+no disk fills up. The guest's environment comes as JSON on stdin. When the host dies, all of
 it is ended. Standard library only: each launch starts this.
 """
 
@@ -28,7 +28,7 @@ _SUBREAPER, _DEATH_SIGNAL = 36, 1  # of prctl(2)
 def main() -> int:
     """Carry out the command; end as it ended."""
     host, line, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    # No signal may find this process unprepared: SIGTERM is the group's, and the guest decides what it makes of it.
+    # No signal may find this process unprepared: SIGTERM is sent to the group, and the guest decides how to handle it.
     signal.signal(signal.SIGTERM, lambda *_: _end_all() if os.getppid() != host else None)
     with contextlib.suppress(OSError, AttributeError):  # not Linux
         kernel = ctypes.CDLL(None)
@@ -74,7 +74,7 @@ def _keep_end(stream: BinaryIO, said: bytearray) -> None:
 
 
 def _end_children() -> None:
-    """End every descendant: the children, and whoever becomes one as its parent ends."""
+    """End every descendant: the children, and those that become children as their parents end."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for child in _children():
@@ -90,10 +90,10 @@ def _end_children() -> None:
 
 def _children() -> list[int]:
     found = []
-    for told in Path("/proc").glob("[0-9]*/stat"):
+    for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            if int(told.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(told.parent.name))
+            if int(file.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(file.parent.name))
     return found
 
 

@@ -26,17 +26,17 @@ class Text:
     """Where it comes from: "generated" or "corpus"; a user's file has no name in a record."""
     symbols: Symbols
     floor: float | None = None
-    """Nats for a symbol that no model can do better than; None where nobody knows."""
+    """Nats for a symbol that no model can do better than; None where it is unknown."""
     note: str = ""
     """What is to be said of how it was read."""
 
     @cached_property
     def digest(self) -> str:
-        """What tells two texts apart."""
+        """Identifies the text."""
         return hashlib.sha256(self.symbols.tobytes()).hexdigest()[:16]
 
     def described(self) -> dict[str, Any]:
-        """Return what a record keeps of it."""
+        """Return the description that a record keeps."""
         return {"name": self.name, "digest": self.digest, "symbols": len(self.symbols), "floor": self.floor}
 
     def file(self) -> Path:
@@ -59,7 +59,7 @@ _MOST_CONTROL = 0.01
 
 
 def read_corpus(path: Path) -> Text:
-    """Return the text of a file; raises UsageError where it is none that could be learnt from."""
+    """Return the text of a file; raises UsageError for an unsuitable one."""
     try:
         if not path.is_file():
             raise UsageError(f"--corpus: {path} is not a file. Name a text file.")

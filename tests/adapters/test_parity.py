@@ -8,10 +8,10 @@ from pathlib import Path
 import asked_of_frameworks as asked
 import numpy as np
 import pytest
-from broken.mistakes import MISTAKES, Mistake
 from hypothesis import given
 from hypothesis import strategies as st
 from known_networks import AS_JSON, NETWORKS
+from mistakes import MISTAKES, Mistake
 from properties import examples
 from small_networks import FURTHER, SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
 

@@ -18,7 +18,6 @@ from recorded_trees import Tree, write_tree
 
 from dlbench.hardware_probe import Cache, Cpu, Frequency, bound_mask, probe_cpu
 from dlbench.hardware_probe.cgroups import cpu_quota, memory_limit
-from dlbench.hardware_probe.files import parse_cpu_list
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /sys")
 
@@ -93,13 +92,6 @@ def test_arm_guest_and_arm_metal(tmp_path: Path) -> None:
     assert probe_cpu(write_tree(tmp_path / "metal", metal)).virtualisation.kind == "none"
 
 
-def test_affinity_mask_narrower_than_the_machine(tmp_path: Path) -> None:
-    tree = recorded_trees.xeon() | {"proc/self/status": "Cpus_allowed_list:\t0-1,16,18\n"}
-    cpu = probe_cpu(write_tree(tmp_path, tree))
-    assert cpu.affinity == (0, 1, 16, 18)
-    assert (cpu.effective_cpus, cpu.usable_physical_cores) == (4, 3)  # 0 and 16 share a core
-
-
 @examples(8)  # each example writes some hundred files
 @given(sockets=st.integers(1, 3), cores=st.integers(1, 4), smt=st.sampled_from([1, 2, 4]))
 def test_counts_follow_the_topology(sockets: int, cores: int, smt: int) -> None:
@@ -134,14 +126,6 @@ def test_this_machine_agrees_with_other_libraries() -> None:
     # loky sees the quota of the topmost group only, and a variable that we do not follow.
     assert cpu.effective_cpus <= loky.cpu_count() or "LOKY_MAX_CPU_COUNT" in os.environ
     assert cpu.usable_physical_cores == loky.cpu_count(only_physical_cores=True) or cpu.quota_cpus is not None
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("0-3,8\n", (0, 1, 2, 3, 8)), ("0", (0,)), ("", ()), (None, ()), ("nonsense", ()), ("1-x", ())],
-)
-def test_cpu_list_spellings(text: str | None, numbers: tuple[int, ...]) -> None:
-    assert parse_cpu_list(text) == numbers
 
 
 def masks(cpu: Cpu) -> list[tuple[int, ...] | None]:
@@ -186,12 +170,6 @@ def test_a_hybrid_laptop_takes_its_fast_cores_first_then_the_slow_then_siblings(
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.hybrid_laptop(named)))
     assert [place.kind for place in cpu.core_places] == [0] * 4 + [1] * 8
     assert added(cpu) == [0, 2, 4, 6, *range(8, 16), 1, 3, 5, 7]
-
-
-def test_a_container_with_a_mask_gets_no_other_cpu(tmp_path: Path) -> None:
-    cpu = probe_cpu(write_tree(tmp_path, masked(recorded_trees.container_v2(), "2-3,6")))
-    assert added(cpu) == [2, 6, 3]
-    assert bound_mask(cpu, 4) is None
 
 
 @examples(40)
@@ -284,12 +262,6 @@ def v2(group: str, mount_root: str = "/", **files: str) -> Tree:
 )
 def test_quota(tmp_path: Path, tree: Tree, quota: float | None) -> None:
     assert cpu_quota(write_tree(tmp_path, tree)) == quota
-
-
-def test_the_tighter_of_both_versions_counts(tmp_path: Path) -> None:
-    """Both are mounted on many systems; the controller is on one, and a sloppy recording may show both."""
-    tree = recorded_trees.small_vm() | {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "120000\n"}
-    assert cpu_quota(write_tree(tmp_path, tree)) == pytest.approx(1.2)
 
 
 def test_memory_limits(tmp_path: Path) -> None:

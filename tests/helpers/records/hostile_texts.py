@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlbench.reports.storage import schema
+from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
 STORES = Path(__file__).resolve().parents[2] / "goldens" / "stores"
@@ -79,6 +81,9 @@ def _rewrite(database: sqlite3.Connection, table: str, turn: int) -> None:
     names = [column[0] for column in cursor.description[1:]]
     for row, *values in cursor.fetchall():
         changed = [_column(table, name, value, turn) for name, value in zip(names, values, strict=True)]
+        if table == "records":
+            record = Record.from_dict(json.loads(changed[names.index("content")]))
+            changed[names.index("cell")] = schema.cell_key(record.machine, record.cell)
         given = ", ".join(f'"{name}" = ?' for name in names)
         database.execute(f"UPDATE {table} SET {given} WHERE rowid = ?", (*changed, row))
 

@@ -1,4 +1,4 @@
-"""Launches of one worker and of several, and what the report makes of them."""
+"""Launches of one worker and of several, and the report of them."""
 
 from functools import partial
 from typing import Any

@@ -86,9 +86,9 @@ def test_every_format_beside_the_study_and_without(form: str, call: Call) -> Non
 
 
 def test_json_and_csv_say_the_same_and_the_quantities_are_of_the_same_times(call: Call) -> None:
-    told = json.loads(call("--json", "--against", "brandfonbrener2017")[1])
-    assert told["beside"]["lines"]
-    sizes = [size for of in (told, told["beside"]) for line in of["lines"] for size in line["sizes"]]
+    data = json.loads(call("--json", "--against", "brandfonbrener2017")[1])
+    assert data["beside"]["lines"]
+    sizes = [size for of in (data, data["beside"]) for line in of["lines"] for size in line["sizes"]]
     lines = list(csv.DictReader(io.StringIO(call("--format", "csv", "--against", "brandfonbrener2017")[1])))
     assert len(lines) == len(sizes)
     for line, size in zip(lines, sizes, strict=True):
@@ -96,7 +96,7 @@ def test_json_and_csv_say_the_same_and_the_quantities_are_of_the_same_times(call
         assert float(line["seconds_per_minibatch.median"]) == seconds
         assert math.isclose(size["seconds_per_time_step"] * size["steps"], seconds)
         assert math.isclose(size["seconds_of_a_run"], 2000 * seconds)
-    for each in told["crossings"]:
+    for each in data["crossings"]:
         assert (each["units"] is not None) is (each["where"] == "between")
 
 
@@ -116,11 +116,11 @@ def test_a_run_of_the_null_framework_is_reported_from_end_to_end(command: Call, 
     Path("mine.toml").write_text(f'{text}\n{grid}steps = 2\nactivation = "relu"\nbatch_size = 1\n')
     assert command("run", "mine.toml", "--no-ceilings", "--no-quiet-gate")[0] == 0
     code, out, _ = command("report", "rnn", "--json")
-    told = json.loads(out)
+    data = json.loads(out)
     assert code == 0
-    assert [(line["framework"], line["threads"]) for line in told["lines"]] == [("null", 1), ("null", 2)]
-    assert [[size["hidden"] for size in line["sizes"]] for line in told["lines"]] == [[4, 8], [4, 8]]
-    assert all(line["growth"] for line in told["lines"])
-    medians = [[size["seconds_per_minibatch"]["median"] for size in line["sizes"]] for line in told["lines"]]
-    ratios = [each["ratio"]["value"] for pays in told["threads"] for each in pays["sizes"]]
+    assert [(line["framework"], line["threads"]) for line in data["lines"]] == [("null", 1), ("null", 2)]
+    assert [[size["hidden"] for size in line["sizes"]] for line in data["lines"]] == [[4, 8], [4, 8]]
+    assert all(line["growth"] for line in data["lines"])
+    medians = [[size["seconds_per_minibatch"]["median"] for size in line["sizes"]] for line in data["lines"]]
+    ratios = [each["ratio"]["value"] for pays in data["threads"] for each in pays["sizes"]]
     assert sorted(ratios) == pytest.approx(sorted(two / one for one, two in zip(*medians, strict=True)))

@@ -55,7 +55,7 @@ def test_a_measurement_is_left_in_peace(tmp_path: Path, monkeypatch: pytest.Monk
         ended = run_command(tmp_path, "doctor", TMPDIR=str(tmp_path))
     assert ended.returncode == 0
     assert "looking" not in ended.stderr
-    told = " ".join(ended.stdout.partition("Cannot be told")[2].split())
+    told = " ".join(ended.stdout.partition("Unknown")[2].split())
     assert "Current load: Another dlbench (process" in told
     assert "is measuring on this machine" in told
     assert "CPU quota" in ended.stdout  # what needs no sample is told all the same
@@ -80,7 +80,7 @@ def test_what_people_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         "    Why.\n"
         "    -> Nothing mends it.\n"
         "\n"
-        "Cannot be told\n"
+        "Unknown\n"
         "  Turbo frequencies: hidden [by] the host\n"
         "\n"
         "Fine\n"

@@ -26,9 +26,9 @@ FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cp
 def test_who_does_not_use_it_hardly_pays_for_it():
     code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; print(sorted(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    light = {"dlbench.adapters.protocol", "dlbench.suites.planning.axes", "dlbench.suites.in_pytest.plugin", PLUGIN}
-    packages = {name.rpartition(".")[0] for name in light}
-    assert set(ast.literal_eval(loaded)) <= {*light, *packages, "dlbench", "dlbench.suites"}
+    roots = {name.partition(".")[0] for name in ast.literal_eval(loaded)}
+    assert not roots & {"numpy", "pandas", "pydantic", "rich", "scipy", "sqlalchemy", "typer"}
+    assert len(ast.literal_eval(loaded)) < 40
 
 
 def test_a_session_of_others_is_left_alone(session, pytester):
@@ -81,7 +81,6 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
         ("hang", "failed", "timed out: ended after 1.5 s"),
     ],
 )
-@pytest.mark.thinned(3)
 def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, said):
     limit = "1.5" if fault == "hang" else "20.0"
     text = SUITE.replace("cell_seconds = 20.0", f"cell_seconds = {limit}")

@@ -102,7 +102,7 @@ def test_without_a_loss_it_is_unchecked(folder):
     assert (record.outcome.status, record.outcome.parity.verdict) == (Status.OK, "unchecked")
     assert record.outcome.final_loss is None
     assert record.outcome.final_loss_finite is None
-    assert record.outcome.parity.reason == "the step tells no loss"
+    assert record.outcome.parity.reason == "the step reports no loss"
     assert "not checked against" in done.stdout
 
 

@@ -129,8 +129,8 @@ def test_cpu_time_that_is_not_there_is_seen_whatever_the_samples_say():
 
 
 def test_hidden_helpers_and_made_up_cpu_time_are_seen():
-    assert "it tells of 20 s of CPU time, and the host saw 40 s" in reason(claim(timed_cpu_seconds=40.0))
-    assert "it tells of 40 s" in reason(claim(told_cpu=40.0))
+    assert "it reports 20 s of CPU time, and the host saw 40 s" in reason(claim(timed_cpu_seconds=40.0))
+    assert "it reports 40 s" in reason(claim(told_cpu=40.0))
 
 
 def test_work_left_undone_shows_where_weights_are_copied():

@@ -5,18 +5,15 @@ rounding. Every mistake that can be made without changing the first loss is made
 it away too easily.
 """
 
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-from broken import cells
-from broken.attention import LayerNormEpsilon, MaskWithoutItself, NoMask, ScaledByWidth, UnbiasedVariance
 
 from dlbench.adapters.families import LEARNING_RATE, Attention, Convolution, Convolutional, Elman, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter
-from dlbench.adapters.reference.networks import FeedforwardModel, ResidualModel
-from dlbench.adapters.reference.recurrent import ElmanModel, RecurrentModel
+from dlbench.adapters.reference.networks import AttentionModel, FeedforwardModel, ResidualModel
+from dlbench.adapters.reference.recurrent import LAYERS, ElmanModel, Gru, Lstm, RecurrentModel, Simple
 
 
 class Mistake(NamedTuple):
@@ -32,12 +29,87 @@ def with_model(family, model):
     return type("Broken", (ReferenceAdapter,), {"models": {**ReferenceAdapter.models, family: model}})
 
 
+def model_of(**kinds):
+    """Return a model whose layers of these cells are of other classes."""
+    return type("BrokenModel", (RecurrentModel,), {"kinds": {**LAYERS, **kinds}})
+
+
+def in_order(kind, order):
+    """Return a layer that reads and writes its gates in another order."""
+
+    class Permuted(kind):
+        def split(self, sums):
+            parts = super().split(sums)
+            return [parts[place] for place in order]
+
+        def join(self, parts):
+            joined = [None] * len(order)
+            for part, place in zip(parts, order, strict=True):
+                joined[place] = part
+            return super().join(joined)
+
+    return Permuted
+
+
+class ForgetBiasOne(Lstm):
+    """TensorFlow 1's BasicLSTMCell and Keras' unit_forget_bias."""
+
+    def split(self, sums):
+        enter, forget, candidate, leave = super().split(sums)
+        return [enter, forget + 1.0, candidate, leave]
+
+
+def carried(kind):
+    """Return a layer whose last state starts the next mini-batch."""
+
+    class Carried(kind):
+        def start(self, batch):
+            return getattr(self, "last", None) or super().start(batch)
+
+    return Carried
+
+
+class ResetFirst(Gru):
+    """The reset gate weighs the state before its product: Cho et al.'s own form, Keras's without reset_after."""
+
+    def advance(self, share, product, state):
+        weight, bias = np.split(self.weight("hidden_weight"), 3)[2], np.split(self.weight("hidden_bias"), 3)[2]
+        ours, theirs = self.split(share), self.split(product)
+        reset, update = [arithmetic.sigmoid(ours[which] + theirs[which]) for which in (0, 1)]
+        new = np.tanh(ours[2] + (reset * state[0]) @ weight.T + bias)
+        return ((1.0 - update) * new + update * state[0],), (reset, update, new, theirs[2], state[0])
+
+
+CARRIED = model_of(lstm=carried(Lstm), gru=carried(Gru), rnn=carried(Simple))
+
+
+class NoMask(AttentionModel):
+    """Every step sees the later ones too."""
+
+    def hidden(self):
+        return np.zeros_like(super().hidden())
+
+
+class ScaledByWidth(AttentionModel):
+    """Scores divided by the root of the whole width, not of a head's."""
+
+    def __init__(self, family, weights):
+        super().__init__(family, weights)
+        self.scale = family.width**-0.5
+
+
+class LayerNormEpsilon(AttentionModel):
+    """Keras's default, 1e-3."""
+
+    def standardised(self, rows):
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        inverse = 1.0 / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + 1e-3)
+        return centred * inverse, inverse
+
+
 def with_cells(**kinds):
     """Return an adapter whose recurrent layers of these cells are of other classes."""
-    return with_model(Recurrent, cells.model_of(**kinds))
-
-
-# --- recurrent networks ---------------------------------------------------------------------------------------------
+    return with_model(Recurrent, model_of(**kinds))
 
 
 class LossSummedOverTime(RecurrentModel):
@@ -63,9 +135,6 @@ class TransposedTokens(RecurrentModel):
         return super().forward(inputs.T.reshape(inputs.shape), labels.T.reshape(labels.shape))
 
 
-# --- the simple recurrent network ----------------------------------------------------------------------------------
-
-
 class CarriedElmanState(ElmanModel):
     """The last state of a mini-batch starts the next one."""
 
@@ -73,43 +142,11 @@ class CarriedElmanState(ElmanModel):
         return self.states[-1] if hasattr(self, "states") else super().first_state(batch)
 
 
-class TransposedRecurrence(ElmanModel):
-    """The recurrent weight read as (inputs, outputs), forward and backward."""
-
-    def forward(self, inputs, labels):
-        with self.transposed():
-            return super().forward(inputs, labels)
-
-    def backward(self):
-        with self.transposed():
-            found = dict(super().backward())
-        found["rnn.hidden_weight"] = found["rnn.hidden_weight"].T.copy()
-        yield from found.items()
-
-    @contextmanager
-    def transposed(self):
-        kept = self.weights["rnn.hidden_weight"]
-        self.weights["rnn.hidden_weight"] = kept.T
-        yield
-        self.weights["rnn.hidden_weight"] = kept
-
-
 class SummedOverOutputs(ElmanModel):
     """The sum over steps and outputs, mean over the mini-batch alone; the loss is reported as the mean."""
 
     def by_outputs(self):
         return super().by_outputs() * self.family.steps * self.family.outputs
-
-
-class NotLeaky(ElmanModel):
-    """The leak in the state, and not in what is added to it."""
-
-    def recur(self, share, state):
-        return super().recur(share, state) / self.family.alpha
-
-    def _through_time(self, by_states):
-        self.activated = self.activated * self.family.alpha
-        return super()._through_time(by_states) / self.family.alpha
 
 
 class NotClipped(ReferenceAdapter):
@@ -127,9 +164,6 @@ class ClippedByTensor(ReferenceAdapter):
             yield from super().clip(iter([pair]))
 
 
-# --- convolutions and normalisation --------------------------------------------------------------------------------
-
-
 class PaddedLikeSame(FeedforwardModel):
     """Pads one less before and one more after, as SAME does under a stride: the shapes stay, the content moves."""
 
@@ -137,11 +171,6 @@ class PaddedLikeSame(FeedforwardModel):
         if isinstance(layer, Convolution):
             values = moved(values, layer.stride)
         return super()._forward(layer, values)
-
-
-class ResidualPaddedLikeSame(ResidualModel):
-    def _forward(self, name, norm, images, stride, padding):
-        return super()._forward(name, norm, moved(images, stride if padding else 1), stride, padding)
 
 
 def moved(images, stride):
@@ -196,9 +225,6 @@ class StrideInSecondConvolution(ResidualModel):
         shortcut = self._forward(block.name + ".project", norm, images, block.stride, 0)
         self.outputs[block.name] = np.maximum(values + shortcut, 0.0)
         return self.outputs[block.name]
-
-
-# --- what any network can suffer -----------------------------------------------------------------------------------
 
 
 class SummedLoss(ReferenceAdapter):
@@ -287,31 +313,24 @@ TRANSFORMER = ("small-attention",)
 STACKS = ("one-hot-lstm", "one-hot-gru", "one-hot-rnn")
 
 MISTAKES = (
-    Mistake("gates i,o,f,c", with_cells(lstm=cells.in_order(cells.Lstm, (0, 2, 3, 1))), ("lstm32",)),
-    Mistake("gates i,c,f,o", with_cells(lstm=cells.in_order(cells.Lstm, (0, 2, 1, 3))), ("lstm32",)),
-    Mistake("forget bias 1", with_cells(lstm=cells.ForgetBiasOne), ("lstm32",)),
+    Mistake("gates i,o,f,c", with_cells(lstm=in_order(Lstm, (0, 2, 3, 1))), ("lstm32",)),
+    Mistake("gates i,c,f,o", with_cells(lstm=in_order(Lstm, (0, 2, 1, 3))), ("lstm32",)),
+    Mistake("forget bias 1", with_cells(lstm=ForgetBiasOne), ("lstm32",)),
     Mistake("loss summed over time", with_model(Recurrent, LossSummedOverTime), ("lstm32",)),
     Mistake("last step only", with_model(Recurrent, LastStepOnly), ("lstm32",)),
     Mistake("transposed tokens", with_model(Recurrent, TransposedTokens), ("lstm32",)),
-    Mistake("carried state", with_model(Recurrent, cells.CARRIED), ("lstm32", *STACKS)),
-    Mistake("gates z,r,n", with_cells(gru=cells.in_order(cells.Gru, (1, 0, 2))), ("one-hot-gru",)),
-    Mistake("gates r,n,z", with_cells(gru=cells.in_order(cells.Gru, (0, 2, 1))), ("one-hot-gru",)),
-    Mistake("reset before the product", with_cells(gru=cells.ResetFirst), ("one-hot-gru",)),
-    Mistake("update gate exchanged", with_cells(gru=cells.ExchangedUpdate), ("one-hot-gru",)),
-    Mistake("no bias within the reset", with_cells(gru=cells.NoBiasWithinReset), ("one-hot-gru",)),
+    Mistake("carried state", with_model(Recurrent, CARRIED), ("lstm32", *STACKS)),
+    Mistake("gates z,r,n", with_cells(gru=in_order(Gru, (1, 0, 2))), ("one-hot-gru",)),
+    Mistake("gates r,n,z", with_cells(gru=in_order(Gru, (0, 2, 1))), ("one-hot-gru",)),
+    Mistake("reset before the product", with_cells(gru=ResetFirst), ("one-hot-gru",)),
     Mistake("carried simple state", with_model(Elman, CarriedElmanState), SIMPLE),
-    Mistake("transposed recurrent weight", with_model(Elman, TransposedRecurrence), SIMPLE),
     Mistake("squares summed", with_model(Elman, SummedOverOutputs), ("free-elman",)),
-    Mistake("leak in the state alone", with_model(Elman, NotLeaky), ("leaky-elman",)),
     Mistake("not clipped", NotClipped, ("small-elman", "leaky-elman")),
     Mistake("clipped by tensor", ClippedByTensor, ("small-elman", "leaky-elman")),
     Mistake("no mask", with_model(Attention, NoMask), TRANSFORMER),
-    Mistake("mask without itself", with_model(Attention, MaskWithoutItself), TRANSFORMER),
     Mistake("scale of the width", with_model(Attention, ScaledByWidth), TRANSFORMER),
     Mistake("layer norm's epsilon 1e-3", with_model(Attention, LayerNormEpsilon), TRANSFORMER),
-    Mistake("unbiased variance", with_model(Attention, UnbiasedVariance), TRANSFORMER),
     Mistake("SAME padding", with_model(Convolutional, PaddedLikeSame), ("alexnet",)),
-    Mistake("SAME padding, residual", with_model(Residual, ResidualPaddedLikeSame), ("resnet50",)),
     Mistake("normalisation in inference mode", with_model(Residual, NormaliseByRunningStatistics), ("resnet50",)),
     Mistake("statistics without gradient", with_model(Residual, StatisticsWithoutGradient), ("resnet50",)),
     Mistake("epsilon 1e-3", with_model(Residual, LargerEpsilon), ("resnet50",)),

@@ -1,9 +1,9 @@
-"""Measure what this machine can do with the threads it is given: run by path in a fresh interpreter.
+"""Measure what this machine can do: run by path, ``python -I worker.py REQUEST.json RESULT.json``.
 
-``python -I ceiling_worker.py REQUEST.json RESULT.json``. The thread variables are set before the start,
-because the thread pools read them at import. Needs NumPy alone, and keeps to the syntax of Python 3.6, as it
-runs in the interpreters of old frameworks too. The request holds "threads", "seconds" (of timing, in all),
-"array_bytes" (each of the two arrays of the bandwidth loop) and "largest_order" (of the matrices).
+The thread variables are set before the start, because thread pools read them at import. Needs NumPy alone, and keeps to
+the syntax of Python 3.6, as it runs in the interpreters of old frameworks too. A request for ceilings holds "threads",
+"seconds" (of timing, in all), "array_bytes" (each of the two arrays of the bandwidth loop) and "largest_order" (of the
+matrices); the sentinel's holds "threads" (1) and "array_bytes".
 """
 
 import importlib
@@ -45,7 +45,7 @@ def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
 
 
 def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list[float], float]":
-    """Seconds of each product of two square matrices, and CPU seconds per second meanwhile.
+    """Return the seconds of each product of two square matrices, and CPU seconds per second meanwhile.
 
     At least `repetitions` products, and until `seconds` have passed.
     """
@@ -133,7 +133,7 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
 
 
 def blas() -> "dict[str, object]":
-    """What NumPy multiplies with, and on how many threads; None where threadpoolctl is not installed."""
+    """Return the BLAS of NumPy and its threads; None where threadpoolctl is not installed."""
     try:
         threadpoolctl = importlib.import_module("threadpoolctl")
     except ImportError:
@@ -145,18 +145,62 @@ def blas() -> "dict[str, object]":
     return {"blas": None, "blas_threads": None}
 
 
+# The sentinel does a fixed amount of work, however busy the machine: readings of one machine must stay comparable.
+# 3 MiB of matrices, in reach of a core's own caches; 0.27 GFLOP, some milliseconds, so that a time slice lost to
+# another program spoils a few products and not the median.
+SENTINEL_ORDER = 512
+SENTINEL_SECONDS, SENTINEL_REPETITIONS = 0.1, 5
+
+
+def sentinel_times(work: "Callable[[], object]") -> "list[float]":
+    """Return the seconds of each repetition: at least so many, and until the time is over."""
+    work()  # caches and pages cold
+    measured = []  # type: list[float]
+    until = time.perf_counter() + SENTINEL_SECONDS
+    while len(measured) < SENTINEL_REPETITIONS or time.perf_counter() < until:
+        start = time.perf_counter()
+        work()
+        measured.append(time.perf_counter() - start)
+    return measured
+
+
+def sentinel(array_bytes: int) -> "dict[str, object]":
+    """Return FLOP/s of products, bytes per second of passes of a += b, and how long this thread ran and waited."""
+    order = SENTINEL_ORDER
+    block = np.random.default_rng(0).random(4099, dtype=np.float32)
+    left, right = np.resize(block, (order, order)), np.resize(block[::-1], (order, order))
+    out = np.empty((order, order), dtype=np.float32)
+    products = sentinel_times(lambda: np.dot(left, right, out=out))
+    a = np.ones(array_bytes // 4, dtype=np.float32)
+    b = np.ones(array_bytes // 4, dtype=np.float32)
+    passes = sentinel_times(lambda: np.add(a, b, out=a))
+    try:
+        running, waiting, _ = Path("/proc/thread-self/schedstat").read_text().split()
+        schedule = [int(running) * 1e-9, int(waiting) * 1e-9]  # type: list[float] | None
+    except (OSError, ValueError):
+        schedule = None  # not reported by this system
+    return {
+        "gemm": [2 * order**3 / each for each in products],
+        "bandwidth": [3 * a.nbytes / each for each in passes],
+        "schedule": schedule,
+        "gemm_order": order,
+    }
+
+
 def main(request_path: str, result_path: str) -> None:
     """Read the request, measure, and write the result under its name only when it is complete."""
-    with Path(request_path).open() as file:
-        request = json.load(file)
-    half = request["seconds"] / 2
-    result = {"threads": request["threads"], "numpy": np.__version__}
-    result.update(gemm(half, request["largest_order"]))
-    result.update(blas())
-    result.update(bandwidth(request["threads"], half, request["array_bytes"]))
+    request = json.loads(Path(request_path).read_text())
+    result = {"numpy": np.__version__}  # type: dict[str, object]
+    if "seconds" in request:
+        half = request["seconds"] / 2
+        result["threads"] = request["threads"]
+        result.update(gemm(half, request["largest_order"]))
+        result.update(blas())
+        result.update(bandwidth(request["threads"], half, request["array_bytes"]))
+    else:
+        result.update(sentinel(request["array_bytes"]))
     partial = Path(result_path + ".part")
-    with partial.open("w") as file:
-        json.dump(result, file)
+    partial.write_text(json.dumps(result))
     partial.replace(result_path)
 
 
