@@ -143,7 +143,7 @@ class Ceilings(JsonRecord):
     """In ascending order of threads."""
 
     def gemm_flops_per_second(self, threads: int) -> float | None:
-        """The ceiling at `threads` in FLOP/s; None where nothing was measured at so few threads.
+        """Return the ceiling at `threads` in FLOP/s; None where nothing was measured at so few threads.
 
         The maximum over all measured numbers of threads up to this one: a program with p threads at its
         disposal could leave some idle, so a ceiling never falls as threads are added.
@@ -151,7 +151,7 @@ class Ceilings(JsonRecord):
         return self._highest(threads, lambda each: each.gemm_flops_per_second)
 
     def bandwidth_bytes_per_second(self, threads: int) -> float | None:
-        """The same for memory bandwidth, in bytes per second."""
+        """Return the same for memory bandwidth, in bytes per second."""
         return self._highest(threads, lambda each: each.bandwidth_bytes_per_second)
 
     def _highest(self, threads: int, rate: Callable[[Ceiling], float]) -> float | None:
@@ -222,7 +222,7 @@ def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: f
 
 
 def _default_array_bytes(cache_bytes: int) -> int:
-    """Four times all last-level caches together, as STREAM's run rules ask; within what memory allows."""
+    """Return four times all last-level caches together, as STREAM's run rules ask; within what memory allows."""
     # The upper bound keeps the time bounded on servers with over 256 MiB of cache; two arrays of 1 GiB are
     # still more than the caches hold there.
     wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * cache_bytes))
@@ -234,6 +234,6 @@ def _default_largest_order() -> int:
 
 
 def _spare_bytes() -> int:
-    """Memory that may be taken for a while: a quarter of what is available under the group's limit."""
+    """Return the memory that may be taken for a while: a quarter of what is available under the group's limit."""
     memory = probe_memory()
     return min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4

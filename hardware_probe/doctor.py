@@ -272,7 +272,7 @@ def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -
 
 
 def _throttle_events(root: Path, cpu: Cpu) -> int | None:
-    """Events of overheating since the start, over cores and packages; None where nothing counts them."""
+    """Return the events of overheating since the start, over cores and packages; None where nothing counts them."""
     folders = [root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle" for core in cpu.core_siblings]
     counts = [read_int(folder / f"{part}_throttle_count") for folder in folders for part in ("core", "package")]
     known = [count for count in counts if count is not None]
@@ -340,7 +340,7 @@ def _process_times() -> _Times:
 
 
 def _busiest(before: _Times, after: _Times, seconds: float) -> tuple[tuple[str, float], ...]:
-    """Other processes by name; those that began and ended meanwhile are not seen."""
+    """Return other processes by name; those that began and ended meanwhile are not seen."""
     shares: dict[str, float] = {}
     for key, (name, spent) in after.items():
         share = (spent - before.get(key, (name, 0.0))[1]) / seconds if seconds > 0 else 0.0
@@ -371,7 +371,7 @@ def _sorted(findings: Iterable[Finding], settings: Settings) -> tuple[Finding, .
 
 
 def _from_within(finding: Finding) -> Finding:
-    """A container sees the kernel's settings and cannot change them."""
+    """Say where to apply the remedy: a container sees the kernel's settings and cannot change them."""
     if finding.remedy is None or not finding.remedy.needs_root:
         return finding
     advice = f"{finding.remedy.advice} To be done on the container's host."
