@@ -39,7 +39,7 @@ from dlbench.reports.flags import (
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.statistics import Summary, clearly_slower, summarise
+from dlbench.reports.statistics import Summary, clearly_slower, deviation_of_launches, summarise
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
@@ -253,7 +253,23 @@ def build_matrix(results: Results) -> Matrix:
                 sentence += f": two builds of version {version}"
             made = replace(made, flags=(*made.flags, Flag(OTHER_ENVIRONMENT, sentence)))
         cells.append(made)
+    cells = _with_deviations(cells)
     return assemble(cells, results.hosts, _notes(results, [each for found in of_cell.values() for each in found]))
+
+
+def _with_deviations(cells: Sequence[CellResult]) -> list[CellResult]:
+    """Return the cells, those with few launches with the deviation between launches that their machine shows."""
+    of_machine: dict[str, list[Summary]] = {}
+    for cell in cells:
+        if cell.seconds is not None:
+            of_machine.setdefault(cell.machine, []).append(cell.seconds)
+    deviations = {machine: deviation_of_launches(summaries) for machine, summaries in of_machine.items()}
+    return [
+        cell
+        if cell.seconds is None
+        else replace(cell, seconds=replace(cell.seconds, launch_deviation=deviations[cell.machine]))
+        for cell in cells
+    ]
 
 
 def _notes(results: Results, records: Sequence[Record]) -> list[str]:
