@@ -1,7 +1,7 @@
 """Comparisons: a candidate against a baseline, cell by cell, from records.
 
 `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
-gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
+gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the last
 attempt counts. A pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
 pairs that way is CONTENDED.
 """

@@ -81,7 +81,7 @@ class _Gathered:
 
 
 def gather(source: Source) -> list[Kind]:
-    """Return the kinds of all fleets that are asked for, by name; nothing where there is none.
+    """Return the kinds of all fleets that are asked for, by name.
 
     Raises ReportError for a fleet that is not there, or not the only one that begins so.
     """
@@ -107,7 +107,7 @@ def _fleet_named(word: str, runs: Iterable[Run]) -> str:
     if not word or word in known:
         return word
     if not fitting:
-        there = f"there are {', '.join(known)}" if known else "there is none here"
+        there = f"there are {', '.join(known)}" if known else "this store has no fleets"
         raise ReportError(f"There is no fleet {word!r}; {there}.")
     if len(fitting) > 1:
         raise ReportError(f"{len(fitting)} fleets begin with {word!r}: {', '.join(fitting)}. Give more characters.")
@@ -182,7 +182,7 @@ class OnThing:
     thing: Thing
     time: Summary
     usual: float
-    """Seconds of the nodes that it is held against, their geometric mean."""
+    """Geometric mean of the seconds of the nodes that it is compared with."""
     judged: Judged
 
 
@@ -208,12 +208,12 @@ class Finding:
 
     @property
     def slow_somewhere(self) -> bool:
-        """Whether it is slow in the mean, or on a thing."""
+        """Whether it is slow over all its things, or on one."""
         return any(each.verdict == SLOW for each in self.judged)
 
     @property
     def out_of_line(self) -> bool:
-        """Whether it is told apart in the mean, or on a thing."""
+        """Whether it is slow or fast over all its things, or on one."""
         return self.mean.verdict in (SLOW, FAST) or bool(self.clear)
 
 
@@ -248,7 +248,7 @@ class FleetFound:
 
     @property
     def compared(self) -> tuple[KindFound, ...]:
-        """The kinds of which several nodes have a thing in common."""
+        """The kinds with several nodes that have a thing in common."""
         return tuple(each for each in self.kinds if each.nodes)
 
 
@@ -274,7 +274,7 @@ def _found(kind: Kind, table: list[list[Judged | None]], means: list[Judged | No
 
 
 def _order(found: Finding) -> tuple[int, int, float, str]:
-    """Slow in the mean, slow somewhere, fast, the others; those that are slower before."""
+    """Sort slow nodes first, then those slow on a thing, fast ones, and the others; slower ones before."""
     rank = 0 if found.mean.verdict == SLOW else 1 if found.slow_somewhere else 2 if found.out_of_line else 3
     return rank, int(found.mean.verdict == UNKNOWN), -found.mean.ratio.value, found.node.name
 
