@@ -143,7 +143,7 @@ class Ceilings(JsonRecord):
     """In ascending order of threads."""
 
     def gemm_flops_per_second(self, threads: int) -> float | None:
-        """The ceiling at `threads` in FLOP/s; None where nothing was measured at so few threads.
+        """Return the ceiling at `threads` in FLOP/s; None where nothing was measured at so few threads.
 
         The maximum over all measured numbers of threads up to this one: a program with p threads at its
         disposal could leave some idle, so a ceiling never falls as threads are added.
@@ -151,7 +151,7 @@ class Ceilings(JsonRecord):
         return self._highest(threads, lambda each: each.gemm_flops_per_second)
 
     def bandwidth_bytes_per_second(self, threads: int) -> float | None:
-        """The same for memory bandwidth, in bytes per second."""
+        """Return the same for memory bandwidth, in bytes per second."""
         return self._highest(threads, lambda each: each.bandwidth_bytes_per_second)
 
     def _highest(self, threads: int, rate: Callable[[Ceiling], float]) -> float | None:
@@ -166,15 +166,13 @@ def measure(
     array_bytes: int | None = None,
     largest_order: int | None = None,
     timeout_seconds: float = 120.0,
-    progress: Callable[[Ceiling], None] | None = None,
 ) -> Ceilings:
     """Measure the ceilings of the CPUs that this process may use, one fresh process per number of threads.
 
     `python` is the interpreter, which needs NumPy; `seconds` of timing per number of threads, to which come
     the process's start and the making of the arrays (well under a second, more on machines with very large
     caches). `array_bytes`, for each of two arrays, defaults to four times all last-level caches together, and
-    `largest_order`, of the matrices, to 8192; both to less where memory is short. `progress` is called with
-    each ceiling once it is measured.
+    `largest_order`, of the matrices, to 8192; both to less where memory is short.
 
     Raises ValueError for numbers of threads that are not positive or are none at all, and CeilingError where
     the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one number of
@@ -193,8 +191,6 @@ def measure(
     for threads in counts:
         ceiling = _measure_one({"threads": threads, **request}, python, timeout_seconds, cpu.capacity_cpus)
         measured.append(ceiling)
-        if progress is not None:
-            progress(ceiling)
     return Ceilings(tuple(measured))
 
 
@@ -226,7 +222,7 @@ def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: f
 
 
 def _default_array_bytes(cache_bytes: int) -> int:
-    """Four times all last-level caches together, as STREAM's run rules ask; within what memory allows."""
+    """Return four times all last-level caches together, as STREAM's run rules ask; within what memory allows."""
     # The upper bound keeps the time bounded on servers with over 256 MiB of cache; two arrays of 1 GiB are
     # still more than the caches hold there.
     wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * cache_bytes))
@@ -238,6 +234,6 @@ def _default_largest_order() -> int:
 
 
 def _spare_bytes() -> int:
-    """Memory that may be taken for a while: a quarter of what is available under the group's limit."""
+    """Return the memory that may be taken for a while: a quarter of what is available under the group's limit."""
     memory = probe_memory()
     return min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4

@@ -26,7 +26,7 @@ class _Hierarchy:
     group: Path
 
     def directories(self) -> Iterator[Path]:
-        """The process's group, then its visible ancestors up to the mount point."""
+        """Yield the process's group, then its visible ancestors up to the mount point."""
         directory = self.group
         while directory != self.mount and self.mount in directory.parents:
             yield directory
@@ -35,7 +35,7 @@ class _Hierarchy:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """CPUs' worth of time per period that the tightest quota allows this process (1.5 is possible).
+    """Return the CPUs' worth of time per period that the tightest quota allows this process (1.5 is possible).
 
     None means that no quota is set or that there are no control groups.
     """
@@ -49,7 +49,7 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
-    """Bytes of memory that the tightest group allows this process; None where there is no limit."""
+    """Return the bytes of memory that the tightest group allows this process; None where there is no limit."""
     limits: list[int] = []
     for hierarchy in _hierarchies(root, "memory"):
         for directory in hierarchy.directories():
@@ -77,7 +77,7 @@ def _quota_v1(directory: Path) -> float | None:
 
 
 def _hierarchies(root: Path, controller: str) -> Iterator[_Hierarchy]:
-    """Every mounted hierarchy that may hold limits of `controller`; both versions may be mounted at once."""
+    """Yield every mounted hierarchy that may hold limits of `controller`; both versions may be mounted at once."""
     groups = _groups_of_this_process(root)
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, separator, after = line.partition(" - ")
@@ -96,7 +96,7 @@ def _hierarchies(root: Path, controller: str) -> Iterator[_Hierarchy]:
 
 
 def _groups_of_this_process(root: Path) -> dict[str, str]:
-    """Controller -> path of this process's group; the version 2 hierarchy has the empty string as its key."""
+    """Return the path of this process's group by controller; the version 2 hierarchy has the key ""."""
     groups: dict[str, str] = {}
     for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
         fields = line.split(":", 2)
@@ -107,7 +107,7 @@ def _groups_of_this_process(root: Path) -> dict[str, str]:
 
 
 def _below_mount(group: str, mount_root: str) -> PurePosixPath:
-    """The path of `group` below a mount point that shows the hierarchy from `mount_root` on.
+    """Return the path of `group` below a mount point that shows the hierarchy from `mount_root` on.
 
     A container commonly sees its own group as the mount point, while /proc/self/cgroup may still hold the
     path on the host; groups outside the mount (or above it, "/../..") cannot be seen: the mount point is used.

@@ -47,12 +47,12 @@ _ARM_CORES = {
 
 
 def instruction_sets(flags: frozenset[str]) -> tuple[str, ...]:
-    """The known instruction sets among the kernel's `flags`, sorted by name."""
+    """Return the known instruction sets among the kernel's `flags`, sorted by name."""
     return tuple(sorted({name for flag, name in KNOWN.items() if flag in flags}))
 
 
 def arm_model(implementer: str | None, part: str | None) -> str | None:
-    """The name of an Arm core, its numbers where it is not known, None where there are no numbers."""
+    """Return the name of an Arm core, its numbers where it is not known, None where there are no numbers."""
     if implementer is None or part is None:
         return None
     return _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}")
@@ -340,7 +340,7 @@ def _topology(root: Path, cpu: int, name: str) -> str | None:
 def _core_siblings(
     root: Path, online: tuple[int, ...], processors: list[dict[str, str]]
 ) -> tuple[tuple[int, ...], ...]:
-    """The online logical CPUs grouped by physical core, both sorted."""
+    """Return the online logical CPUs grouped by physical core, both sorted."""
     listed = {each["processor"]: each for each in processors}
     groups: dict[object, list[int]] = {}
     for cpu in online:
@@ -385,7 +385,7 @@ def _core_places(root: Path, cores: tuple[tuple[int, ...], ...], processors: lis
 
 
 def _kinds(root: Path, cpus: tuple[int, ...]) -> dict[int, int]:
-    """The kind of core of each CPU, fastest first, as Intel's drivers name them or else by the kernel's capacities."""
+    """Return the kind of core of each CPU, 0 the fastest, by Intel's drivers or else by the kernel's capacities."""
     devices = [root / f"sys/devices/{name}/cpus" for name in ("cpu_core", "cpu_atom", "cpu_lowpower")]
     named = {cpu: kind for kind, path in enumerate(devices) for cpu in parse_cpu_list(read_text(path))}
     if named:
@@ -425,7 +425,7 @@ def _model(root: Path, first: dict[str, str]) -> str:
 
 
 def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
-    """The caches in the order L1d, L1i, L2, L3, ...; empty where sysfs has none."""
+    """Return the caches in the order L1d, L1i, L2, L3, ...; empty where sysfs has none."""
     found: dict[tuple[int, str], dict[object, int]] = {}
     for cpu in online:
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache"

@@ -12,7 +12,7 @@ import re
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -248,18 +248,15 @@ def gather_settings(
     )
 
 
-def take_sample(
-    count: int = 5, pause_seconds: float = 0.2, progress: Callable[[int], None] = lambda number: None, root: Path = ROOT
-) -> Sample:
+def take_sample(count: int = 5, pause_seconds: float = 0.2, root: Path = ROOT) -> Sample:
     """Take so many readings of the sentinel and watch this machine meanwhile, for about half a second each.
 
-    `progress` is called with each reading's number, from 1. Raises SentinelError where the sentinel cannot run.
+    Raises SentinelError where the sentinel cannot run.
     """
     cpu = probe_cpu(root)
     heat, processes, before = _throttle_events(root, cpu), _process_times(), sentinel.snapshot(root)
     readings: list[Reading] = []
-    for number in range(1, count + 1):
-        progress(number)
+    for _ in range(count):
         readings.append(sentinel.take())
         time.sleep(pause_seconds)
     after = sentinel.snapshot(root)
@@ -275,7 +272,7 @@ def take_sample(
 
 
 def _throttle_events(root: Path, cpu: Cpu) -> int | None:
-    """Events of overheating since the start, over cores and packages; None where nothing counts them."""
+    """Return the events of overheating since the start, over cores and packages; None where nothing counts them."""
     folders = [root / f"sys/devices/system/cpu/cpu{core[0]}/thermal_throttle" for core in cpu.core_siblings]
     counts = [read_int(folder / f"{part}_throttle_count") for folder in folders for part in ("core", "package")]
     known = [count for count in counts if count is not None]
@@ -343,7 +340,7 @@ def _process_times() -> _Times:
 
 
 def _busiest(before: _Times, after: _Times, seconds: float) -> tuple[tuple[str, float], ...]:
-    """Other processes by name; those that began and ended meanwhile are not seen."""
+    """Return other processes by name; those that began and ended meanwhile are not seen."""
     shares: dict[str, float] = {}
     for key, (name, spent) in after.items():
         share = (spent - before.get(key, (name, 0.0))[1]) / seconds if seconds > 0 else 0.0
@@ -374,7 +371,7 @@ def _sorted(findings: Iterable[Finding], settings: Settings) -> tuple[Finding, .
 
 
 def _from_within(finding: Finding) -> Finding:
-    """A container sees the kernel's settings and cannot change them."""
+    """Say where to apply the remedy: a container sees the kernel's settings and cannot change them."""
     if finding.remedy is None or not finding.remedy.needs_root:
         return finding
     advice = f"{finding.remedy.advice} To be done on the container's host."

@@ -14,19 +14,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pynvml
-
 VARIABLE = "DLBENCH_NVML"
 _IN_A_FILE = "nvml"
 
 
 def in_use() -> Any:
-    """The NVML to ask: pynvml's module or the stand-in. Raises nothing.
+    """Return the NVML to ask: pynvml's module or the stand-in. Raises nothing.
 
     A stand-in that cannot be loaded is an NVML whose `nvmlInit` fails with the reason, as that of a broken driver does.
     """
     text = os.environ.get(VARIABLE, "")
-    return _stand_in(text) if text else pynvml
+    if text:
+        return _stand_in(text)
+    import pynvml  # takes 60 ms, and most commands look at no GPU
+
+    return pynvml
 
 
 class _Unusable:
@@ -172,16 +174,16 @@ class _Queries:
             return None
 
     def text(self, function: str, *arguments: object) -> str | None:
-        """The same for text, which older bindings give as bytes."""
+        """Return the same for text, which older bindings give as bytes."""
         return text_of(self.ask(function, *arguments))
 
     def memory(self, handle: Any) -> tuple[int | None, int | None]:
-        """Total and free bytes of a GPU or MIG device."""
+        """Return total and free bytes of a GPU or MIG device."""
         answer = self.ask("nvmlDeviceGetMemoryInfo", handle)
         return (None, None) if answer is None else (int(answer.total), int(answer.free))
 
     def switch(self, function: str, handle: Any) -> bool | None:
-        """The state of a mode that is on (1) or off (0); of a (current, pending) pair the current one."""
+        """Return the state of a mode that is on (1) or off (0); of a (current, pending) pair the current one."""
         answer = self.ask(function, handle)
         if answer is None:
             return None
@@ -208,7 +210,7 @@ def _list_gpus(nvml: Any) -> Gpus:
 
 
 def _probe_gpu(queries: _Queries, index: int) -> Gpu:
-    """One GPU; one that cannot be reached is still listed, all None, so that the count stays true."""
+    """Return one GPU; one that cannot be reached is still listed, all None, so that the count stays true."""
     handle = queries.ask("nvmlDeviceGetHandleByIndex", index)
 
     def ask(function: str, *arguments: object) -> Any:

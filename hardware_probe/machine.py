@@ -58,7 +58,7 @@ class Machine(JsonRecord):
         return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict[str, Any]:
-        """The record in JSON's types; the fingerprint goes along for people, and is not read back."""
+        """Return the record in JSON's types; the fingerprint is added for people, and is not read back."""
         return {"fingerprint": self.fingerprint, **super().to_dict()}
 
 
@@ -85,7 +85,6 @@ def rounded_memory_gib(size_bytes: int) -> int:
 
 
 def _identity(machine: Machine) -> dict[str, Any]:
-    """What the fingerprint is made of."""
     cpu = machine.cpu
     return {
         "version": _FINGERPRINT_VERSION,
@@ -131,7 +130,7 @@ def _distribution(root: Path) -> str | None:
 
 
 def describe(machine: Machine) -> list[tuple[str, str]]:
-    """The machine as (label, value) rows, ready for a table; what is not known has no row."""
+    """Return the machine as (label, value) rows for a table; unknown facts have no row."""
     cpu, memory = machine.cpu, machine.memory
     gpus, system = machine.gpus, machine.operating_system
     rows = [
@@ -162,7 +161,7 @@ def describe(machine: Machine) -> list[tuple[str, str]]:
 
 
 def _size(size_bytes: float) -> str:
-    """Bytes in the largest binary unit that keeps the number at 1 or more."""
+    """Return bytes in the largest binary unit that keeps the number at 1 or more."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:.4g} {unit}"

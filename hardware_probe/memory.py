@@ -50,7 +50,7 @@ def probe_memory(root: Path = ROOT) -> Memory:
 
 
 def _sizes(root: Path) -> tuple[int, int, int, int]:
-    """Total, available, swap total, swap free; all in bytes."""
+    """Return total, available, swap total, swap free, in bytes."""
     if root == ROOT:
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()
         return memory.total, memory.available, swap.total, swap.free

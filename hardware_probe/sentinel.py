@@ -101,7 +101,7 @@ def _growth(before: float | None, after: float | None) -> float | None:
 
 
 def _stalled(root: Path) -> tuple[float | None, float | None]:
-    """The `some` line of PSI: total in seconds, avg10 as a share."""
+    """Return the `some` line of PSI: total in seconds, avg10 as a share."""
     for line in (read_text(root / "proc/pressure/cpu") or "").splitlines():
         kind, *words = line.split()
         if kind != "some":
@@ -115,7 +115,7 @@ def _stalled(root: Path) -> tuple[float | None, float | None]:
 
 
 def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float | None]:
-    """Busy and stolen seconds of these CPUs together, of all where there are none or /proc/stat lacks one."""
+    """Return busy and stolen seconds of these CPUs together, of all where there are none or /proc/stat lacks one."""
     times = {}
     for line in (read_text(root / "proc/stat") or "").splitlines():
         name, *fields = line.split() or [""]
@@ -218,7 +218,6 @@ def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
 
 
 def _run(folder: Path, array_bytes: int, timeout_seconds: float) -> dict[str, Any]:
-    """What the worker measured."""
     request = {"threads": 1, "array_bytes": array_bytes}
     try:
         result: dict[str, Any] = run_worker(WORKER, request, folder, sys.executable, timeout_seconds)
@@ -236,7 +235,7 @@ def _run(folder: Path, array_bytes: int, timeout_seconds: float) -> dict[str, An
 
 
 def _array_bytes(cache_bytes: int) -> int:
-    """Each of the two arrays; from the machine alone, never from the memory that happens to be free."""
+    """Return the size of each array; from the machine alone, never from the memory that happens to be free."""
     return min(_LARGEST, max(_SMALLEST, _CACHES * cache_bytes)) // 2
 
 

@@ -45,7 +45,7 @@ def gemm(seconds: float, largest_order: int) -> "dict[str, object]":
 
 
 def time_gemm(order: int, repetitions: int, seconds: float = 0.0) -> "tuple[list[float], float]":
-    """Seconds of each product of two square matrices, and CPU seconds per second meanwhile.
+    """Return the seconds of each product of two square matrices, and CPU seconds per second meanwhile.
 
     At least `repetitions` products, and until `seconds` have passed.
     """
@@ -133,7 +133,7 @@ def bandwidth(threads: int, seconds: float, array_bytes: int) -> "dict[str, obje
 
 
 def blas() -> "dict[str, object]":
-    """What NumPy multiplies with, and on how many threads; None where threadpoolctl is not installed."""
+    """Return the BLAS of NumPy and its threads; None where threadpoolctl is not installed."""
     try:
         threadpoolctl = importlib.import_module("threadpoolctl")
     except ImportError:

@@ -39,7 +39,7 @@ from dlbench.reports.flags import (
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.statistics import Summary, clearly_slower, summarise
+from dlbench.reports.statistics import Summary, clearly_slower, deviation_of_launches, summarise
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
@@ -253,7 +253,23 @@ def build_matrix(results: Results) -> Matrix:
                 sentence += f": two builds of version {version}"
             made = replace(made, flags=(*made.flags, Flag(OTHER_ENVIRONMENT, sentence)))
         cells.append(made)
+    cells = _with_deviations(cells)
     return assemble(cells, results.hosts, _notes(results, [each for found in of_cell.values() for each in found]))
+
+
+def _with_deviations(cells: Sequence[CellResult]) -> list[CellResult]:
+    """Return the cells, those with few launches with the deviation between launches that their machine shows."""
+    of_machine: dict[str, list[Summary]] = {}
+    for cell in cells:
+        if cell.seconds is not None:
+            of_machine.setdefault(cell.machine, []).append(cell.seconds)
+    deviations = {machine: deviation_of_launches(summaries) for machine, summaries in of_machine.items()}
+    return [
+        cell
+        if cell.seconds is None
+        else replace(cell, seconds=replace(cell.seconds, launch_deviation=deviations[cell.machine]))
+        for cell in cells
+    ]
 
 
 def _notes(results: Results, records: Sequence[Record]) -> list[str]:
@@ -298,9 +314,9 @@ def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iter
     used = {column.machine for column in columns}
     places = [(group, row, column) for group in groups for row in rows[group] for column in columns]
     ordered = {place: by_place[place] for place in places if place in by_place}
-    told = (*notes, *_of_one_name(groups))
+    lines = (*notes, *_of_one_name(groups))
     return Matrix(
-        {n: h for n, h in known.items() if n in used}, tuple(columns), rows, ordered, tuple(dict.fromkeys(told))
+        {n: h for n, h in known.items() if n in used}, tuple(columns), rows, ordered, tuple(dict.fromkeys(lines))
     )
 
 
@@ -342,7 +358,7 @@ def in_the_running(cells: Iterable[CellResult]) -> list[tuple[CellResult, Summar
 
 
 def _fastest(cells: list[CellResult]) -> list[CellResult]:
-    """Return the fastest cells, where there is a choice at all. Those that cannot be told from it are as good."""
+    """Return the fastest cells, where there is a choice at all. Those within noise of it are as good."""
     pool = in_the_running(cells)
     if not pool or len(cells) < 2:
         return []
@@ -455,11 +471,11 @@ class Build(NamedTuple):
     """One version of a framework."""
 
     adapter: str
-    """The folder in adapters/ that drives it; empty where no record tells."""
+    """The folder in adapters/ that drives it; empty where no record names it."""
     version: str
     """As the framework says; empty where it never came to say so."""
     released: date | None
-    """None: nobody told when."""
+    """None: unknown."""
 
 
 class Builds:
@@ -468,7 +484,7 @@ class Builds:
     def __init__(self, records: Iterable[Record], releases: Mapping[tuple[str, str], date]) -> None:
         """Take records, and the dates of releases by adapter (folder) and version."""
         self._releases = releases
-        self._told: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._known: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._newest: dict[tuple[str, str], tuple[str, str]] = {}
         records = list(records)
         self._untunable = untunable(records)
@@ -478,16 +494,16 @@ class Builds:
             cell = record.cell
             version = str(record.outcome.software.get("version") or "")
             # A launch that crashed before it could say its version takes nothing from one that could.
-            told = cell.adapter, version or self._newest.get((record.machine, cell.framework), ("", ""))[1]
+            build = cell.adapter, version or self._newest.get((record.machine, cell.framework), ("", ""))[1]
             if version:
-                self._told[record.machine, cell.framework, record.environment] = told
-            self._newest[record.machine, cell.framework] = told
+                self._known[record.machine, cell.framework, record.environment] = build
+            self._newest[record.machine, cell.framework] = build
 
     def of(self, cell: CellResult) -> Build:
         """Return the build that a cell was measured with; of one that never ran, that of the rest of its row."""
         machine, framework = cell.column.machine, cell.row.framework
         newest = self._newest.get((machine, framework), ("", ""))
-        adapter, version = self._told.get((machine, framework, cell.environment), newest)
+        adapter, version = self._known.get((machine, framework, cell.environment), newest)
         return Build(adapter, version, released(adapter, version, self._releases))
 
     def is_as_installed_too(self, cell: CellResult) -> bool:

@@ -25,7 +25,7 @@ from dlbench.reports.storage.record import Record
 _T = TypeVar("_T")
 
 SHORTEST_REGION = 1.0
-"""Seconds: utilisation and power are means over up to a second, so that less tells of what was before."""
+"""Seconds: utilisation and power are means over up to a second, so that less of it is from before."""
 ENOUGH_TICKS = 10
 """The energy counter is used where it grew this often in the region: what its ticks hide is a tenth at worst."""
 LONGEST_GAP = 1.0
@@ -133,14 +133,14 @@ class Telemetry:
 
 def region_of(outcome: Outcome) -> Region | None:
     """Return the timed region; None where the launch does not tell it."""
-    told = outcome.timed_between
-    if told is None or len(told) != 2 or not all(isinstance(each, int | float) for each in told):
+    between = outcome.timed_between
+    if between is None or len(between) != 2 or not all(isinstance(each, int | float) for each in between):
         return None
-    return Region(*told) if told[0] < told[1] else None
+    return Region(*between) if between[0] < between[1] else None
 
 
 def read_telemetry(telemetry: Mapping[str, Any] | None) -> Telemetry | None:
-    """Read telemetry; None where there is none, or none that can be understood."""
+    """Read telemetry; None without any that can be understood."""
     if not isinstance(telemetry, Mapping) or telemetry.get("schema") != 1:
         return None
     origin = _number(telemetry.get("origin"))
@@ -262,7 +262,7 @@ def _processes(content: Any, origin: float) -> tuple[Process, ...] | None:
 
 @dataclass(frozen=True)
 class DeviceObserved:
-    """What was observed of the GPU in the timed region; None where nobody told.
+    """What was observed of the GPU in the timed region; None where it is unknown.
 
     Of a cell: medians over its launches, of a range its ends, of errors and other processes the most.
     """
@@ -337,21 +337,21 @@ def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
     seen = [observe_launch(record.outcome, record.telemetry, record.cell.world_size) for record in records]
     newest = seen[-1]
 
-    def told(name: str) -> list[Any]:
+    def known(name: str) -> list[Any]:
         return [value for launch in seen if (value := getattr(launch, name)) is not None]
 
-    reasons = told("clock_reasons")
+    reasons = known("clock_reasons")
     words = dict.fromkeys(word for each in reasons for word in each)
     busy = [each.busy_share for each in seen if each.busy_source == newest.busy_source]
     return replace(
         newest,
-        **{name: _over(median, told(name)) for name in _MEDIANS},
-        **{name: _over(max, told(name)) for name in _MOST},
-        **{name: _over(_together, told(name)) for name in _SPREADS},
+        **{name: _over(median, known(name)) for name in _MEDIANS},
+        **{name: _over(max, known(name)) for name in _MOST},
+        **{name: _over(_together, known(name)) for name in _SPREADS},
         busy_share=_over(median, busy),
         energy_method=next((each.energy_method for each in reversed(seen) if each.energy_method), None),
         clock_reasons={word: mean(each.get(word, 0.0) for each in reasons) for word in words} if reasons else None,
-        samples=_over(sum, told("samples")),
+        samples=_over(sum, known("samples")),
         notes=tuple(dict.fromkeys(note for each in seen for note in each.notes)),
     )
 
@@ -378,40 +378,40 @@ def _event_per_wall(outcome: Outcome) -> float | None:
 
 
 def _of_telemetry(outcome: Outcome, content: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the fields that telemetry tells."""
-    told = read_telemetry(content)
-    if told is None:
+    """Return the fields that follow from telemetry."""
+    telemetry = read_telemetry(content)
+    if telemetry is None:
         return {"name": None}
     found: dict[str, Any] = {
-        "name": told.name,
-        "power_limit_watts": told.power_limit_watts,
-        "part_of_gpu": told.part,
-        "notes": told.notes,
-        "corrected_errors": told.slow.growth("corrected"),
-        "uncorrected_errors": told.slow.growth("uncorrected"),
+        "name": telemetry.name,
+        "power_limit_watts": telemetry.power_limit_watts,
+        "part_of_gpu": telemetry.part,
+        "notes": telemetry.notes,
+        "corrected_errors": telemetry.slow.growth("corrected"),
+        "uncorrected_errors": telemetry.slow.growth("uncorrected"),
     }
     region = region_of(outcome)
     if region is None:
         return found
-    fast = told.fast
+    fast = telemetry.fast
     found |= {name: fast.spread(name, region) for name in _SPREADS}
     for name in ("sent", "received"):
-        found[f"{name}_bytes_per_second"] = _over(median, told.slow.within(name, region))
+        found[f"{name}_bytes_per_second"] = _over(median, telemetry.slow.within(name, region))
     found["used_memory_bytes"] = _over(max, fast.within("used_bytes", region))
-    found["other_processes"] = other_processes(told, region)
+    found["other_processes"] = other_processes(telemetry, region)
     found["samples"] = sum(1 for at in fast.at if region.start <= at <= region.end)
     masks = fast.within("reasons", region)
     if masks:
         found["clock_reasons"] = reason_shares(fast, region)
         found["slowed_share"] = sum(1 for mask in masks if int(mask) & SLOWING) / len(masks)
-    spent = None if told.part else energy(fast, region)
+    spent = None if telemetry.part else energy(fast, region)
     seconds = outcome.step_seconds()
     if spent is not None and seconds:
         # Energy over steps; where more than the timed steps lies in the region, in proportion to their time.
         found["joules_per_minibatch"] = spent.joules / region.seconds * mean(seconds)
         found["energy_method"] = spent.method
     utilisation = found["utilisation"]
-    if utilisation is not None and not told.part and region.seconds >= SHORTEST_REGION:
+    if utilisation is not None and not telemetry.part and region.seconds >= SHORTEST_REGION:
         found |= {"busy_share": utilisation.median / 100, "busy_source": "utilisation"}
     return found
 

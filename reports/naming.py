@@ -1,4 +1,4 @@
-"""The names of cells. Which axes are worth a word is said by the table of axes; here alone it becomes words."""
+"""Names of cells, in words: the axes with unusual values, in the order of the table of axes."""
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -10,12 +10,12 @@ WORKERS_LEGEND = (
 
 
 def name_of(cell: Cell) -> str:
-    """Return a cell in words that no other cell has: "fcn5, mini-batch 64, torch eager, 2 threads x 2 workers"."""
+    """Return a unique name of a cell: "fcn5, mini-batch 64, torch eager, 2 threads x 2 workers"."""
     return f"{group_name(cell)}, {rest_of(cell)}"
 
 
 def rest_of(cell: Cell) -> str:
-    """Return what stands beneath the group's name: "torch eager, 2 threads x 2 workers"."""
+    """Return the name of a cell within its group: "torch eager, 2 threads x 2 workers"."""
     return f"{row_name(cell)}, {place_name(cell)}"
 
 
@@ -31,13 +31,13 @@ def work_name(cell: Cell) -> str:
 
 
 def row_name(cell: Cell) -> str:
-    """Return what stands before a row: "torch eager", "torch eager, bound"."""
+    """Return the name of a row: "torch eager", "torch eager, bound"."""
     mode = "" if cell.mode in ("", cell.framework) else f" {cell.mode}"
     return f"{cell.framework}{mode}{_extra(cell, ', ', axes.ROW)}"
 
 
 def place_name(cell: Cell) -> str:
-    """Return what the cell is given, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers"."""
+    """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers"."""
     device = "" if cell.on_cpu else cell.device
     return ", ".join(word for word in (device, threads_name(cell.threads)) if word) + extra_of_place(cell)
 
@@ -55,24 +55,24 @@ def threads_name(threads: int | None) -> str:
 
 
 def extra_of_place(cell: Cell) -> str:
-    """Return what follows threads or a device in a sentence where it is not as usual: " x 2 workers"."""
+    """Return the unusual axes of a place, to follow its threads or device: " x 2 workers"."""
     return "".join(" " + axis.long.format(getattr(cell, axis.name)) for axis in axes.unusual(cell, axes.COLUMN))
 
 
 def head_of(cell: Cell, own: str = "own") -> str:
-    """Return what the cell is given, for the head of a column: "2", "cuda:0/4", of two workers "2 x2"."""
+    """Return the heading of a cell's column: "2", "cuda:0/4", of two workers "2 x2"."""
     threads = str(cell.threads) if cell.threads > 0 else own if cell.threads == 0 else ""
     where = threads if cell.on_cpu else cell.device + (f"/{threads}" if cell.threads > 0 else "")
     return short_extra(where, cell)
 
 
 def short_extra(name: str, cell: Cell) -> str:
-    """Return a column's name and behind it what is not as usual: "4 x2"."""
+    """Return a column's name with its unusual axes: "4 x2"."""
     return name + _extra(cell, " ", axes.COLUMN)
 
 
 def slug(cell: Cell) -> str:
-    """Return a readable name that no other cell has: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
+    """Return a unique name for files and options: "fcn5-b64-torch-eager-cpu-2", of two workers "...-cpu-2-x2"."""
     network = "-".join(word for word in (cell.network, cell.specification[:6]) if word)
     words = [network, f"b{cell.batch_size}", cell.framework, cell.mode, cell.device, str(cell.threads)]
     return "-".join([*words, *(_short(cell, axis) for axis in axes.unusual(cell))])

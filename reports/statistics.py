@@ -24,9 +24,14 @@ PUBLISHED = "published value, no interval"
 """The method of a published summary without samples."""
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
-LAUNCH_DEVIATION = 0.02
-"""Standard deviation assumed between launches of one cell where too few were made to see it; pairs of launches on a
-quiet 2-core virtual machine showed 0.3 to 1.7 %."""
+LAUNCH_DEVIATION = 0.05
+"""Standard deviation (of the logarithm) assumed between launches of one cell where too few were made to see it.
+
+Shared 2-core virtual machines showed 3.1 to 7.2 % (rms, noise within launches taken out, heavy-tailed). Where the
+machine's own cells show it, `deviation_of_launches` replaces it.
+"""
+LEAST_DEVIATION, CELLS_NEEDED = 0.02, 10
+"""A machine's own deviation is never taken to be less, and not estimated from fewer cells."""
 WORSE = 1.02
 """Smaller ratios are not worth reporting."""
 SIGNIFICANCE = 0.05
@@ -60,6 +65,10 @@ class Summary:
     launch_medians: tuple[float, ...]
     coverage: float | None = None
     """Actual coverage of the interval, 0.95 or, from few steps, less; None without an interval."""
+    step_variance: float = 0.0
+    """Variance of the logarithm of a launch's median, as far as its steps explain it; a mean over launches."""
+    launch_deviation: float = LAUNCH_DEVIATION
+    """Standard deviation of the logarithm between launches that is assumed where they are too few to see it."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,7 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
     if not steps:
         raise ValueError("there is no sample to summarise")
     medians = tuple(float(np.median(launch)) for launch in steps)
+    noise = float(np.mean([_variance_of_median(np.log(launch)) for launch in steps]))
     samples = sum(len(launch) for launch in steps)
     if len(steps) >= ENOUGH_LAUNCHES:
         logs = np.log(medians)
@@ -93,13 +103,13 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
         centre = float(np.mean(logs))
         ends = math.exp(centre - half), math.exp(centre + half)
         method = f"{confidence:.0%} Student t over {len(steps)} launch log-medians"
-        return Summary(math.exp(centre), *ends, samples, len(steps), method, True, medians, confidence)
+        return Summary(math.exp(centre), *ends, samples, len(steps), method, True, medians, confidence, noise)
     pooled = np.sort(np.concatenate(steps))
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
     low, high, coverage = _order_statistics(pooled, confidence)
     method = "a single step, no interval" if coverage is None else f"{coverage:.0%} order statistics of the median"
     middle = float(np.median(pooled))
-    return Summary(middle, low, high, samples, len(steps), f"{method}, {within}", False, medians, coverage)
+    return Summary(middle, low, high, samples, len(steps), f"{method}, {within}", False, medians, coverage, noise)
 
 
 def published(seconds: float) -> Summary:
@@ -111,9 +121,9 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     """Return ``slower / faster`` with an interval.
 
     With enough launches on both sides: Welch's t on the launch log-medians (Welch 1947; degrees of freedom after
-    Satterthwaite 1946). Else the quotients of the ends of both intervals, which cover variation within launches only,
-    widened by what two launches of the same cell may differ by (`LAUNCH_DEVIATION`); a single step is both ends of its
-    interval. Published values without intervals have none.
+    Satterthwaite 1946). Else MOVER's for a difference, here of logarithms (see `geometric_mean`), from both intervals;
+    one that covers variation within launches only is widened by the deviation between them
+    (`Summary.launch_deviation`). A single step is both ends of its interval. Published values have no interval.
     """
     value = slower.median / faster.median
     if slower.covers_launches and faster.covers_launches:
@@ -124,10 +134,25 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
         return Ratio(value, value * math.exp(-half), value * math.exp(half), method)
     if PUBLISHED in (slower.method, faster.method):
         return Ratio(value, None, None, "no interval")
-    ends = [(side.low or side.median, side.high or side.median) for side in (slower, faster)]
-    allowance = math.exp(math.sqrt(2) * float(ndtri(0.5 + confidence / 2)) * LAUNCH_DEVIATION)
-    method = f"quotients of the intervals' ends, widened for launches that deviate by {LAUNCH_DEVIATION:.0%}"
-    return Ratio(value, ends[0][0] / ends[1][1] / allowance, ends[0][1] / ends[1][0] * allowance, method)
+    (down, up), (other_down, other_up) = (_margins(side, confidence) for side in (slower, faster))
+    assumed = max(side.launch_deviation for side in (slower, faster) if not side.covers_launches)
+    method = f"MOVER from both intervals, widened for launches that deviate by {assumed:.1%}"
+    low, high = value * math.exp(-math.hypot(down, other_up)), value * math.exp(math.hypot(up, other_down))
+    return Ratio(value, low, high, method)
+
+
+def deviation_of_launches(summaries: Iterable[Summary]) -> float:
+    """Return the standard deviation between launches that the cells of one machine show, noise of steps taken out.
+
+    It is the root of the mean square over the cells with enough launches, and `LAUNCH_DEVIATION` where these are fewer
+    than `CELLS_NEEDED`.
+    """
+    telling = [summary for summary in summaries if summary.covers_launches]
+    if len(telling) < CELLS_NEEDED:
+        return LAUNCH_DEVIATION
+    freedoms = [summary.launches - 1 for summary in telling]
+    variances = [variance_of_launches(summary) - summary.step_variance for summary in telling]
+    return max(LEAST_DEVIATION, math.sqrt(max(0.0, float(np.average(variances, weights=freedoms)))))
 
 
 def welch_half_width(pairs: Sequence[tuple[Summary, Summary]], confidence: float) -> float:
@@ -223,7 +248,7 @@ def variance_of_launches(summary: Summary) -> float:
     within = 0.0
     if summary.low is not None and summary.high is not None and summary.coverage is not None:
         within = math.log(summary.high / summary.low) / 2 / float(ndtri(0.5 + summary.coverage / 2))
-    return LAUNCH_DEVIATION**2 + within**2 * summary.launches
+    return summary.launch_deviation**2 + within**2 * summary.launches
 
 
 @dataclass(frozen=True)
@@ -305,6 +330,21 @@ def adjust(comparisons: Sequence[Contrast]) -> list[Contrast]:
 
 def _of_ratios(count: int) -> str:
     return f"geometric mean of {count} ratio{'s' if count != 1 else ''}"
+
+
+def _margins(summary: Summary, confidence: float) -> tuple[float, float]:
+    """Return how far the interval of a time reaches down and up, in logarithms, variation of launches included."""
+    between = 0.0
+    if not summary.covers_launches:
+        between = float(ndtri(0.5 + confidence / 2)) * summary.launch_deviation / math.sqrt(summary.launches)
+    low, high = summary.low or summary.median, summary.high or summary.median
+    return math.hypot(math.log(summary.median / low), between), math.hypot(math.log(high / summary.median), between)
+
+
+def _variance_of_median(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """Return the variance of the median of these values: that of a normal one, from their median deviation."""
+    deviation = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
+    return math.pi / 2 * deviation**2 / len(logs)
 
 
 def _student(freedom: float, confidence: float) -> float:

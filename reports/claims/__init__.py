@@ -1,1 +1,1 @@
-"""Report: what papers claim, tried on their own tables and on one's own results."""
+"""Report: published claims, evaluated on their own tables and on the results of a store."""

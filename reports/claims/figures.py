@@ -42,7 +42,7 @@ _FILES = {
         ("note",),
     )
 }
-"""Published files: the column of the number, those that tell points apart, and further ones."""
+"""Published files: the column of the number, those that identify a point, and further ones."""
 _FOLLOWERS = {
     "framework": {"mode"},
     "network": {"specification"},
@@ -122,7 +122,7 @@ def why_missing(cell: CellResult | None) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """A cell, or a published number, with the axes that tell it from others."""
+    """A cell, or a published number, with the axes that identify it."""
 
     axes: Mapping[str, Any]
     cell: CellResult | None = None
@@ -131,7 +131,7 @@ class Point:
     """Further facts to select by: physical cores, the GPU's model."""
 
     def __getitem__(self, name: str) -> Any:
-        """Return an axis or a fact; None where there is none of this name."""
+        """Return an axis or a fact; None if it has no such name."""
         return self.axes.get(name, self.also.get(name))
 
 
@@ -435,7 +435,7 @@ def _fits(point: Point, value: Any, wanted: Any) -> bool:
 
 
 def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str:
-    """Return a pair in words, a missing side as a question mark, and what both share once."""
+    """Return the name of a pair: the common part once, a missing side as a question mark."""
     if slower is not None and faster is not None and slower.cell is None:
         apart = [name for name, value in slower.axes.items() if faster.axes.get(name) != value]
         sides = [", ".join(str(each[name]) for name in apart) for each in (slower, faster)]
@@ -477,5 +477,5 @@ class OwnClaim(Figure):
         if self.size is not None and not (self.least or 0) <= self.size <= (self.most or self.size):
             raise ValueError(f"size = {self.size:g} must lie where least and most have the ratio")
         if self.slower == self.faster:
-            raise ValueError("slower and faster are the same cells; tell them apart, as by framework = ")
+            raise ValueError("slower and faster are the same cells; let them differ in an axis, as in framework = ")
         return self

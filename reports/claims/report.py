@@ -75,7 +75,7 @@ _COLUMNS = (
 
 
 def claims_page(found: Claims) -> Page:
-    """Return a table of each paper's claims, and beneath it what each verdict rests on."""
+    """Return a table of each paper's claims, with the evidence beneath it."""
     if not found.tried:
         return Page((NONE,), ())
     papers = dict.fromkeys(each.claim.paper for each in found.tried)
@@ -114,7 +114,7 @@ def _verdict(found: Evidence) -> Entry:
 
 
 def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
-    """Yield what each verdict rests on, and what is missing; claims that lack the same together."""
+    """Yield the evidence of each verdict, then the missing cells, once for all claims that lack the same."""
     lacking: dict[tuple[str, str, str], list[str]] = {}
     for each in tried:
         for where, found in (("on its own table", each.on_paper), (here, each.here)):
@@ -222,7 +222,7 @@ def _holes(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
 
 REPORT = Report(
     name="claims",
-    summary="""What papers claim, tried on their own tables and on one's own results.
+    summary="""Published claims, evaluated on their own tables and on the results of a store.
 
 Each claim has a verdict of each: reproduces, reproduces in direction, partly, differs, cannot be told or not
 measured; in the last case it says what to measure. With `--claim FILE.toml` it tries a claim of one's own

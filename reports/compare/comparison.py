@@ -1,7 +1,7 @@
 """Comparisons: a candidate against a baseline, cell by cell, from records.
 
 `compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
-gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the first undisturbed
+gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the last
 attempt counts. A pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
 pairs that way is CONTENDED.
 """
@@ -112,7 +112,7 @@ class Comparison:
 
     @property
     def broken(self) -> tuple[CellComparison, ...]:
-        """The cells of which the candidate gave no number though the baseline did."""
+        """The cells with a number of the baseline only."""
         return tuple(cell for cell in self.cells if cell.broken)
 
 
@@ -133,13 +133,13 @@ _OF_SESSIONS = (
 ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
 """How a launch may end once by bad luck, such as a clock that other programs held up."""
 CRASHES = 2
-"""A side fails with so many launches that ended in such a way."""
+"""A side fails with this many launches that ended so."""
 
 
 def compare_sides(
     records: Sequence[Record], host: Host, names: Mapping[str, str], purpose: str = "compare", rule: Rule = DEFAULT
 ) -> Comparison:
-    """Compare the two sides of one run; ``names`` says in words what `BASELINE` and `CANDIDATE` are.
+    """Compare the two sides of one run; ``names`` describes `BASELINE` and `CANDIDATE`.
 
     Raises ValueError where the records have no sides.
     """
@@ -262,7 +262,7 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
 
 
 def _unselected(cell: CellComparison) -> Judgement | None:
-    """Return what a cell shows before any result of it decided on measuring more."""
+    """Return the judgement of a cell by its first look, before its results decided on measuring more."""
     if not cell.stage or cell.judgement.ratio is None:
         return cell.judgement
     first = DEFAULT.screen_looks[0]

@@ -101,7 +101,7 @@ def _three(value: float) -> str:
 
 
 def ratio_of_cell(cell: CellComparison) -> str:
-    """Return a cell's ratio and interval, or what stands in its place."""
+    """Return a cell's ratio and interval, or the reason for having none."""
     judged = cell.judgement
     if judged.ratio is not None:
         return ratio_of(Ratio(judged.ratio, judged.low, judged.high, ""))
@@ -273,7 +273,7 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 
 def outcome_of(counts: Mapping[Finding, int], noun: str) -> GateOutcome:
-    """Return the outcome of so many cells (or ``noun``) of each finding."""
+    """Return the outcome by the number of cells (or ``noun``) of each finding."""
     judged = sum(counts.values())
     measured = judged - counts.get(Finding.HOLE, 0)
     plural = noun if judged == 1 else f"{noun}s"
@@ -372,7 +372,7 @@ _MARKDOWN_HEAD = ("cell", "candidate / baseline", "launches", "why")
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
-    """Return the comparison: the counts, what is grave, then the rest within ``<details>``."""
+    """Return the comparison: the counts, the grave findings, then the rest within ``<details>``."""
     parts = [f"## {escaped(headline(comparison))}\n", paragraph(heading(comparison) + ".") + "\n"]
     if comparison.purpose == "gate":
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")

@@ -34,7 +34,7 @@ POWER = 0.80
 
 
 class Verdict(StrEnum):
-    """What can be said of a candidate against its baseline."""
+    """The verdict on a candidate against its baseline."""
 
     REGRESSION = "REGRESSION"
     NO_REGRESSION = "NO_REGRESSION"
@@ -47,7 +47,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """When to say what; see the module's text."""
+    """The thresholds of verdicts and stages; see the module's docstring."""
 
     magnitude: float = 0.025
     """A smaller slowdown is never called a regression."""
@@ -55,7 +55,7 @@ class Rule:
     """A slowdown of this size must be excluded before "no regression" is said."""
     p_value: float = 0.01
     improvement_p_value: float = 0.025
-    """Nobody is woken by an improvement: six pairs, whose smallest p is 1/64, may show one."""
+    """Larger, as an improvement alarms no one: six pairs, whose smallest p is 1/64, can show one."""
     confidence: float = 0.95
     session_deviation: float = 0.025
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
@@ -79,19 +79,19 @@ _OPTIONS = ("magnitude", "screen_magnitude", "tolerance")
 
 
 def chosen(rule: Rule) -> dict[str, float]:
-    """Return what was chosen of a rule: the values that are not the usual ones, by name."""
+    """Return the values of a rule that differ from the defaults, by name."""
     return {name: getattr(rule, name) for name in _OPTIONS if getattr(rule, name) != getattr(DEFAULT, name)}
 
 
 def rule_of(values: Mapping[str, float]) -> Rule:
-    """Return the rule that `chosen` tells of; what no user can choose is passed over."""
+    """Return the rule with these `chosen` values; other keys are ignored."""
     told: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
     return replace(DEFAULT, **told)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with what it rests on; ratios are candidate / baseline, above 1 slower."""
+    """A verdict and its evidence; ratios are candidate / baseline, above 1 slower."""
 
     verdict: Verdict
     ratio: float | None
@@ -209,7 +209,7 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
 
 
 def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
-    """Return from how many pairs on a slowdown can be proved among so many cells compared in one stage.
+    """Return the fewest pairs that can prove a slowdown among this many cells compared in one stage.
 
     ``n`` pairs of one sign have a one-sided p of ``2**-n``; it must pass the rule's limit, and doubled and adjusted for
     the number of cells (as if this one alone were slower) the false discovery rate.
@@ -219,7 +219,7 @@ def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
 
 
 def _adjusted_effect(found: Judgement, cells: int, rule: Rule) -> float | None:
-    """Return the smallest effect of a judgement that must hold among so many cells."""
+    """Return the smallest effect of a judgement adjusted for this many cells."""
     if found.smallest_effect is None or found.standard_error is None or found.freedom is None:
         return found.smallest_effect
     limit = min(rule.p_value, rule.false_discovery_rate / (2 * cells))
@@ -241,7 +241,7 @@ def undecided(
 
 
 class _Estimate(NamedTuple):
-    """A ratio with what may be concluded from it; see `Judgement` for each."""
+    """A ratio with its statistics; see `Judgement`."""
 
     ratio: float
     low: float
@@ -375,7 +375,7 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
 
 
 def smallest_shift(deviation: float, pairs: int, p_value: float, magnitude: float, power: float) -> float:
-    """Return the relative slowdown that so many pairs find with probability ``power``; infinite where none can be.
+    """Return the relative slowdown that this many pairs find with probability ``power``; infinite if they find none.
 
     Found means: one-sided p of at most ``p_value`` and an estimate above ``1 + magnitude``, where the logarithms of the
     pairs' ratios are normal with standard deviation ``deviation``.
@@ -407,19 +407,19 @@ def _shift_that_shows(pairs: int, p_value: float, power: float) -> float:
 
 
 class Screening(Enum):
-    """What screening says of a cell."""
+    """The result of screening a cell."""
 
     MORE = "more"
     """More pairs are needed."""
     CLEAR = "clear"
     SUSPECT = "suspect"
-    """It goes on to the confirming stage."""
+    """It needs confirming pairs."""
     UNDECIDED = "undecided"
     """Not suspect, but after the last look a slowdown is not excluded either."""
 
 
 def screen(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Screening:
-    """Return what so many pairs (seconds per step, side by side) say; decides at the rule's looks only."""
+    """Return the state after these pairs (seconds per step, side by side); it changes at the rule's looks only."""
     looks = [look for look in rule.screen_looks if look <= len(baseline)]
     if not looks:
         return Screening.MORE

@@ -297,8 +297,8 @@ def _legend(found: Study) -> Iterator[str]:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
         if any(each.p_adjusted is None for pays in found.threads for _, each in pays.sizes):
             yield (
-                f"Of fewer than {ENOUGH_LAUNCHES} launches the interval of the ratio decides, widened by an assumed "
-                f"deviation of {LAUNCH_DEVIATION:.0%} between launches."
+                f"Of fewer than {ENOUGH_LAUNCHES} launches the interval of the ratio decides, widened by the deviation "
+                f"between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} without enough)."
             )
     if found.crossings:
         yield (

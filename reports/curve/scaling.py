@@ -307,8 +307,8 @@ def _legend(found: Workers, common: set[flags.FlagKind]) -> list[str]:
             "are faster. On a CPU that is the fair comparison: strong and weak compare more threads with fewer."
         )
     few = (
-        f"; of a ratio with fewer than {ENOUGH_LAUNCHES} launches on a side from their steps, widened by an assumed "
-        f"deviation of {LAUNCH_DEVIATION:.0%} between launches"
+        f"; of a ratio with fewer than {ENOUGH_LAUNCHES} launches on a side from their steps, widened by the "
+        f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} without enough)"
     )
     few = few if any(point.cell.has(flags.FEW_LAUNCHES) for point in points) else ""
     lines.append(f"± half-width of the 95 % interval (the wider side){few}")

@@ -26,7 +26,8 @@ _IRRELEVANT = (flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED)
 NOTHING = "Nothing was measured on a CPU in one process yet."
 FEW_LAUNCHES_LEGEND = (
     f"Fewer than {ENOUGH_LAUNCHES} launches: their steps do not show how launches differ, so each interval vs best "
-    f"is widened by an assumed deviation of {LAUNCH_DEVIATION:.0%} between launches, and such a count has no p-value."
+    f"is widened by the deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} where "
+    "they are too few), and such a count has no p-value."
 )
 WAIT_LEGEND = "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' defaults."
 LAWS_LEGEND = (

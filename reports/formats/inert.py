@@ -1,4 +1,4 @@
-r"""Texts of others, made inert: whoever wrote a name or a reason commands no terminal and breaks no table with it.
+r"""Untrusted texts, made inert: a name or a reason can neither command a terminal nor break a table.
 
 A framework, an adapter, a store or a file of anybody may say anything. Every way out (the formats of this folder, the
 pictures, what commands print) shows it as this module does: white space of any kind is a blank, any other character

@@ -12,14 +12,16 @@ from dlbench.reports.flags import Flag
 from dlbench.reports.formats.inert import json_escaped
 from dlbench.reports.formats.layout import Table
 
+_INNER = {"coverage", "step_variance", "launch_deviation"}
+"""Fields of a summary that its method describes."""
+
 
 def plain(value: Any) -> Any:
     """Return a value as plain JSON types, all the way down: dataclasses and named tuples become objects."""
     if isinstance(value, Flag):
         return {"name": value.kind.name, "symbol": value.kind.symbol, "detail": value.sentence}
     if dataclasses.is_dataclass(value):
-        # What an interval covers is said in its method.
-        return {name: plain(each) for name, each in vars(value).items() if name != "coverage"}
+        return {name: plain(each) for name, each in vars(value).items() if name not in _INNER}
     if hasattr(value, "_asdict"):
         return {name: plain(each) for name, each in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What every exporter of tables shares: entries, tables, and the words for numbers and holes.
+"""Entries, tables and pages of reports, and the text of numbers and of missing ones.
 
 A `Table` holds entries with their meaning (best, hole, marks) rather than finished text, so that each exporter can
 show them in its own way.
@@ -24,10 +24,10 @@ HOLES = {
     Status.SKIPPED: "skip",
     Status.OK: "empty",
 }
-"""What stands in a cell without a number."""
+"""The text of a cell without a number."""
 MISSING = "-"
 BEST = "\ue000"
-"""Stands in a note for the mark of the best, where each format puts its own word for it."""
+"""Placeholder in a note for the mark of the best; each format has its own."""
 
 
 class Entry(NamedTuple):
@@ -58,11 +58,11 @@ class Table(NamedTuple):
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
     widths: tuple[int, ...] = ()
-    """Least widths in a terminal, so that tables beneath one another line up; empty: as the content asks."""
+    """Least widths in a terminal, to align tables with one another; empty: by content."""
     words: bool = False
-    """Whether it holds words, to be aligned to the left."""
+    """Whether its columns are aligned to the left."""
     keys: int = 1
-    """Leading columns that say what a row is of: repeated where the others are shown in several parts."""
+    """Leading columns that identify a row: repeated where the others are shown in several parts."""
     spans: tuple[tuple[str, int], ...] = ()
     """Names over so many neighbouring columns each, behind the leading ones: a machine's stay together."""
     key: str = ""
@@ -74,7 +74,7 @@ class Table(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A report as words and tables."""
+    """A report as lines and tables."""
 
     before: tuple[str, ...]
     tables: tuple[Table, ...]
@@ -105,7 +105,7 @@ class Page(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """What a matrix shows in its cells."""
+    """A quantity that a matrix can show in its cells."""
 
     title: str
     value: Callable[[CellResult], float | None]
@@ -147,7 +147,7 @@ def interval(summary: Summary) -> str:
 
 
 def deviation(value: float, low: float | None, high: float | None) -> str:
-    """Return an interval as the larger deviation in per cent, rounded up; empty where there is none."""
+    """Return an interval as the larger deviation in per cent, rounded up; empty without one."""
     if low is None or high is None:
         return ""
     larger = 100 * max(high / value - 1, 1 - low / value)
@@ -163,7 +163,7 @@ def times(found: Ratio | None) -> str:
 
 
 def entry(cell: CellResult | None, quantity: Quantity, without: set[FlagKind]) -> Entry:
-    """Return how a cell is shown."""
+    """Return the entry of a cell."""
     if cell is None:
         return Entry(MISSING)
     value = quantity.value(cell)
@@ -184,7 +184,7 @@ def why_hole(cell: CellResult) -> str:
 
 
 def common_flags(cells: Iterable[CellResult]) -> set[FlagKind]:
-    """Return the flags that every one of several numbers carries: said once instead of at each."""
+    """Return the flags that all of several numbers have: legends name them once."""
     numbers = list(cells)
     return {kind for kind in KINDS if len(numbers) > 1 and all(cell.has(kind) for cell in numbers)}
 
@@ -192,7 +192,7 @@ def common_flags(cells: Iterable[CellResult]) -> set[FlagKind]:
 def flag_lines(
     cells: Iterable[CellResult], common: Collection[FlagKind] = (), every: str = "every number:"
 ) -> list[str]:
-    """Return what the marks of these cells mean; behind ``every`` those that each number carries."""
+    """Return the legend of the marks of these cells; behind ``every`` the flags that all have."""
     raised = {flag.kind for cell in cells for flag in cell.flags}
     return [f"{every if kind in common else kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
 

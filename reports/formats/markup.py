@@ -208,5 +208,5 @@ def _html_paragraphs(lines: tuple[str, ...]) -> list[Markup]:
 
 
 def _html_notes(lines: tuple[str, ...]) -> list[Markup]:
-    told = [Markup("<li>{}</li>").format(line) for line in lines if line]
-    return [Markup('<ul class="notes">{}</ul>').format(Markup("").join(told))] if told else []
+    items = [Markup("<li>{}</li>").format(line) for line in lines if line]
+    return [Markup('<ul class="notes">{}</ul>').format(Markup("").join(items))] if items else []

@@ -1,6 +1,6 @@
 """Pictures: pages of panels as PNG or SVG files, each whole or not there.
 
-Colours are Okabe and Ito's (2008), told apart with every common colour vision; no meaning rests on colour alone.
+Colours are Okabe and Ito's (2008), distinct for every common colour vision; no meaning rests on colour alone.
 """
 
 import math
@@ -111,7 +111,7 @@ def figure_of(
 
 
 def bars(panel: "Axes", across: Sequence[float], up: Sequence[Interval], **style: Any) -> None:
-    """Draw points joined by a line, each with its interval (value, low, high), of which an end may be unknown."""
+    """Draw points joined by a line, each with its interval (value, low, high); an end may be unknown."""
     below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in up]
     above = [0.0 if high is None else max(0.0, high - value) for value, _, high in up]
     values = [value for value, _, _ in up]

@@ -29,7 +29,7 @@ CAVEATS = {
 }
 PLAIN, BASELINE, CANDIDATE = "", "baseline", "candidate"
 SIDES = {RATIO: (CANDIDATE, BASELINE), ABSOLUTE: (PLAIN,)}
-"""The sides of the records that a kind of series is made of, what may have changed first."""
+"""The sides of the records of each kind of series, the one that may have changed first."""
 
 NIGHTLY = ("suite", "gate")
 """Purposes of the runs that a history is made of. A comparison by hand is no night: each compares other things."""
@@ -69,7 +69,7 @@ class Series:
     logs: Floats
     """Natural logarithms of ratios or seconds."""
     halves: Floats
-    """Half-widths of the nights' 95 % intervals, log units; NaN where there is none."""
+    """Half-widths of the nights' 95 % intervals, log units; NaN if unknown."""
     searched: NDArray[np.bool_]
     environments: tuple[NDArray[np.object_], ...]
 
@@ -215,7 +215,7 @@ class ChangePoint:
 
 @dataclass(frozen=True, eq=False)
 class CellHistory:
-    """A series with what was found in it."""
+    """A series with its changes and events."""
 
     series: Series
     changes: tuple[ChangePoint, ...] = ()

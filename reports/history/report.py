@@ -1,4 +1,4 @@
-"""The history of a store for a terminal, as Markdown and as JSON (``reports/SCHEMA.md`` describes every key)."""
+"""The history of a store as tables, JSON and a picture (``reports/SCHEMA.md`` describes every key)."""
 
 import itertools
 import math
@@ -58,7 +58,7 @@ def changes_page(history: History) -> Page:
 
 
 def history_data(history: History) -> dict[str, Any]:
-    """Return a JSON object: what was asked, and the cells with a change, or all of them."""
+    """Return a JSON object: the options, and the cells with a change, or all of them."""
     shown = [cell for cell in history.cells if history.everything or cell.changes]
     nights, first, last = history.nights()
     return {
@@ -269,7 +269,7 @@ def significance(change: ChangePoint) -> str:
 
 
 def what_else(cell: CellHistory, change: ChangePoint) -> str:
-    """Return what else was otherwise that night, and where that says nothing an environment that changed close by."""
+    """Return the other differences of that night, and environments that changed close by if there is none."""
     if change.differences is None:
         told = "no record says what else changed"
     elif not change.differences:

@@ -139,9 +139,13 @@ def _failures(cells: Sequence[CellResult]) -> list[str]:
     if not cells:
         return ["Nothing was measured yet."]
     failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
-    wrong = sum(cell.shown and cell.has(flags.PARITY) for cell in cells)
     kinds = [f"{count} {word}" for word, count in failed.most_common()]
-    kinds += [f"{wrong} computed something else than the reference"] if wrong else []
+    wrong = [cell.has(flags.PARITY) for cell in cells if cell.shown and cell.timed is None]
+    for count, words in (
+        (sum(wrong), "computed something else than the reference"),
+        (len(wrong) - sum(wrong), "had a loss that is not finite"),
+    ):
+        kinds += [f"{count} {words}"] if count else []
     timed = [cell for cell in cells if cell.timed is not None]
     few = sum(cell.has(flags.FEW_LAUNCHES) for cell in timed)
     lines = [f"{len(timed)} of {len(cells)} cells have a time that counts" + "; ".join(["", *kinds]) + "."]

@@ -52,7 +52,7 @@ def _doctor(document: Document) -> list[Table]:
 
 
 def _place(document: Document, run: Run) -> str:
-    """Return the name of a run's machine; nodes of one kind have one fingerprint, and names of their own."""
+    """Return the name of a run's machine; nodes of one kind have one fingerprint, but different names."""
     hosts = document.results.hosts
     name = name_among(hosts, run.machine) if run.machine in hosts else run.machine[:12]
     return f"{name}, node {run.node.name}" if run.node else name

@@ -27,7 +27,7 @@ KEY = "dlbench"
 FILE_SCHEMA = 1
 """Rises whenever a reader of the old form would misread the new one."""
 FOREIGN_KEY = "pytest_benchmark"
-"""In the software of a record that came from somebody else's file: the benchmark's names and options as they were."""
+"""Key of the original names and options in the software of a record imported from another program's file."""
 FORMAT_VERSION = "5.0.0"
 """The pytest-benchmark whose form of file this is."""
 
@@ -64,7 +64,7 @@ def launch_medians(records: Sequence[Record]) -> list[float]:
 
 
 def failure(records: Sequence[Record]) -> tuple[Status, str]:
-    """Return what is to be said of a cell: `Status.OK` with an empty reason, or the worst that befell it and why."""
+    """Return the status of a cell and the reason: `Status.OK` and "", or its worst failure."""
     for wanted in (*_NEVER_MIXED, Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT):
         found = [record for record in records if record.outcome.status is wanted]
         if found:
@@ -123,7 +123,7 @@ def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record])
 
 
 def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what of a probed machine stays the same from run to run.
+    """Return the properties of a probed machine that do not vary from run to run.
 
     pytest-benchmark warns whenever two files' ``machine_info`` differ, so free memory and clock rates have no place
     here; the whole probe stands in the file's ``dlbench`` object.
@@ -155,7 +155,7 @@ def _probed(machine: Mapping[str, Any] | None) -> Machine | None:
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    """Return what ``commit_info`` says of a run."""
+    """Return the ``commit_info`` of a run."""
     return {"version": run.version, "run": run.id, "suite": run.suite}
 
 

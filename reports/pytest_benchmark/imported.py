@@ -1,4 +1,7 @@
-"""Files of somebody else: read within limits, as strict JSON, with names that no terminal or database trips over."""
+"""pytest-benchmark's JSON files, dlbench's own and others, as runs with records.
+
+No file is trusted: strict JSON within limits, and names that are safe for terminals and databases.
+"""
 
 import hashlib
 import json
@@ -50,7 +53,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def parse_json(raw: bytes) -> Any:
-    """Parse JSON; raises ValueError for what is not text, not JSON, not finite, or has a key twice."""
+    """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, infinite numbers, and duplicate keys."""
 
     def constant(text: str) -> Any:
         raise ValueError(f"{text} is not a number")
@@ -77,7 +80,7 @@ def parse_json(raw: bytes) -> Any:
 
 
 def deeper(value: Any, levels: int) -> bool:
-    """Tell whether lists and objects are nested more than so many levels deep."""
+    """Tell whether lists and objects are nested deeper than ``levels``."""
     if isinstance(value, dict):
         value = list(value.values())
     if not isinstance(value, list):
@@ -104,7 +107,7 @@ def hash_of(text: str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return what an error says, in one line: of a validation where, and what is wrong there."""
+    """Return an error's message in one line; of a validation its place too."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, ValidationError):
@@ -136,7 +139,7 @@ class Stats(_Data):
 
 
 class Benchmark(_Data):
-    """One benchmark as the file tells it."""
+    """One benchmark of the file."""
 
     name: str
     fullname: Annotated[str, Field(min_length=1)]
@@ -159,7 +162,7 @@ class _Content(_Data):
 
 @dataclass(frozen=True)
 class BenchmarkFile:
-    """A file that was read: the run dlbench wrote into it, if any, and the benchmarks that are somebody else's."""
+    """A file: the run that dlbench wrote into it, if any, and the benchmarks of other programs."""
 
     name: str
     digest: str
@@ -178,7 +181,7 @@ class BenchmarkFile:
 
     @property
     def fingerprint(self) -> str:
-        """Of the machine: dlbench's own where the file knows it, else one of what pytest-benchmark tells of the CPU."""
+        """The machine's: dlbench's own if the file has it, else one of pytest-benchmark's description of the CPU."""
         return fingerprint_of(self.machine_info) if self.run is None else self.run.machine
 
     @property
@@ -206,7 +209,7 @@ def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
 
 
 def accept(name: str, content: dict[str, Any]) -> BenchmarkFile:
-    """Take a file's content that somebody else has parsed; raises FileError as `read` does."""
+    """Return a file by its parsed content; raises FileError as `read` does."""
     return _accepted(name, hash_of(json.dumps(content, sort_keys=True, default=str)), lambda: content)
 
 
@@ -216,7 +219,7 @@ def records_of(kept: Mapping[str, Any]) -> list[Record]:
 
 
 def read(path: str | os.PathLike[str]) -> BenchmarkFile:
-    """Read a file; raises FileError, of one line that names the file and what is wrong with it."""
+    """Read a file; raises FileError with one line that names the file and the fault."""
     name = os.fspath(path)
     raw = read_bytes(name)
     return _accepted(name, hashlib.sha256(raw).hexdigest(), lambda: parse_json(raw))
@@ -361,7 +364,7 @@ def _check_schema(what: str, found: Any, newest: int) -> None:
 
 
 def launch_key(record: Record) -> tuple[object, ...]:
-    """Return what tells a launch from the others of its run."""
+    """Return the key of a launch within its run."""
     return record.cell, record.side, record.stage, record.launch, record.attempt
 
 
@@ -416,7 +419,7 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
 
 
 def medians_of(files: Iterable[BenchmarkFile]) -> dict[str, list[float]]:
-    """Return the median seconds of each launch by the benchmark's full name, for the benchmarks of somebody else.
+    """Return the median seconds of each launch by the benchmark's full name, for the benchmarks of other programs.
 
     Unlike `runs_of` this does without the raw samples: the median that a file states is enough.
     """
@@ -505,6 +508,6 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
 
 
 def _protocol(records: Sequence[Record]) -> Protocol:
-    """Return what of the protocol the samples tell; pytest-benchmark keeps no warm-up."""
+    """Return the protocol as far as the samples show it; pytest-benchmark keeps no warm-up."""
     counts = [len(record.outcome.samples_ns) for record in records]
     return Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))

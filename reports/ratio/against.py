@@ -53,7 +53,7 @@ NOTHING = "Nothing was measured that the table has too: its networks, at its min
 
 
 class Span(NamedTuple):
-    """A number of which only the ends are known."""
+    """A number known by its ends only."""
 
     low: float
     high: float
@@ -500,7 +500,7 @@ def _legend(found: Against) -> list[str]:
 
 
 def _frameworks(found: Against) -> list[str]:
-    """Return a line for each framework of the table without a row, and for each that a successor stands for."""
+    """Return a line for each framework of the table without a row, and for each with a successor."""
     shown = {pair.where.framework for pair in found.pairs}
     lines = []
     for name, (_, title) in found.study.frameworks.items():

@@ -81,7 +81,7 @@ class _Gathered:
 
 
 def gather(source: Source) -> list[Kind]:
-    """Return the kinds of all fleets that are asked for, by name; nothing where there is none.
+    """Return the kinds of all fleets that are asked for, by name.
 
     Raises ReportError for a fleet that is not there, or not the only one that begins so.
     """
@@ -107,7 +107,7 @@ def _fleet_named(word: str, runs: Iterable[Run]) -> str:
     if not word or word in known:
         return word
     if not fitting:
-        there = f"there are {', '.join(known)}" if known else "there is none here"
+        there = f"there are {', '.join(known)}" if known else "this store has no fleets"
         raise ReportError(f"There is no fleet {word!r}; {there}.")
     if len(fitting) > 1:
         raise ReportError(f"{len(fitting)} fleets begin with {word!r}: {', '.join(fitting)}. Give more characters.")
@@ -182,7 +182,7 @@ class OnThing:
     thing: Thing
     time: Summary
     usual: float
-    """Seconds of the nodes that it is held against, their geometric mean."""
+    """Geometric mean of the seconds of the nodes that it is compared with."""
     judged: Judged
 
 
@@ -208,12 +208,12 @@ class Finding:
 
     @property
     def slow_somewhere(self) -> bool:
-        """Whether it is slow in the mean, or on a thing."""
+        """Whether it is slow over all its things, or on one."""
         return any(each.verdict == SLOW for each in self.judged)
 
     @property
     def out_of_line(self) -> bool:
-        """Whether it is told apart in the mean, or on a thing."""
+        """Whether it is slow or fast over all its things, or on one."""
         return self.mean.verdict in (SLOW, FAST) or bool(self.clear)
 
 
@@ -248,7 +248,7 @@ class FleetFound:
 
     @property
     def compared(self) -> tuple[KindFound, ...]:
-        """The kinds of which several nodes have a thing in common."""
+        """The kinds with several nodes that have a thing in common."""
         return tuple(each for each in self.kinds if each.nodes)
 
 
@@ -274,7 +274,7 @@ def _found(kind: Kind, table: list[list[Judged | None]], means: list[Judged | No
 
 
 def _order(found: Finding) -> tuple[int, int, float, str]:
-    """Slow in the mean, slow somewhere, fast, the others; those that are slower before."""
+    """Sort slow nodes first, then those slow on a thing, fast ones, and the others; slower ones before."""
     rank = 0 if found.mean.verdict == SLOW else 1 if found.slow_somewhere else 2 if found.out_of_line else 3
     return rank, int(found.mean.verdict == UNKNOWN), -found.mean.ratio.value, found.node.name
 
@@ -315,58 +315,42 @@ def headline(found: FleetFound) -> list[str]:
 def _of_kind(found: KindFound) -> list[str]:
     named = [each for each in found.nodes if each.out_of_line]
     if len(found.nodes) != 2:
-        return [_sentence(each) for each in named]
+        return [_sentence(each, f"the {each.mean.others} other nodes of its kind") + _excuse(each) for each in named]
     # Of two the faster one says the same over again.
     slower = next((each for each in named if each.slow_somewhere), None)
-    return [] if slower is None else [_of_two(slower, found)]
+    if slower is None:
+        return []
+    other = next(each.node.name for each in found.nodes if each is not slower)
+    alone = "With only two nodes, it cannot be told which one is at fault."
+    return [f"{_sentence(slower, other, two=True)} {alone}{_excuse(slower)}"]
 
 
-def _sentence(found: Finding) -> str:
-    mean = found.mean
-    others = f"{mean.others} other nodes of its kind"
-    if mean.verdict in (SLOW, FAST):
-        line = f"{found.node.name} is {mean.verdict}: {_size(mean.ratio)} the time of the {others} ({_mean(found)})"
-        return f"{line}{_most(found)}.{_excuse(found)}"
-    verdict = SLOW if any(each.judged.verdict == SLOW for each in found.clear) else FAST
+def _sentence(found: Finding, others: str, two: bool = False) -> str:
+    """Return the verdict of a node over all its things, or else on the one where it differs most, and the other one."""
+    mean = f"geometric mean of {counted(len(found.things), 'thing')}"
+    overall = found.mean.verdict in (SLOW, FAST)
+    verdict = found.mean.verdict if overall else SLOW if found.slow_somewhere else FAST
     on = [each for each in found.clear if each.judged.verdict == verdict]
-    first = on[0] if verdict == SLOW else on[-1]
+    most = (on[0] if verdict == SLOW else on[-1]) if on else None
+    if overall or most is None:
+        verb = "takes" if two else f"is {verdict}:"
+        line = f"{found.node.name} {verb} {_size(found.mean.ratio)} the time of {others} ({mean})"
+        if most is None or len(found.things) < 2:
+            return f"{line}."
+        how = "clearly so only" if len(on) == 1 else "most"
+        return f"{line}; {how} on {most.thing.name}, {number(most.judged.ratio.value)}x."
     rest = f" and on {counted(len(on) - 1, 'other thing')}" if len(on) > 1 else ""
+    if two:
+        return f"{found.node.name} takes {_size(most.judged.ratio)} the time of {others} on {most.thing.name}{rest}."
     return (
-        f"{found.node.name} is {verdict} on {first.thing.name}: {_size(first.judged.ratio)} the time of the {others}"
-        f"{rest}; {_size(mean.ratio)} over all ({_mean(found)}).{_excuse(found)}"
+        f"{found.node.name} is {verdict} on {most.thing.name}: {_size(most.judged.ratio)} the time of {others}"
+        f"{rest}; {_size(found.mean.ratio)} over all ({mean})."
     )
-
-
-def _of_two(slower: Finding, found: KindFound) -> str:
-    other = next(each for each in found.nodes if each is not slower).node.name
-    if slower.mean.verdict == SLOW:
-        line = (
-            f"{slower.node.name} takes {_size(slower.mean.ratio)} the time of {other} ({_mean(slower)}){_most(slower)}"
-        )
-    else:
-        first = slower.clear[0]
-        line = f"{slower.node.name} takes {_size(first.judged.ratio)} the time of {other} on {first.thing.name}"
-    return f"{line}. With only two nodes, it cannot be told which one is at fault.{_excuse(slower)}"
 
 
 def _size(found: Ratio) -> str:
     ends = "" if found.low is None or found.high is None else f" ({number(found.low)}-{number(found.high)})"
     return f"{number(found.value)}x{ends}"
-
-
-def _mean(found: Finding) -> str:
-    return f"geometric mean of {counted(len(found.things), 'thing')}"
-
-
-def _most(found: Finding) -> str:
-    """Return the thing on which a slow node is slowest, or a fast one fastest."""
-    if len(found.things) < 2 or not found.clear:
-        return ""
-    most = found.clear[0] if found.mean.verdict == SLOW else found.clear[-1]
-    if most.judged.verdict != found.mean.verdict:
-        return ""
-    alone = sum(each.judged.verdict == most.judged.verdict for each in found.clear) == 1
-    return f"; {'clearly so only' if alone else 'most'} on {most.thing.name}, {number(most.judged.ratio.value)}x"
 
 
 def _excuse(found: Finding) -> str:

@@ -35,8 +35,8 @@ _LEGEND = (
     "them is by chance in one case of twenty.",
 )
 _FEW = (
-    "Some times are of fewer than 3 launches: their intervals cover variation within a launch only, widened by an "
-    "assumed 2 %."
+    "Some times are of fewer than 3 launches: their intervals cover variation within a launch, widened by the "
+    "deviation between launches that other cells of the machine show (5 % where these are too few)."
 )
 _WHOLE, _PART = "over all of them", "over some of them"
 _ITSELF = Ratio(1.0, 1.0, 1.0, "the reference itself")

@@ -42,7 +42,7 @@ ONE = (
 _LEGEND = (
     "Ratio: seconds on the machine over seconds on the other one, with the 95 % interval; above 1 it takes longer.",
     "slower, faster: noise does not explain it (Welch's t, adjusted after Holm for the number of cells; of fewer than "
-    "3 launches the interval, widened by an assumed 2 %). same: the whole interval lies within 2 % of 1.",
+    "3 launches the interval, widened by the deviation of launches). same: the whole interval lies within 2 % of 1.",
 )
 _MEANS = (
     "mean: geometric mean over the cells that both machines have; its verdict is by its own interval, not adjusted. "

@@ -173,7 +173,7 @@ def _of_others(parts: Floats, counted: Flags) -> Floats:
 
 
 _FAR = 0.5
-"""Set aside at once is what is as far out as this share of the furthest."""
+"""Nodes at least this share of the furthest distance out are set aside together."""
 
 
 class Numbers:
@@ -209,17 +209,17 @@ class Numbers:
         return found
 
     def differences(self) -> tuple[Differences, Differences]:
-        """Return each node on each thing, and in the mean of its things."""
+        """Return each node on each thing, and over all its things."""
         found = against_others(self.means, self.others)
         return found, found.means()
 
     def all_tested(self) -> Flags:
-        """Return of which nodes every thing has launches enough, there and elsewhere."""
+        """Return the nodes with enough launches of every thing, on themselves and on others."""
         every = (self.tested | ~self.means.present).all(axis=1) & self.means.present.any(axis=1)
         return np.asarray(every, dtype=np.bool_)
 
     def set_aside(self, things: Floats, nodes: Floats) -> bool:
-        """Set aside what is told (its distance in logarithms, else 0) and furthest out; False if there is nothing new.
+        """Set aside what differs (its distance in logarithms, else 0) most; False if there is nothing new.
 
         Fewer than half of the nodes of a thing may be: what most do is usual.
         """
@@ -238,9 +238,9 @@ class Numbers:
         return bool(self.aside.sum() > before)
 
 
-def _furthest(told: Floats, among: Flags) -> Floats:
+def _furthest(distances: Floats, among: Flags) -> Floats:
     """Return of each column what is furthest out among these, and nearly as far; else 0."""
-    new = np.where(among, told, 0.0)
+    new = np.where(among, distances, 0.0)
     return np.where(np.abs(new) >= _FAR * np.abs(new).max(axis=0, initial=0.0), new, 0.0)
 
 
@@ -282,7 +282,7 @@ SLOW, FAST, LIKE, UNKNOWN = "slow", "fast", "like the others", "cannot be told"
 
 @dataclass(frozen=True)
 class Judged:
-    """One node against the others, on one thing or in the mean of all of its things."""
+    """One node against the others, on one thing or over all its things."""
 
     ratio: Ratio
     others: int
@@ -297,14 +297,14 @@ Table = list[list[Judged | None]]
 
 
 def contrasts(kinds: Sequence[Kind]) -> list[tuple[Table, list[Judged | None]]]:
-    """Return of each kind every node on every thing, and every node in the mean of its things."""
+    """Return for each kind every node on every thing, and every node over all its things."""
     numbers = [Numbers(kind) for kind in kinds]
     while True:
         both = [each.differences() for each in numbers]
         things = _judged([one for one, _ in both], [each.tested for each in numbers])
         nodes = _judged([mean for _, mean in both], [each.all_tested() for each in numbers])
-        told = [tuple(_distances(each) for each in pair) for pair in zip(things, nodes, strict=True)]
-        steps = [each.set_aside(*pair) for each, pair in zip(numbers, told, strict=True)]
+        distant = [tuple(_distances(each) for each in pair) for pair in zip(things, nodes, strict=True)]
+        steps = [each.set_aside(*pair) for each, pair in zip(numbers, distant, strict=True)]
         if not any(steps):
             break
     return [_tables(each, *pair) for each, pair in zip(numbers, zip(things, nodes, strict=True), strict=True)]
@@ -354,8 +354,8 @@ def _verdict(shown: Ratio, wide: Ratio, p_adjusted: float | None) -> str:
 
 def _distances(found: _Verdicts) -> Floats:
     """Return how far out each is that differs, in logarithms; else 0."""
-    told = (found.words == SLOW) | (found.words == FAST)
-    distances: Floats = np.where(told, found.differences.values, 0.0)
+    differs = (found.words == SLOW) | (found.words == FAST)
+    distances: Floats = np.where(differs, found.differences.values, 0.0)
     return distances
 
 

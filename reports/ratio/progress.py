@@ -33,7 +33,7 @@ MEAN = (
 )
 _LEGEND = (
     "p threads; speed-up seconds of the oldest framework that has a number there / its own, with its interval "
-    "(95 % where both sides have 3 launches or more; with fewer the medians' own, widened by an assumed 2 %; never "
+    "(95 % where both sides have 3 launches or more; with fewer widened by the deviation of launches; never "
     "the choice of a fastest mode): one machine, so no hardware is in it, but an old build may leave unused what a "
     "newer CPU can do; ceil share of the machine's measured ceiling at no more than p threads."
 )

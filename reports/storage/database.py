@@ -156,7 +156,6 @@ def _check_file(path: Path, create: bool) -> None:
     try:
         if "\0" in str(path):
             raise ValueError("its name holds a zero byte")
-        path.absolute()  # raises where the working folder was deleted
         if path.is_dir():
             raise StoreError(f"{path} is a folder; name a file in it with --store, such as {path / 'dlbench.sqlite'}.")
         if path.exists() and not path.is_file():

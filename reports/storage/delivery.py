@@ -64,7 +64,7 @@ def copy(source: Store, target: Store, progress: Callable[[int, int], None] = la
 
 
 def copy_run(source: Store, target: Store, run: str, after: int = 0) -> Copied:
-    """Copy what a store lacks of a run: its description, end, records and sentinels; raises StoreError.
+    """Copy the missing parts of a run: its description, end, records and sentinels; raises StoreError.
 
     ``after``: only records of the source with a higher number are looked at.
     """
@@ -150,7 +150,7 @@ def local_or(target: str) -> str:
 
 @contextlib.contextmanager
 def opened(target: str, report: Report, create: bool = True, unfinished: Run | None = None) -> Iterator[Store]:
-    """Open the store that a run writes to; of one on a server deliver first what it lacks of the local one.
+    """Open the store that a run writes to; for one on a server, first deliver earlier records that it lacks.
 
     A server that this machine has never reached must be there. ``unfinished`` is a run that is to be resumed. Raises
     StoreError.
@@ -177,7 +177,7 @@ def opened(target: str, report: Report, create: bool = True, unfinished: Run | N
 
 
 class DeliveringStore(Store):
-    """A local store; what is written to it is delivered to a server's store as soon as that takes it."""
+    """A local store whose content is delivered to a server's store as soon as that takes it."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class DeliveringStore(Store):
         self._deliver(lambda server: None)
 
     def deliver_last(self) -> None:
-        """Try once more to deliver what the server lacks; report where it is kept otherwise."""
+        """Try once more to deliver everything; otherwise report where it is kept."""
         if self.behind:
             self._failed_at = None
             self.deliver()

@@ -12,7 +12,7 @@ from dlbench.hardware_probe.machine import rounded_memory_gib
 
 @dataclass(frozen=True)
 class Host:
-    """A machine as the reports see it; None is what nobody told."""
+    """A machine as the reports see it; None is unknown."""
 
     fingerprint: str
     name: str
@@ -28,19 +28,19 @@ class Host:
     logical_cpus: int | None = None
     """Those in the affinity mask, SMT siblings counted singly, whatever the quota."""
     machine_cpus: int | None = None
-    """All logical CPUs of the machine, whoever may use them."""
+    """All logical CPUs of the machine, usable or not."""
     cpu_model: str = ""
     memory_gib: int | None = None
     """What is installed, as the fingerprint has it."""
 
     @property
     def own_cores(self) -> int | None:
-        """Up to how many threads each can have a physical core to itself; None where nobody told.
+        """Up to how many threads each can have a physical core to itself; None where it is unknown.
 
         A container may have a quota of fewer CPUs than there are cores in its affinity mask: the smaller counts.
         """
-        told = [count for count in (self.physical_cores, self.effective_cpus) if count is not None]
-        return min(told, default=None)
+        known = [count for count in (self.physical_cores, self.effective_cpus) if count is not None]
+        return min(known, default=None)
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class Node:
         return {**asdict(self), "shared": list(self.shared)}
 
 
-def read_node(told: Any) -> Node | None:
+def read_node(known: Any) -> Node | None:
     """Return the node that a run or a record names; None for one outside a fleet, or of another form."""
-    if not isinstance(told, dict) or not isinstance(told.get("shared"), list):
+    if not isinstance(known, dict) or not isinstance(known.get("shared"), list):
         return None
-    words = (told.get("fleet"), told.get("name"), *told["shared"])
+    words = (known.get("fleet"), known.get("name"), *known["shared"])
     if not all(isinstance(word, str) for word in words):
         return None
-    return Node(told["fleet"], told["name"], tuple(told["shared"]))
+    return Node(known["fleet"], known["name"], tuple(known["shared"]))
 
 
-def read_findings(told: Any) -> tuple[Finding, ...] | None:
-    """Return what a run says that the doctor found; None where nobody asked, or in another form than this version's."""
+def read_findings(known: Any) -> tuple[Finding, ...] | None:
+    """Return the doctor's findings that a run keeps; None without any, or in another version's form."""
     try:
-        return tuple(Finding.from_dict(each) for each in told) if isinstance(told, list) else None
+        return tuple(Finding.from_dict(each) for each in known) if isinstance(known, list) else None
     except ValueError:
         return None
 
@@ -87,17 +87,17 @@ def name_among(hosts: Mapping[str, Host], machine: str) -> str:
 def unlike(one: Host, other: Host) -> list[str]:
     """Return why two machines are not of the same kind, in words: CPU model, cores, CPUs to use, memory.
 
-    Empty where they are; one of which nobody told is of no known kind.
+    Empty where they are; an unknown machine is of no kind.
     """
-    told = [
+    known = [
         ("the CPU is {} and {}", one.cpu_model, other.cpu_model),
         ("{} and {} physical cores", one.physical_cores, other.physical_cores),
         ("{} and {} CPUs to use", one.effective_cpus, other.effective_cpus),
         ("{} and {} GiB of memory", one.memory_gib, other.memory_gib),
     ]
-    if not all(first and second for _, first, second in told):
+    if not all(first and second for _, first, second in known):
         return ["CPU, cores and memory are not known of both"]
-    return [words.format(first, second) for words, first, second in told if first != second]
+    return [words.format(first, second) for words, first, second in known if first != second]
 
 
 def read_host(fingerprint: str, description: Mapping[str, Any] | None) -> Host:

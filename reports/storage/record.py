@@ -185,10 +185,10 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
 """By the type of a field, how its value is read."""
 _NAMED_READERS: dict[str, Callable[[Any], Any]] = {
     # Of whatever form: it is judged where it is read, and no number depends on it.
-    "telemetry": lambda told: told if isinstance(told, dict) else None,
+    "telemetry": lambda content: content if isinstance(content, dict) else None,
     "network": read_network,
     "node": read_node,
-    "rule": lambda told: _RULE.validate_python(told or {}),
+    "rule": lambda content: _RULE.validate_python(content or {}),
     "doctor": read_findings,
 }
 
@@ -213,10 +213,10 @@ _FIELDS = {
 
 
 def _written(kept: Run | Record) -> dict[str, Any]:
-    told = {name: value for name, value in _plain(kept).items() if value is not None or name not in _LEFT_OUT}
-    if not told.get("rule", True):
-        del told["rule"]
-    return told
+    content = {name: value for name, value in _plain(kept).items() if value is not None or name not in _LEFT_OUT}
+    if not content.get("rule", True):
+        del content["rule"]
+    return content
 
 
 def _plain(kept: Run | Record) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def parsed(target: str) -> sa.URL:
 
 def public(url: sa.URL) -> str:
     """Return the URL without any password, as it may be shown and typed."""
-    told = {name: value for name, value in url.query.items() if "password" not in name.lower()}
-    shown = sa.URL.create(url.drivername, url.username, None, url.host, url.port, url.database, told)
+    options = {name: value for name, value in url.query.items() if "password" not in name.lower()}
+    shown = sa.URL.create(url.drivername, url.username, None, url.host, url.port, url.database, options)
     return shown.render_as_string(hide_password=False)
 
 
@@ -85,7 +85,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
     served = url.get_backend_name() == _POSTGRESQL
     settings = {name: value for name, value in _SETTINGS.items() if served and name not in url.query}
     try:
-        # A connection that rested while the server was started anew is replaced when it is used again.
+        # A connection that was idle while the server restarted is replaced when it is used again.
         engine = sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=settings)
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise _not_understood(error) from error
@@ -114,7 +114,7 @@ def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) 
 
 
 def lock(connection: sa.Connection) -> None:
-    """Let no other that locks write to the same database until this transaction ends; SQLite lets nobody anyway."""
+    """Lock the database against other writers that lock, until this transaction ends; SQLite always does."""
     if connection.dialect.name == _POSTGRESQL:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}")
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -144,7 +144,7 @@ _BY_STATE = (
     (("28",), _ROLE),
     (("25006",), "can only be read ({text}); name the server that may be written to."),
     (("53300", "53400"), _FULL),
-    (("53", "58"), "could not be written ({text}); make room on its server. What it held is kept."),
+    (("53", "58"), "could not be written ({text}); make room on its server. Its content is kept."),
     (("08", "57"), _GONE),
     (("22",), _LONG),
     (("40", "55"), "is held by another program ({text}); run the command again."),
@@ -179,16 +179,16 @@ def is_full(cause: Any) -> bool:
 
 
 def remedy(cause: Any) -> str:
-    """Return what a server's refusal (an error of psycopg) means for the store, and what to do: the end of a line."""
+    """Return the meaning of a server's refusal (an error of psycopg) and the remedy: the end of a line."""
     found, text = _meaning(cause)
     return (found or "cannot be used ({text}); check it, or choose another with --store.").replace("{text}", text)
 
 
 def _meaning(cause: Any) -> tuple[str | None, str]:
-    """Return what a refusal means, None where that is not known, and the server's own words in one line."""
+    """Return the meaning of a refusal, None where it is unknown, and the server's own words in one line."""
     state = cause.sqlstate or ""
-    told = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
-    lines = (line for line in told.splitlines() if not line.startswith("\t"))  # those are hints, such as "LINE 1"
+    message = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
+    lines = (line for line in message.splitlines() if not line.startswith("\t"))  # those are hints, such as "LINE 1"
     text = " ".join(" ".join(lines).split())
     if state:
         found = next((words for states, words in _BY_STATE if state.startswith(states)), None)

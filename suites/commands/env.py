@@ -20,7 +20,7 @@ env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the fra
 
 @env_app.command("list")
 def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> None:
-    """Say for each framework whether its environment is built, where, and what it needs.
+    """Show for each framework whether its environment is built, where, and its needs.
 
     Examples:
 
@@ -56,7 +56,7 @@ def env_build(
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
     Every file is verified by the checksum in its lock. When a build is interrupted, files are kept, and the same
-    command goes on with them. Packages that an adapter of your own locks by version alone are left to pip.
+    command continues with them. Packages that an adapter of your own locks by version alone are left to pip.
 
     Examples:
 

@@ -36,7 +36,7 @@ _EXPLAINED = 20
 
 @dataclass(frozen=True)
 class WhichNights(OptionGroup):
-    """What the history is made of, beside its cells."""
+    """The store and the nights."""
 
     store_file: options.StoreFile = options.DEFAULT_STORE
     suite: options.OfSuite = None
@@ -49,7 +49,7 @@ class WhichNights(OptionGroup):
 
 @dataclass(frozen=True)
 class HowToShow(OptionGroup):
-    """In what form, and how much of it."""
+    """The output format."""
 
     form: Annotated[str | None, typer.Option("--format", help=f"{', '.join(formats_of(REPORT))}.")] = None
     plot: Annotated[
@@ -90,7 +90,7 @@ def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow
 
 
 class _Chosen(NamedTuple):
-    """What the options narrow the history to."""
+    """The filter of the options."""
 
     suite: str | None
     machine: str | None

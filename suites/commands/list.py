@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,10 +11,10 @@ from dlbench.adapters.networks import digest_of, specification
 
 from ..display.screen import print_json, say, show, table
 from ..environments import environment
-from ..environments.interpreters import inspect
+from ..environments.interpreters import find_python, inspect
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
-from ..planning.framework import find, offered
+from ..planning.framework import Framework, find, offered
 from ..planning.values import Build
 from . import options
 
@@ -85,37 +86,37 @@ def list_networks() -> list[dict[str, Any]]:
 
 def list_frameworks() -> list[dict[str, Any]]:
     """Return each framework with the state and interpreter of its environment."""
-    found = []
-    for framework in offered().values():
-        located = environment.locate(framework)
-        state, interpreter, reason = located.state, located.interpreter, located.reason
-        version: str | None = None
-        if interpreter:
-            try:
-                version = inspect(interpreter).name
-            except FrameworkEnvironmentError:
-                state, interpreter = environment.State.UNAVAILABLE, None
-                reason = (
-                    f"The interpreter of its environment, {located.interpreter}, does not start. `dlbench env remove "
-                    f"{framework.name}`, then `dlbench env build {framework.name}`, makes it anew."
-                )
-        about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
-        found.append(
-            {
-                **{key: getattr(framework, key) for key in about},
-                "modes": list(framework.modes),
-                "settings": [
-                    {"name": name, **tuned.model_dump(mode="json")} for name, tuned in framework.tuning.items()
-                ],
-                "state": state.value,
-                "interpreter": None if interpreter is None else str(interpreter),
-                "python": version,
-                "needs_python": list(framework.python),
-                "download_megabytes": framework.download_megabytes,
-                "reason": reason,
-            }
-        )
-    return found
+    frameworks = offered().values()
+    with ThreadPoolExecutor() as pool:  # each starts interpreters and waits for them
+        list(pool.map(find_python, {version for each in frameworks for version in each.python}))
+        return list(pool.map(_framework_row, frameworks))
+
+
+def _framework_row(framework: Framework) -> dict[str, Any]:
+    located = environment.locate(framework)
+    state, interpreter, reason = located.state, located.interpreter, located.reason
+    version: str | None = None
+    if interpreter:
+        try:
+            version = inspect(interpreter).name
+        except FrameworkEnvironmentError:
+            state, interpreter = environment.State.UNAVAILABLE, None
+            reason = (
+                f"The interpreter of its environment, {located.interpreter}, does not start. `dlbench env remove "
+                f"{framework.name}`, then `dlbench env build {framework.name}`, makes it anew."
+            )
+    about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
+    return {
+        **{key: getattr(framework, key) for key in about},
+        "modes": list(framework.modes),
+        "settings": [{"name": name, **tuned.model_dump(mode="json")} for name, tuned in framework.tuning.items()],
+        "state": state.value,
+        "interpreter": None if interpreter is None else str(interpreter),
+        "python": version,
+        "needs_python": list(framework.python),
+        "download_megabytes": framework.download_megabytes,
+        "reason": reason,
+    }
 
 
 def list_suites() -> list[dict[str, Any]]:

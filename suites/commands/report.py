@@ -191,7 +191,7 @@ def _source(targets: Sequence[str], given: dict[str, Any], trainings: bool, chos
 
 
 def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> Results:
-    """Return what the options of a report choose; raises UsageError where that is nothing, and StoreError."""
+    """Return the results that the options choose; raises UsageError if there are none, and StoreError."""
     asked_for = narrowing_of(targets, given)
     run, suite, machine = (word or None for word in (asked_for.run, asked_for.suite, asked_for.machine))
     all_runs = bool(given.get("all_runs"))
@@ -212,14 +212,14 @@ def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -
 
 
 def narrowing_of(targets: Sequence[str], given: dict[str, Any]) -> Narrowing:
-    """Return what the options of a report ask for; raises ReportError for a run that cannot be told, and StoreError."""
+    """Return the filter that the options ask for; raises ReportError for an ambiguous run, and StoreError."""
     run = run_named(given["run"], [each for each, _ in runs_of(targets)]) if given["run"] else ""
     axes = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
     return Narrowing(run, given["suite"] or "", given["machine"] or "", axes)
 
 
 def sentinels_of(targets: Sequence[str], run: str) -> list[tuple[int, str, dict[str, Any]]]:
-    """Return what the sentinel showed in a run, of the stores that have it; raises StoreError."""
+    """Return the sentinel readings of a run; raises StoreError."""
     found = []
     for target in targets:
         with Store.open(target, create=False) as opened:

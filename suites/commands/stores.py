@@ -25,11 +25,11 @@ store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")
 @store_app.command("copy")
 def copy_command(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The store to be read: a file, or a database URL.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The store to be written; made where there is none.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The store to write; created if missing.")],
 ) -> None:
     """Bring everything that one store holds into another: a file to a server, a server to a file, or alike.
 
-    What is there already stays as it is and is not doubled, so an interrupted copy goes on when it is given again.
+    What is there already stays as it is and is not doubled, so an interrupted copy continues when repeated.
 
     Examples:
 

@@ -1,1 +1,1 @@
-"""The parts of building a framework's environment; ``environment`` is what the rest of the program uses."""
+"""Environments: a framework's interpreter with its locked requirements."""

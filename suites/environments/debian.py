@@ -141,7 +141,7 @@ def machines_mirror() -> str:
     A vendor's repository may lie in a folder ``debian`` too: taken is the first address with suites that only Debian's
     releases come with, else the first with nothing but a host above that folder, else the first.
     """
-    # Lists what an update would fetch: however the sources are written, and with no list downloaded yet.
+    # Lists the addresses of an update: however the sources are written, and with no list downloaded yet.
     answer = _output_of("apt-get", "update", "--print-uris")
     listed = re.findall(r"^'(\S+?)/+dists/([^']*)/(?:In)?Release'", answer, re.MULTILINE)
     found: list[str] = [address for address, _ in listed if _MIRROR.search(address)]
@@ -186,7 +186,7 @@ class Client:
             "APT::Sandbox::User": "root",  # where root runs this, its home may be closed to apt's own user
             "Acquire::Languages": "none",
             "Acquire::Retries": "2",
-            # The lock decides what is right, so lists of a release that ended are as good as any.
+            # The lock decides, so lists of a release that ended will do.
             "Acquire::Check-Valid-Until": "false",
         }
         ways = [line for line in _output_of("apt-config", "dump", "Acquire").splitlines() if "Acquire::http" in line]

@@ -1,4 +1,4 @@
-"""Writes a framework's debian.lock anew from the lists of the Debian mirror.
+"""Rewrites a framework's debian.lock from the lists of the Debian mirror.
 
 python -m dlbench.suites.environments.debian_lock caffe
 """

@@ -117,7 +117,7 @@ def _kept_or_read(files: list[_File], kept: Path) -> str:
         if before["listing"] == listing.hexdigest():
             return str(before["contents"])
     contents = _read(files)
-    with contextlib.suppress(OSError):  # of a home that cannot be written: it is read anew each time
+    with contextlib.suppress(OSError):  # a home that cannot be written: files are read each time
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_whole(kept, json.dumps({"listing": listing.hexdigest(), "contents": contents}))
     return contents

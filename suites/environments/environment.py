@@ -1,4 +1,4 @@
-"""Environments: for each framework an interpreter of its own with exactly what its locks name.
+"""Environments: for each framework an interpreter of its own with exactly its locked requirements.
 
 An environment lies in the user's cache under a name made of its framework and a digest of its locks, so a changed
 lock is another environment. It counts as built once its manifest, written last, is there: whatever was interrupted
@@ -44,7 +44,7 @@ class State(StrEnum):
     NOT_BUILT = "not built"
     HALF_BUILT = "half-built"
     BEING_BUILT = "being built"  # by another process
-    UNAVAILABLE = "unavailable"  # this machine lacks something, or nobody can have it any more
+    UNAVAILABLE = "unavailable"  # this machine lacks something, or its packages are gone
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,9 @@ def announce(framework: Framework) -> str:
 def build(framework: Framework, report: Report = lambda line: None, draw: Draw = lambda line: None) -> Environment:
     """Build the framework's environment unless it is ready, and return it.
 
-    ``report`` takes the lines that stay, ``draw`` those that tell how far it is and may be overwritten by the next.
+    ``report`` takes lines that stay, ``draw`` lines of progress that the next may overwrite.
     Raises FrameworkEnvironmentError, with what to do, when this machine lacks something, the folder cannot be written,
-    or a package cannot be had or is not what the lock says; nothing half-built is left behind.
+    or a package cannot be had or does not match the lock; nothing half-built is left behind.
     """
     current = locate(framework)
     if current.state is State.READY:

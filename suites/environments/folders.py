@@ -49,7 +49,7 @@ def caches(framework: Framework) -> Path:
 
 
 def cache_directory(framework: Framework) -> Path:
-    """Return the folder where this framework's adapter may keep what is costly to derive, such as compiled programs.
+    """Return the folder where this framework's adapter may cache costly results, such as compiled programs.
 
     Each kind of processor has its own: machines may share a home, and programs are compiled for the one they run on.
     """
@@ -57,7 +57,7 @@ def cache_directory(framework: Framework) -> Path:
 
 
 def downloads(environment: Path) -> Path:
-    """Return the folder of what was downloaded for an environment, named by its folder, that is not ready yet."""
+    """Return the folder of downloads for an environment that is not ready yet, named by its folder."""
     return home() / "downloads" / environment.name
 
 

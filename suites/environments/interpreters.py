@@ -19,7 +19,7 @@ from .folders import exists
 MANIFEST = "dlbench-environment.json"
 """The file that describes a built environment, in its folder."""
 
-# Lists what the interpreter could import, by the names of metadata folders: works from Python 3.6 on, costs no import.
+# Lists importable packages by the names of metadata folders: works from Python 3.6 on, and imports nothing.
 _INSPECT = """
 import importlib.util, json, os, platform, sys
 found = {}

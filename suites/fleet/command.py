@@ -65,7 +65,7 @@ class Where(OptionGroup):
     ] = ""
 
     def settings(self, scheduler: str) -> dict[str, str]:
-        """Return what was given for every job, by name; raises UsageError, also for what only Slurm has."""
+        """Return the settings of every job, by name; raises UsageError, also for options that only Slurm has."""
         found = {"partition": self.partition, "account": self.account, "qos": self.qos}
         if self.time_limit:
             found["minutes"] = f"{values.duration(self.time_limit) / 60:g}"

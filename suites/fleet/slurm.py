@@ -151,7 +151,7 @@ class Slurm:
     def _partition(self) -> str:
         """Return the partition that jobs will go to; "" = the cluster's default. Raises UsageError.
 
-        sbatch prefers an environment variable to what its script says: one that contradicts is refused.
+        sbatch prefers environment variables to its script's options: one that contradicts is refused.
         """
         given = {name.upper(): self._settings.get(name, "") for name in ("partition", "account", "qos")}
         given["TIMELIMIT"] = "set" if "minutes" in self._settings else ""

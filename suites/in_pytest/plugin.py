@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load what was asked for."""
+    """Load the plugins that the options ask for."""
     suite = config.getoption("dlbench_suite")
     baselines = config.getoption("dlbench_baseline") or []
     if not suite:
@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _refuse_without_suite(config: pytest.Config) -> None:
-    """Raise UsageError for an option that only says what of a suite to measure."""
+    """Raise UsageError for an option that needs a suite."""
     for name in (*(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS)), *OPTIONS):
         option = f"--dlbench-{name}"
         if config.getoption(option.lstrip("-").replace("-", "_")):
@@ -144,11 +144,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "an adapter of your own, my_framework=path/to/folder. May be repeated",
     },
 }
-"""What says nothing without --dlbench-suite, beside the axes."""
+"""Options that need --dlbench-suite, besides the axes."""
 
 
 def of_suite(error: Exception) -> str:
-    """Return what is wrong with a session over a suite, each option named as pytest knows it.
+    """Return the message of an error in a session over a suite, with the options' names in pytest.
 
     Commands, between backticks, stay as they are.
     """
@@ -162,7 +162,7 @@ def of_suite(error: Exception) -> str:
 
 
 def of_baseline(error: Exception) -> str:
-    """Return what is wrong with a baseline, which stands where a command has its store."""
+    """Return the message of an error in a baseline, with the option's name in pytest."""
     return _inert(f"dlbench: {str(error).replace('--store', '--dlbench-baseline')}")
 
 

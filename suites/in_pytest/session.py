@@ -111,7 +111,7 @@ class MeasuredCell:
             pytest.fail(visible(reason), pytrace=False)
 
     def replay(self, benchmark: Any) -> None:
-        """Give the samples to pytest-benchmark's fixture, with what they rest on; then `check`."""
+        """Give the samples and their evidence to pytest-benchmark's fixture; then `check`."""
         timed = self._timed()
         if timed:
             benchmark.extra_info[files.KEY] = files.evidence_of(self.records, self.machine)
@@ -154,7 +154,7 @@ def dlbench(dlbench_cell: MeasuredCell, benchmark: Any) -> None:
 
 
 class CellsModule(pytest.Module):
-    """What pytest collects of this module, whatever file names and function names the user's settings call tests.
+    """The collector of this module's one benchmark, whatever names the user's settings give to tests.
 
     Its place is the name "dlbench" in pytest's root folder, so that the ids of its tests do not depend on where dlbench
     is installed: pytest-benchmark compares by them.
@@ -204,7 +204,7 @@ class SuiteSession:
         return MeasuredCell(cell, tuple(self._records.get(cell, ())), self._described)
 
     def pytest_report_header(self) -> str:
-        """Say what will be measured, in pytest's first lines."""
+        """Return the size of the suite for pytest's first lines."""
         return f"dlbench: {self._plan.suite}, {size_of(self._plan)}"
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -227,7 +227,7 @@ class SuiteSession:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[Any]:
-        """Measure what the chosen tests are about, then let them run."""
+        """Measure the cells of the chosen tests, then run these."""
         option = session.config.getoption
         chosen = {name for item, name in _taking(session.items) if item.get_closest_marker("skip") is None}
         broken = session.testsfailed and not option("continue_on_collection_errors")
@@ -345,7 +345,7 @@ def _plan(config: pytest.Config, machine: Machine) -> Plan:
 
 
 class _Progress:
-    """What is said while launches are carried out: lines, and on a terminal the launch that is on now."""
+    """The output during the launches: lines, and on a terminal the current launch."""
 
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter

@@ -38,7 +38,7 @@ from ..errors import GATE_UNDECIDED, DlbenchError
 from .plugin import of_baseline
 
 Key = Cell | str
-"""Of a benchmark: the cell, or for somebody's own benchmark its full name."""
+"""A benchmark's cell, or the full name of a plain benchmark."""
 _SHORTEST = 1e-9  # seconds; a clock may give 0 for a step that does nothing, a logarithm needs more
 
 
@@ -61,7 +61,7 @@ class Launches:
 
 @dataclass
 class Baselines:
-    """Launches by benchmark; what is added later replaces what is known of the same cell on the same machine."""
+    """Launches by benchmark; later ones of the same cell on the same machine replace earlier ones."""
 
     launches: dict[tuple[Key, str], Launches] = field(default_factory=dict)
     """By benchmark and machine."""
@@ -76,7 +76,7 @@ class Baselines:
             self._add(_key(cell, records), records, results.hosts.get(machine))
 
     def add_file(self, file: BenchmarkFile) -> None:
-        """Add the benchmarks of a file; each file of somebody's own benchmarks is one launch more."""
+        """Add the benchmarks of a file; each file of plain benchmarks is one more launch."""
         host = read_host(file.fingerprint, file.machine)
         for (cell, _), records in _newest(file.records).items():
             self._add(cell, records, host)
@@ -86,7 +86,7 @@ class Baselines:
             self.launches[name, file.fingerprint] = Launches(made, file.fingerprint)
 
     def find(self, key: Key, machine: str) -> Launches | None:
-        """Return what is known of a benchmark, on this machine if there is any of it, else on another."""
+        """Return the launches of a benchmark, preferably on this machine."""
         here = self.launches.get((key, machine))
         return here or next((found for (other, _), found in self.launches.items() if other == key), None)
 
@@ -120,7 +120,7 @@ def _key(cell: Cell, records: Sequence[Record]) -> Key:
 
 
 def _is_json(target: str) -> bool:
-    """Tell whether a file is meant as JSON: by what it begins with, or where it cannot be read by its name."""
+    """Tell whether a file is JSON by its first bytes, or by its name if it cannot be read."""
     try:
         with Path(target).open("rb") as stream:
             return stream.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
@@ -222,7 +222,7 @@ class VerdictSession:
 
     @cached_property
     def _foreign_machine(self) -> str:
-        """The fingerprint of this machine as told from pytest-benchmark's own files."""
+        """Fingerprint of this machine as in pytest-benchmark's own files."""
         info = self._config.hook.pytest_benchmark_generate_machine_info(config=self._config)
         self._config.hook.pytest_benchmark_update_machine_info(config=self._config, machine_info=info)
         return fingerprint_of(info)

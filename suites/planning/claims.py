@@ -32,7 +32,7 @@ PROTOCOL = ProtocolSection(maximum_warmup_steps=30, sample_seconds=0.01, seconds
 
 @dataclass(frozen=True)
 class Wanted:
-    """A claim that is not decided yet, and the plan of what it is about."""
+    """A claim that is not decided yet, and the plan of its cells."""
 
     claim: Claim
     plan: Plan
@@ -47,7 +47,7 @@ def plan_of_claims(
     known: Mapping[Cell, float],
     say: Callable[[str], None],
 ) -> Plan | None:
-    """Return the plan of what these claims need of this machine; None where nothing is left.
+    """Return the plan of the cells that these claims need from this machine; None if there is none left.
 
     ``measured`` are the cells that need no further launch, ``known`` says how long launches lasted; says which claims
     are left out. Raises UsageError for choices that a suite made of claims has no use for.
@@ -90,7 +90,7 @@ def _check(chosen: SuiteOverrides) -> None:
 
 
 def _here(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) -> list[Claim]:
-    """Return the claims that this machine can tell of; says which are left out, and what they would need."""
+    """Return the claims that this machine can decide; says which are left out, and what they would need."""
     gpus = [device.title or device.name for device in devices.present(place.gpus)]
     found: list[Claim] = []
     left: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ def _of(claim: Claim) -> suite.Suite:
 
 
 def _most_claims_first(wanted: Sequence[Sequence[Cell]], seconds: Mapping[Cell, float]) -> tuple[Cell, ...]:
-    """Return the cells of claims in the order in which they bring most claims a minute.
+    """Return the cells in the order that decides most claims a minute.
 
     Claims about the same cells count together; what was chosen for one costs nothing for the next.
     """

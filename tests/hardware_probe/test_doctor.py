@@ -232,12 +232,10 @@ def test_this_machine() -> None:
         ],
         stdin=subprocess.PIPE,
     )
-    numbers: list[int] = []
     try:
-        sample = take_sample(2, 0.1, numbers.append)
+        sample = take_sample(2, 0.1)
     finally:
         parent.communicate()
-    assert numbers == [1, 2]
     assert len(sample.readings) == 2
     assert sample.seconds > 0.3
     assert sum(used for _, used in sample.processes) > 0.1

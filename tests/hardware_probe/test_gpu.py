@@ -241,12 +241,6 @@ def test_no_driver_and_no_such_gpu() -> None:
     assert told["processes"] is None
 
 
-def test_answers_of_an_unheard_of_form_end_the_sampling_not_the_launch() -> None:
-    told = sampled(FakeNvml(SimulatedGpu().board(PowerUsage="much")))
-    assert told["samples"]["at"] == []
-    assert "not understood: TypeError" in told["notes"][0]
-
-
 def test_a_mig_device_has_its_memory_and_the_rest_of_its_gpu() -> None:
     gpu = SimulatedGpu()
     part = board("A100 MIG 3g.40gb", 40 * GIB, uuid="MIG-1") | {

@@ -57,7 +57,7 @@ def programs() -> str:
 
 
 class Cluster:
-    """Nodes n1, n2, ... in the partition `main`, and `all` of the same nodes, which is nobody's default."""
+    """Nodes n1, n2, ... in the partition `main`, and `all` of the same nodes, which is not the default."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
@@ -123,17 +123,13 @@ class Cluster:
         self._end(f"slurmd-{node}", signal.SIGTERM)  # a daemon that starts reports at once; else it is asked in seconds
         self.start_node(node)
 
-    def stop_node(self, node: str) -> None:
-        """Kill a node's daemon: the node vanishes, its jobs' processes go on."""
-        self._end(f"slurmd-{node}", signal.SIGKILL)
-
     def start_node(self, node: str) -> None:
         """Start the daemon of a node again, and wait until it takes jobs."""
         self._spawn(f"slurmd-{node}", "slurmd", "-D", "-N", node)
         self._wait(lambda: self._answers(node), f"slurmd-{node}")
 
     def stop_controller(self) -> None:
-        """Stop the controller, which writes down what it knows; jobs go on."""
+        """Stop the controller, which writes down what it knows; jobs continue."""
         self._end("slurmctld", signal.SIGTERM)
 
     def start_controller(self) -> None:
@@ -165,10 +161,10 @@ class Cluster:
         try:
             if process.environ().get("SLURM_CONF", "").startswith(f"{self.folder}/"):
                 return True
-            told = [process.cwd(), *process.cmdline(), *(each.path for each in process.open_files())]
+            words = [process.cwd(), *process.cmdline(), *(each.path for each in process.open_files())]
         except (psutil.Error, OSError):
             return False
-        return any(str(self.folder) in word for word in told)
+        return any(str(self.folder) in word for word in words)
 
     def _start_munge(self) -> None:
         own = {name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")}

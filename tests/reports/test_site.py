@@ -24,7 +24,6 @@ from dlbench.reports.site import (
     feed,
     history_file,
     index_page,
-    key_of,
     notices,
     run_file,
     shifts_of,
@@ -68,11 +67,6 @@ def test_a_change_of_the_history_is_told_unless_a_gate_told_it():
     assert told(site(night(9, "other"), shifts=(shift(10),))) == [9, 10]
 
 
-def test_ids_stay_when_nights_are_added():
-    first = [each.id for each in notices(site(night(2, "k")))]
-    assert [each.id for each in notices(site(night(1), night(2, "k"), night(3, "k")))] == first
-
-
 def test_the_feed_is_atom_dated_by_the_runs():
     contents = site(night(2, "k"), night(4), shifts=(shift(10, "other"),))
     text = feed(contents, "Nights", "https://example.org/n/")
@@ -102,12 +96,6 @@ def test_names_of_anybody_are_safe_in_files_feed_and_index(text):
     contents = Contents({text: of_hostile}, {}, {"m": text})
     check_xml(feed(contents, text))
     check_html(index_page(contents, text, "0"), frozenset({"feed.xml", names[0]}))
-
-
-def test_names_of_our_own_stay_as_they_are_and_cells_of_machines_differ():
-    assert run_file("20261120T120000-abc123") == "runs/20261120T120000-abc123.html"
-    assert run_file("../20261120T120000-abc123") != run_file("20261120T120000-abc123")
-    assert key_of("a", factory.cell()) != key_of("b", factory.cell()) != key_of("b", factory.cell(threads=2))
 
 
 def history(nights: int, size: float) -> History:

@@ -1,4 +1,4 @@
-"""Launches to be held against the 2016 paper's table, and what the report makes of them."""
+"""Launches to be compared with the 2016 paper's table, and what the report makes of them."""
 
 import factory_of_records as make
 from exported import exporters

@@ -14,9 +14,9 @@ from inertness import check_csv, check_html
 from kept_stores import block, kept_store
 
 from dlbench.hardware_probe.doctor import Finding, Severity
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document
+from dlbench.reports.page.overview import findings
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text
 from dlbench.reports.statistics import summarise
@@ -158,4 +158,10 @@ def test_the_head_has_sentences_that_the_reports_bring() -> None:
     store = EXAMPLES / "2026-11-23-what-tuning-is-worth" / "store.sqlite.xz"
     text = page_to_file_text(document(store, results=Results.read([store]), all_runs=True))
     assert "tuning makes 3 of 9 rows faster" in text
-    assert build_matrix(Results.read([store]), True).cells.keys() == document(store, all_runs=True).matrix.cells.keys()
+
+
+def test_each_cell_without_a_time_is_counted_once(tmp_path: Path) -> None:
+    kept = document(kept_store(tmp_path, "faults"))
+    counts = [int(count) for count in re.findall(r"\b\d+\b", findings(kept, [])[0])]
+    timed, cells, *others = counts
+    assert timed + sum(others) == cells == len(kept.matrix.cells)

@@ -22,7 +22,7 @@ from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Node
-from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.storage.results import Narrowing
 from dlbench.reports.storage.store import Store
 
 SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}
@@ -235,8 +235,3 @@ def test_the_command_reads_a_store_and_narrows_it(stored, command):
     code, _, errors = command("report", "fleet", "--store", str(stored), "--fleet", "g")
     assert code != 0
     assert "There is no fleet 'g'; there are f1." in errors
-
-
-def test_records_outside_fleets_are_no_nodes():
-    plain = Source(Results, lambda: [(make.run(), 3)], of_run=lambda run: Results(tuple(make.launches(1.0))))
-    assert REPORT.analyse(plain).kinds == ()

@@ -2,7 +2,6 @@
 
 import math
 import random
-import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -223,15 +222,6 @@ def test_the_interval_of_the_mean_covers_the_truth(launches_each: int, deviation
     assert covered <= cautious
 
 
-def test_the_mean_of_one_pair_is_its_ratio() -> None:
-    old, new = summarise([[2.0], [2.1], [1.9]]), summarise([[1.0], [1.05], [0.96], [1.01]])
-    found, alone = mean_of_pairs([(old, new)]), ratio(old, new)
-    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
-    few = summarise([[1.0, 1.1, 1.2, 1.05, 1.02, 0.99]])
-    found, alone = mean_of_pairs([(old, few)]), ratio(old, few)
-    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
-
-
 def test_null_computes_nothing_and_is_no_progress() -> None:
     nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"), software={"version": "1"})
     null = make.record(result=nothing, framework="null", adapter="null", mode="null")
@@ -258,11 +248,3 @@ def test_the_picture_has_a_page_for_each_machine_and_names_each_framework_with_i
     assert [page.name for page in pages] == ["p.svg", "p-2.svg"]
     assert {"2017-04 caffe 1.0.0", "2022-05 mxnet 1.9.1", "2026-07 torch 2.13.0"} <= set(texts(pages[0]))
     assert not REPORT.drawable(progress_of([]))
-
-
-def test_a_table_too_wide_is_shown_in_two_parts_that_both_say_framework_and_threads() -> None:
-    name = "a-build-with-a-very-long-name-indeed"
-    text = FORMATS["terminal"](progress_of([*OLD, *launches(1.0, name, "1.0", threads=2)]))
-    assert len(re.findall(rf"^  {name} m +2 ", text, re.MULTILINE)) == 2
-    for form in ("terminal", "markdown", "latex"):
-        assert "Nothing was measured yet" in FORMATS[form](progress_of([]))

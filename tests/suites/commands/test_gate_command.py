@@ -38,7 +38,7 @@ def agrees(done) -> None:
 
 
 def test_identical_code_passes_in_a_report_that_fits_a_terminal(folder) -> None:
-    done = run(folder, "gate", "nightly.toml", "--same")
+    done = run_command(folder, "gate", "nightly.toml", "--same", COLUMNS="80")
     agrees(done)
     assert done.returncode in (0, 6), done.stderr
     assert "2 cells" in done.stdout

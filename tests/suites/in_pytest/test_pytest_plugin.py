@@ -81,7 +81,6 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
         ("hang", "failed", "timed out: ended after 1.5 s"),
     ],
 )
-@pytest.mark.thinned(3)
 def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, said):
     limit = "1.5" if fault == "hang" else "20.0"
     text = SUITE.replace("cell_seconds = 20.0", f"cell_seconds = {limit}")

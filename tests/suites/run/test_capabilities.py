@@ -1,12 +1,9 @@
 """What a framework can do here and its default thread count: asked once, of a launcher that only pretends."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pretended_runs import Pretender
 from processes import run_command
 
@@ -18,7 +15,6 @@ from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Build, Capacity
 from dlbench.suites.run import capabilities
-from dlbench.suites.run.capabilities import Threads
 from dlbench.suites.run.launcher import Launched
 
 pytestmark = pytest.mark.alone
@@ -101,23 +97,6 @@ def test_a_framework_that_fails_says_why_and_is_asked_again():
     assert len(launcher.orders) == 2
 
 
-counts = st.none() | st.integers(1, 4)
-
-
-@given(asked=st.integers(1, 2), seen=st.tuples(counts, counts, counts, counts), named=st.booleans())
-def test_nothing_is_called_honoured_that_was_not_seen(asked, seen, named):
-    nothing, variables, calls, both = seen
-    words = Threads(asked, *seen, ("OMP_NUM_THREADS",) if named else ()).words
-    if "its own setting" in words and "together" not in words:
-        assert calls == asked != nothing
-    if words.startswith("OMP"):
-        assert named
-        assert asked in (variables, both)
-        assert nothing != asked
-    if words == "not honoured":
-        assert asked not in (nothing, calls, both)
-
-
 def test_the_command_shows_and_gives_everything(tmp_path):
     done = run_command(tmp_path, "list", "--capabilities", "--frameworks", "null,torch7")
     assert done.returncode == 0, done.stderr
@@ -176,32 +155,8 @@ def test_the_frameworks_word_counts_and_else_what_was_seen(plan, shown, expected
     assert defaults(plan, showing(shown)) == {("mxnet", "hybrid", TUNED): expected}
 
 
-def test_it_is_asked_anew_when_the_adapter_changes(plan, tmp_path):
-    launcher = showing(evidence(2))
-    folder = tmp_path / "adapter"
-    (folder / "inner").mkdir(parents=True)
-    (folder / "framework.toml").write_text("")
-    rows = [row for row in plan.rows if row.build.name == "mxnet"]
-    framework = rows[0].build.framework.model_copy(update={"directory": folder})
-    moved = replace(
-        plan,
-        rows=tuple(replace(row, build=replace(row.build, framework=framework)) for row in rows),
-        cells=tuple(cell for cell in plan.cells if cell.framework == "mxnet"),
-    )
-    for content, asked in (("a", 1), ("a", 1), ("b", 2), ("a", 2)):
-        (folder / "inner" / "part.py").write_text(content)
-        defaults(moved, launcher)
-        assert len(launcher.orders) == asked
-
-
 def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again(plan):
     launcher = showing(None)
     assert defaults(plan, launcher) == {}
     assert defaults(plan, launcher) == {}
     assert len(launcher.orders) == 2
-
-
-def test_a_damaged_memory_is_asked_anew(plan, tmp_path):
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "default-threads.json").write_text("[not json")
-    assert defaults(plan, showing(evidence(4))) == {("mxnet", "hybrid", TUNED): 4}

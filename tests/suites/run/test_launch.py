@@ -87,14 +87,6 @@ def test_a_side_has_variables_and_adapters_of_its_own():
     assert (record.side, record.stage, record.attempt, record.launch) == ("candidate", "screen", 0, 4)
 
 
-def test_a_record_notes_the_protocol_and_the_quota_in_force():
-    protocol = PLAN.protocol._replace(steps=7)
-    launcher = taker()
-    (record,) = records_of(runner_with(launcher), planned(), protocol)
-    assert record.protocol == launcher.orders[0].launch.protocol == protocol
-    assert record.quota_cpus == MACHINE.cpu.quota_cpus
-
-
 def on_gpu(number=1, network="fcn5"):
     return PlannedLaunch(planned().cell._replace(device=f"cuda:{number}", network=network), 0)
 

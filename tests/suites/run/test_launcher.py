@@ -73,10 +73,6 @@ def test_what_it_was_doing_when_its_time_was_over_is_said(tmp_path):
     assert (outcome.status, outcome.reason) == (Status.TIMED_OUT, "ended after 1 s during first step")
 
 
-def helpers(tmp_path):
-    return [int(word) for word in (tmp_path / "helpers").read_text().split()]
-
-
 def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
     pids = []
     others = {child.pid for child in psutil.Process().children()}
@@ -89,12 +85,6 @@ def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
         ProcessLauncher().launch(null_order(tmp_path, {"fault": "hang"}), interrupt)
     assert pids
     assert all(map(gone, pids))
-
-
-def test_a_guest_that_asks_for_sigterm_in_time_may_tidy_up(tmp_path):
-    tidy = guest(tmp_path, f"trap 'echo tidied > {tmp_path}/tidied; exit 0' TERM\nwhile :; do sleep 0.1; done")
-    assert launch(tmp_path, interpreter=tidy, timeout=1.0).outcome.status is Status.TIMED_OUT
-    assert (tmp_path / "tidied").exists()
 
 
 @pytest.mark.parametrize(
@@ -230,16 +220,6 @@ def test_the_parent_rests_while_a_guest_is_measured(tmp_path):
     assert wall >= 3
     assert cpu < 0.03 * wall
     assert 1 <= len(ticks) <= 2 * wall + 2
-
-
-def test_without_pidfd_it_works_all_the_same(tmp_path, monkeypatch):
-    def none(pid):
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(launcher.os, "pidfd_open", none)
-    assert launch(tmp_path).outcome.status is Status.OK
-    stuck = launch(tmp_path, interpreter=guest(tmp_path, "exec sleep 600"), timeout=1.0)
-    assert stuck.outcome.status is Status.TIMED_OUT
 
 
 # A process whose parent ends at once, so that it is no longer of this one's tree; it prints its number and waits.

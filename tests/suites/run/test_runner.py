@@ -1,7 +1,6 @@
 """The runner over a launcher that only pretends: order, budget, kills, resuming, and disturbed launches."""
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +23,10 @@ from pretended_runs import (
 )
 from properties import examples
 
-from dlbench.adapters.protocol import TUNED, Contention, Outcome, Parity, Status, ThreadEvidence
+from dlbench.adapters.protocol import TUNED, Contention, Outcome, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError
-from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
+from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run.references import Reference
 from dlbench.suites.run.runner import RunResult
@@ -77,14 +76,6 @@ def test_a_framework_without_interpreter_is_skipped_with_the_reason_and_the_othe
     assert {cell.framework for cell in launcher.cells} == {"null"}
 
 
-def test_a_wrong_number_is_kept_and_launched_again():
-    parity = Parity("disagrees", "loss off", [1.0], 0.1, 0.1, "w", 1e-5, 1e-3, 0.0)
-    wrong = ok()._replace(status=Status.PARITY_FAILED, reason="loss off", parity=parity)
-    store, _, _ = carry_out(lambda cell: wrong)
-    assert launched(store) == ORDER
-    assert store.records()[0].outcome == wrong
-
-
 def test_the_observer_is_told_index_total_and_times():
     watcher = Watcher()
     carry_out(watcher=watcher)
@@ -124,27 +115,6 @@ def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
             assert (store.runs()[-1].id, store.runs()[-1].finished) == (run.id, None)
     assert launched(store) == ORDER
     assert store.runs()[0].finished is not None
-
-
-statuses = st.sampled_from([Status.OK, Status.CRASHED, Status.TIMED_OUT, Status.UNSUPPORTED, Status.OUT_OF_MEMORY])
-
-
-@examples(6)
-@given(st.lists(statuses, min_size=len(PLAN.cells), max_size=len(PLAN.cells)), st.integers(0, len(ORDER)))
-def test_an_interrupted_run_ends_with_the_records_of_one_that_was_not(chosen, end):
-    of = dict(zip(PLAN.cells, chosen, strict=True))
-
-    def answer(cell):
-        return ok() if of[cell] is Status.OK else Outcome(of[cell], "so it was")
-
-    whole, _, _ = carry_out(answer)
-    store = open_store()
-    run = begin(store)
-    for launcher in (Pretender(answer, ends_at=end), Pretender(answer)):
-        with suppress(KeyboardInterrupt):
-            runner_of(store, run, launcher).run()
-    assert launched(store) == launched(whole)
-    assert [r.outcome for r in store.records()] == [r.outcome for r in whole.records()]
 
 
 def test_a_spent_budget_stops_the_run_and_leaves_it_to_be_resumed():
@@ -193,26 +163,6 @@ def test_a_full_disk_loses_nothing_that_was_finished(room):
     assert store.runs()[0].finished is None
     runner_of(store, run, Pretender()).run()
     assert launched(store) == ORDER
-
-
-def test_what_the_launcher_cannot_do_ends_the_run_with_its_records_kept():
-    def answer(cell):
-        raise FrameworkEnvironmentError("no room for temporary files")
-
-    store = open_store()
-    run = begin(store)
-    with pytest.raises(FrameworkEnvironmentError):
-        runner_of(store, run, Pretender(answer)).run()
-    assert store.runs()[-1].finished is None
-
-
-def test_records_of_another_run_are_none_of_its_business():
-    store, _, _ = carry_out()
-    other = replace(store.runs()[0], id="r2", finished=None)
-    store.begin_run(other)
-    launcher = Pretender()
-    runner_of(store, other, launcher).run()
-    assert len(launcher.orders) == len(ORDER)
 
 
 MACHINE = probe()

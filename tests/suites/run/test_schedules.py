@@ -212,20 +212,6 @@ def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
     assert 0 < len(last) - len(quick_cells) < len(quick_cells)
 
 
-def test_where_launches_differ_more_than_steps_few_steps_are_timed_and_the_record_says_so():
-    rng = random.Random(3)
-
-    def answer(cell):
-        # Launches differ by a tenth, the steps of one launch hardly at all.
-        base = 0.01 * math.exp(rng.gauss(0, 0.1))
-        return Outcome(Status.OK, samples_ns=[round(base * math.exp(rng.gauss(0, 0.001)) * 1e9) for _ in range(20)])
-
-    store, _, _ = carry_out(answer, plan=PRECISE)
-    assert {r.protocol.steps for r in store.records()} == {PRECISE.protocol.minimum_steps}
-    fixed, _, _ = carry_out(noisy(0.2))
-    assert {record.protocol for record in fixed.records()} == {PLAN.protocol}
-
-
 # Pairs.
 
 MACHINE = probe()
@@ -643,17 +629,3 @@ def test_the_result_says_how_to_set_and_to_measure_it():
     few_lines = "\n".join(fastest.lines(of, few_found, SUITE))
     assert "times (3 pairs) as fast as" in few_lines
     assert "7 pairs are needed for an interval" in few_lines
-
-
-def test_a_way_on_a_gpu_and_a_variable_of_the_environment_are_said_too():
-    of = search_plan(frameworks="mlx", threads="2")
-    tuned = next(cell for cell in of.cells if cell.tuning == TUNED)
-    variables, settings = fastest.how(of, tuned)
-    assert settings["openblas"].endswith('(blas = "openblas")')
-    assert "LD_PRELOAD" in variables
-    options = fastest.Remeasuring("my_suite.toml", ["--adapter", "mlx=my folder"])
-    words = fastest.command(of, tuned._replace(device="cuda:0", precision="bfloat16"), options)
-    assert words.startswith("dlbench run my_suite.toml ")
-    assert words.endswith("--adapter 'mlx=my folder'")
-    for option in ("--device-threads 2", "--devices cuda:0", "--precisions bfloat16"):
-        assert option in words

@@ -86,13 +86,6 @@ def test_its_entropy_is_that_of_a_model_who_knows_the_rules():
     assert abs(float(np.mean(surprises)) - texts.entropy()) < 4 * error
 
 
-def test_each_depth_comes_equally_often():
-    """What the closed form takes for granted; depths last about ten symbols, so few of them are independent."""
-    depths = Counter(depth for _, _, depth, _ in parsed())
-    shares = np.array([depths[depth] for depth in range(DEEPEST + 1)]) / depths.total()
-    assert np.abs(shares - 1 / (DEEPEST + 1)).max() < 0.04
-
-
 @examples(40)
 @given(st.binary(min_size=1, max_size=3000))
 def test_symbols_are_ranks_of_frequency_and_rare_bytes_share_the_last(content):
