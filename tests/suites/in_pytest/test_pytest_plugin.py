@@ -20,6 +20,8 @@ from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 from dlbench.suites.in_pytest.session import MeasuredCell, clock
 
+pytest_plugins = ["pytester"]
+
 FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cpu-1]"
 
 

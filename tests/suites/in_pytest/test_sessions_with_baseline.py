@@ -6,6 +6,8 @@ import shutil
 import pytest
 from plugin_sessions import MADE_UP, SUITE
 
+pytest_plugins = ["pytester"]
+
 
 @pytest.mark.usefixtures("base")
 @pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 6)])
