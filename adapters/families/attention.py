@@ -86,9 +86,6 @@ class Attention(_Numbers, Family):
     def alphabet(self) -> int:
         return self.vocabulary
 
-    def kinked(self) -> bool:
-        return False
-
     def parity(self) -> ParityRecipe:
         """Return two steps at a high rate.
 

@@ -111,9 +111,6 @@ class Recurrent(_Numbers, Family):
     def alphabet(self) -> int:
         return self.vocabulary
 
-    def kinked(self) -> bool:
-        return False
-
     def parity(self) -> ParityRecipe:
         """Return two steps at a very high rate.
 

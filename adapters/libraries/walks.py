@@ -9,7 +9,7 @@ import math
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..base import Unsupported
-from ..families import Bottleneck, Chain, Convolution, Dense, Family, MaxPool
+from ..families import Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Residual
 
 HIDDEN = -1e9  # added to the scores of attention that are masked, as is usual; exponentials of it are zero
 State = Tuple[Any, ...]  # of a recurrent layer: its output first, each (batch, hidden)
@@ -214,14 +214,24 @@ class Functions:
 
 
 class Layers:
-    """Makes a framework's layer objects, and knows where each canonical parameter lies.
-
-    A method with a family's name makes its network.
-    """
+    """Makes a framework's layer objects, and knows where each canonical parameter lies."""
 
     title = ""
     activations: Dict[str, Callable[[], Any]] = {}
     flatten: Callable[[], Any]
+    average: Tuple[Callable[[], Any], ...]  # what makes images each channel's mean, (batch, channels)
+
+    def networks(self) -> Dict[str, Callable[[Any, Any], Any]]:
+        """Return what makes a network, by family: a call with the family and this, or a class."""
+        return {}
+
+    def row(self, layers: List[Any]) -> Any:
+        """Return layers one after another as one."""
+        raise NotImplementedError
+
+    def block(self, spec: Bottleneck, epsilon: float) -> Any:
+        """Return a residual block: its `body`, its shortcut added, and a ReLU."""
+        raise NotImplementedError
 
     def __init__(self) -> None:
         self.parameters: Dict[str, Any] = {}
@@ -244,10 +254,14 @@ class Layers:
 
     def network(self, family: Family) -> Any:
         """Return the network of this family."""
-        make = getattr(self, family.name, None)
+        if isinstance(family, Chain):
+            return self.row(self.chain(family))
+        if isinstance(family, Residual):
+            return self.row(self.residual(family))
+        make = self.networks().get(family.name)
         if make is None:
             raise Unsupported("%s: no way to build a network of the family %s" % (self.title, family.name))
-        return make(family)
+        return make(family, self)
 
     def note(self, name: str, **held: Any) -> None:
         """Note where parameters lie: each under this name, a dot and its keyword."""
@@ -276,7 +290,17 @@ class Layers:
 
     def body(self, block: Bottleneck, epsilon: float) -> List[Any]:
         """Return the layers of a residual block before the addition."""
-        made: List[Any] = []
-        for each in block.body:
-            made += [*self.normalised(each, epsilon), self.activations["relu"]()]
-        return made[:-1]
+        first, second, third = block.body
+        inner = [*self.with_relu(first, epsilon), *self.with_relu(second, epsilon)]
+        return [*inner, *self.normalised(third, epsilon)]
+
+    def with_relu(self, spec: Any, epsilon: float) -> List[Any]:
+        """Return a convolution without bias, its normalisation and a ReLU."""
+        return [*self.normalised(spec, epsilon), self.activations["relu"]()]
+
+    def residual(self, family: Residual) -> List[Any]:
+        """Return the layers of a residual network."""
+        made = [*self.with_relu(family.stem, family.epsilon), self.pool(3, 2, 1)]
+        made += [self.block(each, family.epsilon) for each in family.bottlenecks]
+        made += [make() for make in self.average]
+        return [*made, self.dense("fc", family.features, family.classes)]

@@ -6,13 +6,13 @@ source: use only the Python that MindSpore's compiler supports.
 """
 
 import math
-from typing import Any, Dict, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from ..families import CELLS, Attention, Bottleneck, Chain, Elman, Recurrent, Residual
+from ..families import CELLS, Attention, Bottleneck, Elman, Recurrent
 from ..libraries.walks import Layers
 from ..networks import Network
 
@@ -199,6 +199,13 @@ class ElmanNetwork(nn.Cell):
 ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
 
 
+class Average(nn.Cell):
+    """The mean of each channel, (batch, channels)."""
+
+    def construct(self, images: Any) -> Any:
+        return ops.mean(images, (2, 3))
+
+
 class Built(NamedTuple):
     """A cell from inputs to logits, and its trainable parameters by canonical name."""
 
@@ -212,6 +219,7 @@ class Naming(Layers):
     title = "MindSpore"
     activations = ACTIVATIONS
     flatten = nn.Flatten
+    average = (Average,)
 
     def free(self, name: str, *shape: int) -> Any:
         """Return a parameter that belongs to no layer of MindSpore's."""
@@ -245,24 +253,14 @@ class Naming(Layers):
             return nn.MaxPool2d(kernel, stride, pad_mode="pad", padding=padding)
         return nn.MaxPool2d(kernel, stride)  # "valid"
 
-    def feedforward(self, family: Chain) -> Any:
-        return nn.SequentialCell(*self.chain(family))
+    def networks(self) -> Dict[str, Any]:
+        return {"recurrent": LanguageModel, "elman": ElmanNetwork, "attention": Transformer}
 
-    convolutional = feedforward
+    def row(self, layers: List[Any]) -> Any:
+        return nn.SequentialCell(*layers)
 
-    def residual(self, family: Residual) -> Any:
-        cells = [*self.normalised(family.stem, family.epsilon), nn.ReLU(), self.pool(3, 2, 1)]
-        cells += [BottleneckCell(block, family.epsilon, self) for block in family.bottlenecks]
-        return nn.SequentialCell(*cells, Average(), self.dense("fc", family.features, family.classes))
-
-    def recurrent(self, family: Recurrent) -> Any:
-        return LanguageModel(family, self)
-
-    def elman(self, family: Elman) -> Any:
-        return ElmanNetwork(family, self)
-
-    def attention(self, family: Attention) -> Any:
-        return Transformer(family, self)
+    def block(self, spec: Bottleneck, epsilon: float) -> Any:
+        return BottleneckCell(spec, epsilon, self)
 
 
 class BottleneckCell(nn.Cell):
@@ -278,13 +276,6 @@ class BottleneckCell(nn.Cell):
     def construct(self, inputs: Any) -> Any:
         shortcut = self.project(inputs) if self.projects else inputs
         return ops.relu(self.body(inputs) + shortcut)
-
-
-class Average(nn.Cell):
-    """The mean of each channel, (batch, channels)."""
-
-    def construct(self, images: Any) -> Any:
-        return ops.mean(images, (2, 3))
 
 
 def build(network: Network, weights: Mapping[str, np.ndarray]) -> Built:

@@ -12,7 +12,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn, rnn
 
-from ..families import Attention, Bottleneck, Chain, Elman, Family, Recurrent, Residual
+from ..families import Attention, Bottleneck, Elman, Family, Recurrent
 from ..libraries.walks import HIDDEN, Layers, gelu_by_tanh
 
 CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
@@ -31,6 +31,7 @@ class GluonLayers(Layers):
     title = "MXNet"
     activations = {name: partial(nn.Activation, name) for name in ("relu", "sigmoid", "tanh")}
     flatten = nn.Flatten
+    average = (nn.GlobalAvgPool2D, nn.Flatten)
 
     def __init__(self, fused: bool) -> None:
         super().__init__()
@@ -53,10 +54,9 @@ class GluonLayers(Layers):
         return made
 
     def with_relu(self, spec: Any, epsilon: float) -> List[Any]:
-        """Return a convolution without bias, its normalisation and a ReLU."""
         if self.fused:
             return [self.convolution(spec, False), self.norm(spec.norm, spec.outputs, epsilon, relu=True)]
-        return [*self.normalised(spec, epsilon), nn.Activation("relu")]
+        return super().with_relu(spec, epsilon)
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         return nn.MaxPool2D(kernel, stride, padding)
@@ -66,25 +66,14 @@ class GluonLayers(Layers):
         self.note(name, gamma=made.gamma, beta=made.beta)
         return made
 
-    def feedforward(self, family: Chain) -> Any:
-        return in_a_row(self.chain(family))
+    def networks(self) -> Dict[str, Any]:
+        return {"recurrent": RecurrentBlock, "elman": ElmanBlock, "attention": TransformerBlock}
 
-    convolutional = feedforward
+    def row(self, layers: List[Any]) -> Any:
+        return in_a_row(layers)
 
-    def residual(self, family: Residual) -> Any:
-        blocks = [*self.with_relu(family.stem, family.epsilon), self.pool(3, 2, 1)]
-        blocks += [BottleneckBlock(block, family.epsilon, self) for block in family.bottlenecks]
-        last = self.dense("fc", family.features, family.classes)
-        return in_a_row([*blocks, nn.GlobalAvgPool2D(), nn.Flatten(), last])
-
-    def recurrent(self, family: Recurrent) -> Any:
-        return RecurrentBlock(family, self)
-
-    def elman(self, family: Elman) -> Any:
-        return ElmanBlock(family, self)
-
-    def attention(self, family: Attention) -> Any:
-        return TransformerBlock(family, self)
+    def block(self, spec: Bottleneck, epsilon: float) -> Any:
+        return BottleneckBlock(spec, epsilon, self)
 
 
 def in_a_row(blocks: List[Any]) -> Any:
@@ -114,9 +103,7 @@ class BottleneckBlock(mx.gluon.HybridBlock):
 
     def __init__(self, spec: Bottleneck, epsilon: float, layers: GluonLayers) -> None:
         super().__init__()
-        first, second, third = spec.body
-        inner = [*layers.with_relu(first, epsilon), *layers.with_relu(second, epsilon)]
-        self.body = in_a_row([*inner, *layers.normalised(third, epsilon)])
+        self.body = in_a_row(layers.body(spec, epsilon))
         self.project = None
         if spec.shortcut is not None:
             self.project = in_a_row(layers.normalised(spec.shortcut, epsilon))

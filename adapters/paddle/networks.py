@@ -4,13 +4,14 @@ PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LS
 but for dense weights, which it holds as (inputs, outputs). Recurrent networks' tokens and labels are time-major.
 """
 
-from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Set
+from functools import partial
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Set
 
 import numpy as np
 from paddle import nn
 from paddle.nn import functional
 
-from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
+from ..families import Attention, Bottleneck, Elman, Recurrent
 from ..libraries.walks import Layers
 from ..networks import Network
 
@@ -78,6 +79,7 @@ class Naming(Layers):
     title = "PaddlePaddle"
     activations = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
     flatten = nn.Flatten
+    average = (partial(nn.AdaptiveAvgPool2D, 1), nn.Flatten)
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,25 +105,14 @@ class Naming(Layers):
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         return nn.MaxPool2D(kernel, stride, padding)
 
-    def feedforward(self, family: Chain) -> Any:
-        return nn.Sequential(*self.chain(family))
+    def networks(self) -> Dict[str, Any]:
+        return {"recurrent": LanguageModel, "elman": ElmanLayer, "attention": Transformer}
 
-    convolutional = feedforward
-
-    def residual(self, family: Residual) -> Any:
-        layers = [*self.normalised(family.stem, family.epsilon), nn.ReLU(), self.pool(3, 2, 1)]
-        layers += [BottleneckLayer(block, family.epsilon, self) for block in family.bottlenecks]
-        layers += [nn.AdaptiveAvgPool2D(1), nn.Flatten(), self.dense("fc", family.features, family.classes)]
+    def row(self, layers: List[Any]) -> Any:
         return nn.Sequential(*layers)
 
-    def recurrent(self, family: Recurrent) -> Any:
-        return LanguageModel(family, self)
-
-    def elman(self, family: Elman) -> Any:
-        return ElmanLayer(family, self)
-
-    def attention(self, family: Attention) -> Any:
-        return Transformer(family, self)
+    def block(self, spec: Bottleneck, epsilon: float) -> Any:
+        return BottleneckLayer(spec, epsilon, self)
 
 
 class BottleneckLayer(nn.Layer):

@@ -6,14 +6,14 @@ its trainable tensors by canonical name.
 """
 
 from functools import partial
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from ..families import Attention, Bottleneck, Chain, Elman, Recurrent, Residual
+from ..families import Attention, Bottleneck, Elman, Recurrent
 from ..libraries.walks import Layers
 from ..networks import Network
 
@@ -94,6 +94,7 @@ class _TorchLayers(Layers):
     # In place: a convolution's backward pass does not need its own output.
     activations = {"relu": partial(nn.ReLU, inplace=True), "sigmoid": nn.Sigmoid, "tanh": nn.Tanh}
     flatten = nn.Flatten
+    average = (partial(nn.AdaptiveAvgPool2d, 1), nn.Flatten)
 
     def __init__(self, make_dense: MakeDense, loop: bool) -> None:
         super().__init__()
@@ -130,25 +131,14 @@ class _TorchLayers(Layers):
         self.note(name, weight=made.weight)
         return made
 
-    def feedforward(self, family: Chain) -> nn.Module:
-        return nn.Sequential(*self.chain(family))
+    def networks(self) -> Dict[str, Any]:
+        return {"recurrent": _LanguageModel, "elman": _ElmanNetwork, "attention": _Transformer}
 
-    convolutional = feedforward
+    def row(self, layers: List[Any]) -> nn.Module:
+        return nn.Sequential(*layers)
 
-    def residual(self, family: Residual) -> nn.Module:
-        modules = [*self.normalised(family.stem, family.epsilon), nn.ReLU(inplace=True), self.pool(3, 2, 1)]
-        modules += [_Block(block, family.epsilon, self) for block in family.bottlenecks]
-        modules += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), self.dense("fc", family.features, family.classes)]
-        return nn.Sequential(*modules)
-
-    def recurrent(self, family: Recurrent) -> nn.Module:
-        return _LanguageModel(family, self)
-
-    def elman(self, family: Elman) -> nn.Module:
-        return _ElmanNetwork(family, self, self.loop)
-
-    def attention(self, family: Attention) -> nn.Module:
-        return _Transformer(family, self)
+    def block(self, spec: Bottleneck, epsilon: float) -> nn.Module:
+        return _Block(spec, epsilon, self)
 
 
 class _Block(nn.Module):
@@ -232,10 +222,10 @@ class _Looped(nn.Module):
 class _ElmanNetwork(nn.Module):
     """A recurrent layer and dense outputs: (steps, batch, inputs) to (steps * batch, outputs)."""
 
-    def __init__(self, family: Elman, layers: _TorchLayers, loop: bool) -> None:
+    def __init__(self, family: Elman, layers: _TorchLayers) -> None:
         super().__init__()
         self.layer: Any
-        if loops(family, loop):
+        if loops(family, layers.loop):
             self.layer = _Looped(family)
             held = self.layer.input_weight, self.layer.hidden_weight, self.layer.bias
         else:
