@@ -220,24 +220,3 @@ def test_a_record_with_rubbish_inside_is_damaged(tmp_path: Path, place: tuple[st
     connection.close()
     with Store.open(path) as store, pytest.raises(RecordError, match=r"results\.sqlite"):
         store.records()
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("UPDATE runs SET started = 'then'", ["history"]),
-        ("UPDATE records SET product_rate = 'fast'", ["report", "matrix"]),
-    ],
-)
-def test_a_column_with_rubbish_inside_is_damaged(command, tmp_path: Path, change: str, words: list[str]) -> None:
-    with Store.open("results.sqlite") as store:
-        store.begin_run(make.run())
-        for launch in range(3):
-            store.append(make.record(launch=launch))
-    with sqlite3.connect("results.sqlite") as connection:
-        connection.execute(change)
-    connection.close()
-    code, _, errors = command(*words, "--store", "results.sqlite")
-    assert code == 4
-    (line,) = errors.splitlines()
-    assert "results.sqlite is damaged" in line

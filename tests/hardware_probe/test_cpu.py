@@ -143,10 +143,6 @@ def added(cpu: Cpu) -> list[int]:
     return [(mask - before).pop() for before, mask in zip([set(), *whole[:-1]], whole, strict=True)]
 
 
-def masked(tree: Tree, cpus: str) -> Tree:
-    return tree | {"proc/self/status": f"Cpus_allowed_list:\t{cpus}\n"}
-
-
 def test_a_server_of_two_sockets_fills_one_first_and_takes_smt_siblings_last(tmp_path: Path) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon()))
     assert [place.socket for place in cpu.core_places] == [0] * 8 + [1] * 8
@@ -157,12 +153,6 @@ def test_a_server_of_two_sockets_fills_one_first_and_takes_smt_siblings_last(tmp
     assert bound_mask(cpu, 18) == (*range(16), 16, 17)
     assert bound_mask(cpu, 32) == tuple(range(32))
     assert bound_mask(cpu, 33) is None
-
-
-def test_the_socket_with_more_usable_cores_comes_first(tmp_path: Path) -> None:
-    # A batch system gave two cores of the first socket and four of the second, both siblings of one.
-    cpu = probe_cpu(write_tree(tmp_path, masked(recorded_trees.xeon(), "3,5,8-11,24")))
-    assert added(cpu) == [8, 9, 10, 11, 3, 5, 24]
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -74,17 +74,6 @@ def test_quotas(tmp_path: Path, quota: str, severity: Severity) -> None:
     assert diagnosed(tmp_path, recorded_trees.container_v2(quota))["cpu_quota"].severity is severity
 
 
-def test_a_virtual_machine_that_shows_no_frequency(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, recorded_trees.small_vm())
-    assert of(found, Severity.HARMS) == set()
-    assert of(found, Severity.MAY_HARM) == {"virtual_machine", "variables_passed_on"}
-    assert of(found, Severity.UNKNOWN) == {"governor", "turbo", "heat", "smt"}
-    assert found["virtual_machine"].seen == "yes, under KVM"
-    assert found["governor"].seen == "hidden by the host of this virtual machine"
-    assert found["steal"].severity is Severity.FINE
-    assert command(found["virtual_machine"]) is None
-
-
 @pytest.mark.parametrize(
     ("allowed", "isolated", "severity"),
     [

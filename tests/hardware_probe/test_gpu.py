@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,8 +25,7 @@ from fake_nvml import (
     board,
 )
 
-from dlbench.hardware_probe import gpu as gpus_module
-from dlbench.hardware_probe import probe, probe_gpus
+from dlbench.hardware_probe import probe_gpus
 from dlbench.hardware_probe import telemetry as module
 from dlbench.hardware_probe.telemetry import Processes, Sampler, descends_from_this_process
 
@@ -79,18 +77,6 @@ def test_no_driver() -> None:
     gpus = probe_gpus(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
     assert (gpus.devices, gpus.driver_version) == ((), None)
     assert gpus.reason == "no usable NVIDIA driver: NVML Shared Library Not Found"
-
-
-STAND_IN = Path(__file__).parents[1] / "helpers" / "machines" / "fake_nvml.py"
-
-
-def test_a_file_with_a_stand_in(monkeypatch):
-    monkeypatch.setenv(gpus_module.VARIABLE, str(STAND_IN))
-    found = gpus_module.in_use()
-    assert found is gpus_module.in_use()  # one for the process: it may remember what it was asked
-    names = [gpu.uuid for gpu in probe_gpus().devices]
-    assert names == [board["nvmlDeviceGetUUID"] for board in found.boards]
-    assert [gpu.uuid for gpu in probe().gpus.devices] == names
 
 
 UUID = "GPU-0123"
@@ -278,14 +264,6 @@ def test_processes_where_their_numbers_tell() -> None:
     assert whose(processes) == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}
     told = {each["bytes"]: each for each in processes.to_json(0.5) or []}
     assert (told[2]["first"], told[2]["last"]) == (0.5, 1.5)
-
-
-def test_processes_numbered_as_in_another_container() -> None:
-    processes = Processes({2: False}.get)  # by chance there is a process 2 here
-    processes.note(listed(9), 0.0, before_launch=True)
-    processes.note(listed(2, 3, 9), 1.0, before_launch=False)
-    processes.note(listed(2, 3, 9), 2.0, before_launch=False)
-    assert whose(processes) == {2: "unknown", 3: "unknown", 9: "other"}
 
 
 def test_whose_a_process_is() -> None:

@@ -38,12 +38,6 @@ def test_a_real_reading(monkeypatch: pytest.MonkeyPatch) -> None:
         assert reading.others_cpus <= (os.cpu_count() or 1) + 1
 
 
-def test_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(SentinelError, match="cannot be started"):
-        take()
-
-
 @pytest.mark.parametrize(
     ("statement", "words"),
     [("raise SystemExit('no room for arrays')", "no room for arrays"), ("import time; time.sleep(60)", "too busy")],

@@ -3,28 +3,6 @@
 import json
 from typing import Any
 
-SMALL_NETWORK = """
-name = "small"
-summary = "s"
-networks = ["mine"]
-frameworks = ["null"]
-threads = [1]
-[[network]]
-name = "mine"
-family = "feedforward"
-inputs = 64
-hidden = [64]
-outputs = 9
-activation = "relu"
-batch_size = 8
-[protocol]
-warmup_steps = 2
-steps = 3
-minimum_steps = 3
-seconds = 0.2
-"""
-"""A suite of a small network of its own."""
-
 
 def suite_of_null(
     name: str = "mine", step_seconds: float = 0.02, *, protocol: dict[str, Any] | None = None, **others: Any

@@ -34,17 +34,6 @@ def explained(profile=PROFILE, seconds=(1.0, 1.0, 1.0), **of_cell):
     return explain(chosen, outcome(seconds, profile=profile), NETWORKS[chosen.network].family)
 
 
-def test_kinds_are_sums_of_their_operators_and_what_is_left_is_idle():
-    found = explained()
-    kinds = {each.kind: each for each in found.kinds}
-    assert math.isclose(kinds[MATRIX].seconds, 0.8)
-    assert kinds[MATRIX].calls == 12.0
-    assert math.isclose(kinds[IDLE].seconds, 0.2)
-    assert [each.kind for each in found.kinds] == [MATRIX, ELEMENTWISE, MEMORY, IDLE]
-    assert [each.name for each in found.operators][:2] == ["aten::mm", "aten::addmm"]
-    assert found.calls == 33.0
-
-
 def test_rates_are_the_networks_flops_over_the_time_of_the_operators_that_do_them():
     flops = NETWORKS["fcn5"].family.training_flops(64)
     found = explained()
@@ -98,12 +87,3 @@ def test_shares_add_up_to_one_and_every_operator_is_in_its_kind(made_up, step, d
     assert list(found.operators) == sorted(found.operators, key=lambda each: (-each.seconds, each.name))
     assert len(json.loads(explained_to_json(found))["operators"]) == len(there)
     assert all(len(line) <= 80 for line in explained_to_terminal(found).splitlines())
-
-
-@pytest.mark.parametrize(("profiled", "warned"), [(1.4, False), (1.6, True)])
-@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
-def test_a_profiler_that_slows_is_told_of_and_warned_of_beyond_half_as_much_again(profiled, warned, device):
-    there = Operator("x", MATRIX, device != "cpu", 0.9, 1.0)
-    shown = explained_to_terminal(explained(Profile("p", 2, profiled, [there]), device=device))
-    assert f"{round(100 * (profiled - 1))} % longer" in shown
-    assert ("times as long" in shown) is warned

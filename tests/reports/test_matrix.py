@@ -72,19 +72,6 @@ def test_rows_and_columns_have_a_settled_order() -> None:
     ]
 
 
-def test_devices_stand_by_number_and_precisions_and_placements_as_the_contract_lists_them() -> None:
-    records = [
-        make.record([1.0], device=device, precision=precision, placement=placement)
-        for device in ("cuda:10", "cuda:2", "cuda:0:1", "cpu", "cuda:0:0")
-        for precision in ("bfloat16", "float64", "float32", "tf32")
-        for placement in ("pageable", "resident", "pinned")
-    ]
-    matrix = matrix_of(*records)
-    assert [column.device for column in matrix.columns] == ["cpu", "cuda:0:0", "cuda:0:1", "cuda:2", "cuda:10"]
-    assert list(dict.fromkeys(group.precision for group in matrix.rows)) == ["float32", "tf32", "bfloat16", "float64"]
-    assert list(dict.fromkeys(group.placement for group in matrix.rows)) == ["resident", "pinned", "pageable"]
-
-
 def test_the_best_of_each_column_and_network_is_marked() -> None:
     matrix = matrix_of(
         make.record([1.0], framework="torch"),
@@ -152,15 +139,6 @@ def test_a_row_that_could_not_run_displaces_nothing() -> None:
     assert matrix.notes == ()
 
 
-def test_what_noise_cannot_tell_from_the_fastest_is_marked_with_it() -> None:
-    matrix = matrix_of(
-        make.record([1.00, 1.01, 1.02, 1.0, 1.01, 1.02], framework="torch"),
-        make.record([1.02, 1.03, 1.01, 1.03, 1.02, 1.01], framework="mxnet"),
-        make.record([1.20, 1.21, 1.22, 1.2, 1.21, 1.22], framework="tensorflow"),
-    )
-    assert [cell.row.framework for cell in matrix.cells.values() if cell.best] == ["mxnet", "torch"]
-
-
 def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
     records = [
         make.record([1.0], environment="old"),
@@ -217,14 +195,3 @@ def test_of_two_that_noise_cannot_tell_apart_both_are_starred() -> None:
     # Of a single step nobody knows the spread, but launches are known to differ.
     single = make.record([2.0]), make.record([2.08], framework="mxnet")
     assert [cell.best for cell in matrix_of(*single).cells.values()] == [True, True]
-
-
-def test_two_builds_of_one_version_are_told_apart() -> None:
-    same = {"version": "2.13.0"}
-    old = make.record(result=make.outcome([1.0], software=same), environment="edited" * 3)
-    new = make.record(result=make.outcome([1.0], software=same), environment="plain" * 4, threads=2, minutes=5)
-    cells = {cell.column.threads: cell for cell in matrix_of(old, new).cells.values()}
-    assert [flag.sentence for flag in cells[1].flags if flag.kind.name == "other_environment"] == [
-        "environment editededited, the row's newest is plainplainpl: two builds of version 2.13.0"
-    ]
-    assert "other_environment" not in names(cells[2])

@@ -6,22 +6,17 @@ from datetime import UTC, datetime
 
 import pytest
 from benchmark_files import DATA, foreign, runs_with_records, without, written
-from exported import exporter
-from factory_of_records import outcome, parity, record, run
+from factory_of_records import record, run
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.cells import build_matrix
-from dlbench.reports.curve.threads import curves
 from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import imported as files
-from dlbench.reports.pytest_benchmark.export import counted, failure, run_to_pytest_benchmark, samples_of, stats
+from dlbench.reports.pytest_benchmark.export import counted, run_to_pytest_benchmark, samples_of, stats
 from dlbench.reports.pytest_benchmark.imported import FileError, medians_of, runs_of
-from dlbench.reports.storage.results import Results
-from dlbench.reports.tables import tables
 
 SECONDS = st.floats(min_value=1e-7, max_value=1e4)
 
@@ -56,28 +51,6 @@ def test_a_run_comes_back_whole(tmp_path, made):
         assert benchmark["stats"]["data"] == samples_of(counted(own))
         medians = [statistics.median(r.outcome.step_seconds()) for r in counted(own)]
         assert benchmark["extra_info"]["dlbench"]["launch_medians"] == pytest.approx(medians)
-
-
-@pytest.mark.parametrize(
-    ("results", "status", "said"),
-    [
-        ([outcome(), outcome()], Status.OK, ""),
-        ([outcome(), outcome(status=Status.CRASHED, reason="ended by\nsignal 11")], Status.CRASHED, "ended by signal"),
-        ([outcome(status=Status.OUT_OF_MEMORY, reason="MemoryError")], Status.OUT_OF_MEMORY, "out of memory: Mem"),
-        (
-            [outcome(), outcome(status=Status.PARITY_FAILED, parity=parity("disagrees", "off"))],
-            Status.PARITY_FAILED,
-            "off",
-        ),
-        ([outcome(final_loss_finite=False)], Status.PARITY_FAILED, "not finite"),
-        ([outcome(status=Status.SKIPPED, reason="not built", samples_ns=[])], Status.SKIPPED, "skipped: not built"),
-    ],
-)
-def test_the_worst_launch_speaks_for_its_cell(results, status, said):
-    found, reason = failure([record(result=each, launch=launch) for launch, each in enumerate(results)])
-    assert found is status
-    assert said in reason
-    assert "\n" not in reason
 
 
 def test_somebodys_benchmark_becomes_a_cell(tmp_path):
@@ -129,28 +102,6 @@ def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
     assert [each.started.day for each in joined.records] == [1, 2, 3]
     with pytest.raises(FileError, match="given twice"):
         runs_of([read[0], read[0]], "9.9")
-
-
-def test_reports_stand_imported_benchmarks(tmp_path):
-    content = foreign()
-    content["benchmarks"][0]["fullname"] = "tests/[red]x[/]\n\x1b[31m & _%$" + "y" * 300
-    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
-    assert len(imported.records[0].cell.network) <= 128
-    assert imported.records[0].cell.network.isprintable()
-    results = Results(imported.records, {})
-    matrix = build_matrix(results)
-    for shown in (
-        lambda: exporter("matrix", "terminal")(matrix, "seconds", colour=True),
-        lambda: exporter("matrix", "markdown")(matrix, "seconds"),
-        lambda: exporter("matrix", "latex")(matrix, "gflops"),
-        lambda: exporter("matrix", "csv")(matrix),
-        lambda: exporter("threads", "terminal")(curves(matrix), colour=False),
-        lambda: exporter("tables", "terminal")(tables(results), colour=False),
-    ):
-        text = shown()
-        assert text
-        assert "mini-batch 0" not in text
-        assert "not checked against" not in text
 
 
 def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):

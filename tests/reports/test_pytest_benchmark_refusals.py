@@ -7,19 +7,15 @@ import math
 
 import pytest
 from benchmark_files import DATA, foreign, without, written
-from exported import exporter
-from factory_of_records import hole, record, run
+from factory_of_records import record, run
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.reports.cells import build_matrix
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import run_to_pytest_benchmark
 from dlbench.reports.pytest_benchmark.imported import FileError, runs_of
-from dlbench.reports.storage.results import Results
 
 
 def own():
@@ -147,12 +143,3 @@ def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data)
     for imported in found:
         json.dumps(imported.run.to_dict(), allow_nan=False)
         run_to_pytest_benchmark(imported.run, imported.records, imported.machine)
-
-
-def test_no_text_of_a_file_commands_the_terminal(tmp_path):
-    content, said = own(), "said\x1b]0;owned\x07 so"
-    machine = content["dlbench"]["run"]["machine"]
-    content["dlbench"]["holes"] = [hole(Status.CRASHED, said, threads=7, machine=machine).to_dict()]
-    (imported,) = runs_of([files.read(written(tmp_path, content))], "9.9")
-    assert said in {each.outcome.reason for each in imported.records}
-    assert r"said\x1b]0;owned\x07 so" in exporter("matrix", "terminal")(build_matrix(Results(imported.records)))

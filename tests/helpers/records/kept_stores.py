@@ -1,16 +1,40 @@
-"""The kept stores as files, and the data of a report page."""
+"""Stores for tests: recorded ones as files, with some records, empty ones; and the data of a report page."""
 
 import base64
 import gzip
 import json
 import lzma
+import multiprocessing
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+import factory_of_records as make
+import sqlalchemy as sa
 from hostile_texts import STORES
 
+from dlbench.reports.storage import schema
 from dlbench.reports.storage.store import Store
+
+fresh = multiprocessing.get_context("spawn")
+URL = os.environ.get("DLBENCH_TEST_STORE_URL", "")
+
+
+def fill(path: Path, count: int, run: str = "run-1") -> None:
+    with Store.open(path) as store:
+        for launch in range(count):
+            store.append(make.record(launch=launch, run=run))
+
+
+def empty_store() -> Store:
+    """Open an empty store: in memory, or at the database URL in ``DLBENCH_TEST_STORE_URL``, which is emptied first."""
+    if not URL:
+        return Store.open("sqlite://")
+    engine = sa.create_engine(URL)
+    schema.TABLES.drop_all(engine)
+    engine.dispose()
+    return Store.open(URL)
 
 
 def kept_store(folder: Path, name: str) -> Path:

@@ -18,8 +18,6 @@ from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
 PACKED = Path(__file__).parents[2] / "data" / "corpus.jsonl.gz"
-DESCRIBED = ("Fingerprint", "CPU", "Cores", "CPUs usable here", "Virtualisation", "Memory", "Kernel")
-"""What is kept of the machine's description."""
 _CONTENTION = Contention._fields
 _THREADS = ("requested", "framework_says", "os_threads", "cpu_seconds", "wall_seconds")
 
@@ -130,9 +128,6 @@ class Corpus:
 def calm(pairs: list[Pair]) -> list[Pair]:
     """Return the pairs that a verdict counts: those of which no launch is disturbed by its own evidence."""
     return [pair for pair in pairs if not any(launch.disturbed for launch in pair)]
-
-
-_HOST = ("fingerprint", "name", "physical_cores", "effective_cpus", "capacity_cpus", "logical_cpus", "machine_cpus")
 
 
 def read(packed: Path = PACKED) -> Corpus:

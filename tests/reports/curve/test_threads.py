@@ -1,6 +1,6 @@
 """Threads: the count to use, its rivals, the disturbed ones, and what noise can explain of costs and findings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 from pictures import texts
 from properties import examples
-from records_of_threads import HOST, TESTED, curve_of, curves_of, records_of
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
 from dlbench.reports.cells import build_matrix
@@ -22,6 +21,25 @@ from dlbench.reports.statistics import holm, judge, ratio, summarise, welch
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
+
+HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0, logical_cpus=4)
+TESTED = "Welch's t, Holm-adjusted for {} comparisons, p < 0.05"
+
+
+def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
+    """Launches with these times (three of each, one per cent apart, unless given)."""
+    return [r for p, t in times.items() for r in make.launches(t, threads=p, **of_cell)]
+
+
+def curves_of(records: Iterable[Record], host: Host = HOST) -> list[Curve]:
+    return curves(build_matrix(Results(tuple(records), {make.MACHINE: host})))
+
+
+def curve_of(times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()) -> Curve:
+    """The one curve of launches with these times."""
+    (found,) = curves_of([*extra, *records_of(times)], host)
+    return found
+
 
 TWO_CPUS = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
 

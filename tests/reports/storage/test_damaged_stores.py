@@ -11,9 +11,9 @@ from pathlib import Path
 import factory_of_records as make
 import pytest
 import sqlalchemy as sa
-from filled_stores import fill, fresh
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from kept_stores import fill, fresh
 from properties import examples
 
 from dlbench.reports.errors import StoreError

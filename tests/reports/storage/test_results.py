@@ -7,9 +7,9 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from empty_stores import empty_store
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kept_stores import empty_store
 from properties import examples
 
 from dlbench.adapters.protocol import INSTALLED, Cell, Status

@@ -14,10 +14,9 @@ from typing import Any
 import factory_of_records as make
 import pytest
 import sqlalchemy as sa
-from empty_stores import empty_store
-from filled_stores import fill, fresh
 from hypothesis import given
 from hypothesis import strategies as st
+from kept_stores import empty_store, fill, fresh
 from properties import examples
 
 from dlbench.adapters import axes

@@ -193,18 +193,6 @@ def assert_no_run(store: Path) -> None:
             assert opened.records() == []
 
 
-def test_a_python_of_ones_own_is_taken_from_where_the_command_was_given(call):
-    link = Path("venv/bin/python")
-    link.parent.mkdir(parents=True)
-    script(link, f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    code, _, errors = call("run", "quick", *QUICKLY, "--frameworks", "mine", "--python", "mine:null=venv/bin/python")
-    assert code == 0, errors
-    with Store.open("dlbench.sqlite") as store:
-        (record,) = store.records()
-    assert record.cell.framework == "mine"
-    assert record.outcome.samples_ns
-
-
 def text_file(path):
     path.write_text("these are my notes, not a database")
 

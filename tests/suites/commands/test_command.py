@@ -1,7 +1,6 @@
 """The real command in processes of its own: whatever ends it, finished records are kept and a resumed run completes."""
 
 import contextlib
-import os
 import signal
 import subprocess
 from collections import Counter
@@ -113,19 +112,6 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
     assert "no unfinished run of mine" in complaint(nothing_left.stderr)
 
 
-@pytest.mark.slow
-def test_two_runners_share_one_store(folder):
-    words = ("run", "mine.toml", "--threads", "1")
-    with running_command(folder, *words) as one, running_command(folder, *words) as other:
-        for process in (one, other):
-            _, errors = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, errors
-    runs = runs_in(folder)
-    assert len(runs) == 2
-    assert all(run.finished for run in runs)
-    assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 4 for run in runs})
-
-
 def guest_of(process):
     """Return the guest of a running command, None while there is none."""
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -150,31 +136,6 @@ def test_a_guest_that_somebody_kills_is_a_crash_and_the_run_goes_on(folder):
     assert "no cell gave a number" in complaint(errors)
     reasons = {(record.outcome.status, record.outcome.reason) for record in records_in(folder)}
     assert reasons == {(Status.CRASHED, "ended by signal 9 (SIGKILL)")}
-
-
-@pytest.mark.slow
-def test_without_network_the_framework_is_left_out_and_the_others_run(folder):
-    dead = {
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
-        "PIP_EXTRA_INDEX_URL": "",
-        "PIP_FIND_LINKS": "",
-        "PIP_TIMEOUT": "2",
-    }
-    words = ["--frameworks", "mxnet,null", "--networks", "fcn5", "--threads", "1", "--no-ceilings", "--launches", "1"]
-    done = run_command(folder, "run", "mine.toml", *words, **dead)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    announced, *_ = done.stderr.splitlines()
-    assert announced.startswith("MXNet: downloads about ")
-    assert str(folder / "home") in announced
-    outcomes = {record.cell.framework: record.outcome for record in records_in(folder)}
-    assert outcomes["null"].status is Status.OK
-    assert outcomes["mxnet"].status is Status.SKIPPED
-    if "not on PATH" not in outcomes["mxnet"].reason and "none is on PATH" not in outcomes["mxnet"].reason:
-        assert "the package index could not be reached" in outcomes["mxnet"].reason
-    left = [entry.name for entry in (folder / "home" / "environments").iterdir()]
-    assert all(name.endswith((".log", ".lock")) for name in left)
 
 
 @pytest.mark.slow

@@ -4,12 +4,9 @@ import json
 
 import factory_of_records as make
 import pytest
-from pretended_gpus import STAND_IN
 from processes import run_command
 from suites_of_null import suite_of_null
 
-from dlbench.adapters.libraries.profiles import ELEMENTWISE, MATRIX, MEMORY
-from dlbench.reports.explained import IDLE
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.explain import stored_time
 from dlbench.suites.errors import UsageError
@@ -149,17 +146,3 @@ def test_the_newest_time_in_a_store_stands_beside(tmp_path):
         name = store.name
     assert stored_time(name, make.record(threads=2)).endswith("a step of this cell takes 4.00 ms (3 launches).")
     assert stored_time(name, make.record(threads=1)).endswith("has no time of this cell on this machine.")
-
-
-@pytest.mark.slow
-def test_on_a_gpu_the_devices_operators_are_shown(tmp_path):
-    words = ("explain", "null/fcn5", "--device", "cuda:1", "--placement", "pinned")
-    done = run_command(tmp_path, *words, "--json", DLBENCH_NVML=str(STAND_IN))
-    assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
-    assert (data["cell"]["device"], data["cell"]["placement"], data["on_device"]) == ("cuda:1", "pinned", True)
-    assert {each["kind"] for each in data["kinds"]} == {MATRIX, ELEMENTWISE, MEMORY, IDLE}
-    assert "null_launch" not in {each["name"] for each in data["operators"]}
-    done = run_command(tmp_path, *words, DLBENCH_NVML=str(STAND_IN))
-    assert "on the device" in done.stdout
-    assert "null_gemm_kernel" in done.stdout

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from xml.etree import ElementTree
 
@@ -100,25 +99,6 @@ def records_in(folder, name="my.sqlite"):
             return store.records()
     except Exception:
         return []
-
-
-@pytest.mark.slow
-def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None:
-    (folder / "nightly.toml").write_text(SUITE.replace("0.001", "0.02").replace("steps = 5", "steps = 20"))
-    burn = "while True: pass"
-    cpus = len(os.sched_getaffinity(0))
-    neighbours = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(2 * cpus)]
-    try:
-        done = run(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--json")
-    finally:
-        for each in neighbours:
-            each.kill()
-            each.wait()
-    assert done.returncode == 6, done.stderr
-    told = json.loads(done.stdout)
-    assert told["cells"][0]["verdict"] == "CONTENDED"
-    assert told["gate"]["outcome"] == "undecided"
-    assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr
 
 
 def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) -> None:

@@ -87,19 +87,6 @@ def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(store: str
     assert "--networks fcn9" in err
 
 
-def test_two_formats_at_once_are_a_mistake(store: str, command: Call) -> None:
-    code, out, err = command("report", "matrix", "--store", store, "--format", "csv", "--json")
-    assert (code, out) == (2, "")
-    assert "contradict" in err
-
-
-def test_a_picture_of_nothing_is_not_drawn(store: str, tmp_path: Path, command: Call) -> None:
-    code, _, err = command("report", "scaling", "--store", store, "--plot", str(tmp_path / "none.png"))
-    assert code == 0
-    assert "nothing to draw" in " ".join(err.split())
-    assert not (tmp_path / "none.png").exists()
-
-
 def test_words_for_runs() -> None:
     runs = [make.run(id=name, started=make.START.replace(day=day)) for day, name in enumerate(("ab1", "ab2", "b3"), 1)]
     assert run_named("latest", runs) == "b3"

@@ -18,10 +18,8 @@ from pretended_gpus import (
     SECOND,
     TWO,
     gpus,
-    nvml,
 )
 
-from dlbench.hardware_probe import probe_gpus
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.devices import Locator
@@ -136,13 +134,3 @@ def test_a_device_is_found_again_by_its_uuid_whatever_its_number_is_now():
     assert found.devices[0].identity(found.driver) == {"index": 1, "name": H200, "uuid": SECOND, "driver": "550.54.15"}
     gone = locator.find("cuda:0")
     assert (gone.devices, gone.reason) == ((), f"cuda:0 ({A100}) does not answer: the driver no longer lists it")
-
-
-def test_a_device_that_is_lost_is_not_found_and_the_reason_is_the_drivers():
-    playing = nvml(TWO)
-    planned = probe_gpus(playing)
-    playing.queries_left = 0
-    found = Locator(planned, lambda: probe_gpus(playing)).find("cuda:1")
-    assert not found.devices
-    assert "does not answer" in found.reason
-    assert "GPU is lost" in found.reason

@@ -1,14 +1,11 @@
 """Adapters outside the package: how they are named, and what they may do wrong without harm to anything else."""
 
-import os
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 from known_networks import data_of
-from processes import gone, run_command, wait_until
+from processes import run_command
 from suites_of_null import suite_of_null
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
@@ -157,14 +154,6 @@ def test_no_package_is_imported_to_find_its_adapter(tmp_path, monkeypatch, capsy
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("declared", ["mine = ", "mine = a b c", "mine = .x", "MINE = os", "mine = os"])
-def test_whatever_a_package_declares_ends_nothing(tmp_path, monkeypatch, capsys, declared):
-    install(tmp_path, "strange", "x").write_text(f"[{own.GROUP}]\n{declared}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    own.register_adapters(None)
-    assert "entry point" in one_warning(capsys)
-
-
 @pytest.mark.slow
 def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
     mine, other = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", name="other")
@@ -240,35 +229,3 @@ def test_the_work_of_its_helpers_counts(tmp_path):
     helpers = [seconds for seconds in threads.cpu_seconds_by_thread if seconds > 0.02]
     assert len(helpers) == 2
     assert threads.cpu_seconds > 0.8 * sum(helpers)
-
-
-def test_a_daemon_does_not_outlive_its_launch(tmp_path):
-    seen = tmp_path / "daemon"
-    more = (
-        "def prepare(self, network, weights, batch):\n"
-        "    self.held = weights.copy()\n"
-        "    if os.fork() == 0:\n"
-        "        os.setsid()\n"
-        "        if os.fork() == 0:\n"
-        f"            open({str(seen)!r} + '.part', 'w').write(str(os.getpid()))\n"
-        f"            os.replace({str(seen)!r} + '.part', {str(seen)!r})\n"
-        "            time.sleep(600)\n"
-        "        os._exit(0)\n"
-        f"    while not os.path.exists({str(seen)!r}): time.sleep(0.01)\n"
-    )
-    assert launch(write_adapter(tmp_path / "a", more)).status is Status.OK
-    pid = int(seen.read_text())
-    wait_until(lambda: gone(pid), "the end of the daemon")
-
-
-def test_no_process_of_others_is_touched(tmp_path):
-    sleeper = psutil.Popen(
-        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, "DLBENCH_LAUNCH": "x"}
-    )
-    try:
-        assert launch(write_adapter(tmp_path / "a")).status is Status.OK
-        time.sleep(0.1)
-        assert not gone(sleeper.pid)
-    finally:
-        sleeper.kill()
-        sleeper.wait()

@@ -133,26 +133,3 @@ def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(t
     assert "small is the name of 2 networks with different numbers" in matrix
     table = run_command(tmp_path, "report", "tables").stdout
     assert table.count("3 dense") == 2
-
-
-RNN = """
-[[network]]
-name = "rnn"
-family = "elman"
-inputs = 2
-hidden = 10
-outputs = 2
-steps = 5
-activation = "tanh"
-"""
-
-
-def test_a_mode_about_one_family_has_cells_of_that_family_alone():
-    found = plan(SMALL + RNN, frameworks="torch:loop,torch:eager")
-    assert {(cell.network, cell.mode) for cell in found.cells} == {
-        ("small", "eager"),
-        ("rnn", "eager"),
-        ("rnn", "loop"),
-    }
-    with pytest.raises(UsageError, match="torch loop: not a mode for networks of the family feedforward"):
-        plan(SMALL, frameworks="torch:loop")

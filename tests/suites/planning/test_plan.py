@@ -85,13 +85,6 @@ def test_every_axis_can_be_chosen(choices, field, expected):
     assert values_of(plan_of(choices), field) == expected
 
 
-def test_to_the_cpu_nothing_is_copied_and_its_threads_are_an_axis():
-    plan = plan_of(SuiteOverrides(frameworks="null", devices="cpu,cuda:1", threads="1,3", placements="pinned,resident"))
-    found = {(cell.device, cell.placement, cell.threads) for cell in plan.cells}
-    on_gpu = {("cuda:1", "pinned", 2), ("cuda:1", "resident", 2)}
-    assert found == {("cpu", "resident", 1), ("cpu", "resident", 3), *on_gpu}
-
-
 @given(st.permutations([8, 16, 64, 256]), seeds)
 def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_block(sizes, seed):
     sizes = ",".join(map(str, sizes))
@@ -123,14 +116,6 @@ def test_the_suites_threads_keep_to_its_limit():
     assert values_of(plan_of(SuiteOverrides(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
     with pytest.raises(UsageError, match="Raise --threads-limit"):
         plan_of(SuiteOverrides(threads="8", threads_limit="4"))
-
-
-def test_batch_sizes_come_from_the_user_else_the_suite_else_the_paper():
-    batch = suite.load("batch")
-    sizes = {cell.batch_size for cell in plan_of(of=batch).cells if cell.network == "alexnet"}
-    assert sizes == {4, 8, 16, 32}
-    assert {cell.batch_size for cell in plan_of(SuiteOverrides(networks="lstm64")).cells} == {128}
-    assert values_of(plan_of(SuiteOverrides(batch_sizes="3"), of=batch), "batch_size") == {3}
 
 
 @pytest.mark.parametrize(

@@ -59,15 +59,6 @@ def test_a_cell_of_the_claims_is_measured_by_a_suite_that_has_its_network() -> N
     assert only["network"] == name
 
 
-def test_what_does_not_come_with_dlbench_is_a_file_of_its_name() -> None:
-    own = Cell("train_step", "", "file", "own", "cpu", 2, 1)
-    assert rerun_by_name(own, "threads", 2).startswith("dlbench run threads --step train_step.py --threads 2")
-    of_user = Cell("null", "", "null", "fcn5", "cpu", 2, 64, specification="0123")
-    assert rerun_by_name(of_user, "table4", 0) == (
-        "dlbench run table4.toml --networks fcn5 --frameworks null:null --threads 2 --batch-sizes 64 --launches 1"
-    )
-
-
 def test_a_row_of_the_users_own_names_the_option_that_brings_it() -> None:
     torch = Cell("torch-nightly", "pytorch", "eager", "fcn5", "cpu", 2, 64)
     assert rerun_by_name(torch, "quick", 1).endswith(" --python torch-nightly:torch=PATH")

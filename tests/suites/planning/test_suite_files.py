@@ -88,23 +88,6 @@ def test_a_good_file_is_read():
     assert read.protocol.protocol() == Protocol(warmup_steps=3, steps=2, minimum_steps=2, seconds=10.0)
 
 
-def test_a_range_of_launches_a_precision_and_the_warm_up_are_read():
-    section = {
-        "launches": "4-12",
-        "interval": "1.5%",
-        "warmup_steps": 2,
-        "maximum_warmup_steps": 40,
-        "sample_seconds": 0.05,
-        "steps": 9,
-    }
-    read = suite.parse(toml({**GOOD, "protocol": section, "affinity": ["bound"]}), "my.toml")
-    assert read.protocol.launches_of_a_cell() == (4, 12, 0.015)
-    assert read.protocol.protocol() == Protocol(2, 9, 5, 10.0, 40, 0.05)
-    assert read.axes["affinity"] == "bound"
-    without = suite.parse(toml({**GOOD, "protocol": {"launches": "4-12"}}), "my.toml")
-    assert without.protocol.launches_of_a_cell() == (4, 12, 0.02)
-
-
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [

@@ -63,14 +63,6 @@ def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
         described(tmp_path, HEAD + MODES + text)
 
 
-def test_a_row_without_settings_is_measured_once():
-    found = [
-        (cell.framework, cell.tuning)
-        for cell in plan("torch,tinygrad", networks="fcn5", tuning="installed,tuned").cells
-    ]
-    assert found == [("torch", INSTALLED), ("torch", TUNED), ("tinygrad", TUNED)]
-
-
 def test_each_setting_is_in_force_alone_and_left_out():
     words = [cell.tuning for cell in plan("torch,tinygrad", networks="alexnet", tuning="each").cells]
     names = ("allocator", "fused_update", "channels_last")

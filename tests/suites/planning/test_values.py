@@ -53,13 +53,6 @@ def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("5", (5, 5)), ("5-20", (5, 20)), (" 3 - 3 ", (3, 3)), ("1-1000000", (1, 1000000))]
-)
-def test_ranges_of_launches(text, expected):
-    assert values.launch_range(text, "--launches") == expected
-
-
 @given(typed)
 @example("1" * 5000)
 @example("0*cores")
