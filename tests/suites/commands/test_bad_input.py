@@ -98,7 +98,6 @@ def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, parts):
                 ["history", "--store", "none.sqlite"],
                 ["export", "--store", "none.sqlite"],
                 ["compare", "latest", "previous", "--store", "none.sqlite"],
-                ["store", "upgrade", "none.sqlite"],
             )
         ),
         (["run", "quick", *QUICKLY, "--store", "no/such/x.sqlite"], 4, ["there is no folder no/such", "--store FILE"]),
@@ -296,7 +295,8 @@ def test_the_documented_codes_are_those_of_the_errors():
     _, _, section = readme.partition("## Exit codes\n")
     documented = {int(number) for number in re.findall(r"^\| (\d+) \|", section, flags=re.MULTILINE)}
     of_errors = {
-        each.exit_code for each in (UsageError, FrameworkEnvironmentError, StoreError, Interrupted, Terminated)
+        each.exit_code
+        for each in (UsageError, FrameworkEnvironmentError, StoreError, Interrupted, Terminated, exit_codes.HungUp)
     }
     of_results = {value for name, value in vars(exit_codes).items() if name.isupper()}
     assert documented == {0} | of_errors | of_results

@@ -53,7 +53,7 @@ def test_a_setting_counts_where_it_means_something(tmp_path):
     ("text", "words"),
     [
         ('[tuning.a]\nreplaces = ""\nwhy = ""\n', "the setting a needs settings or variables"),
-        ('[tuning.a]\nreplaces = ""\nwhy = ""\nmodes = ["none"]\nsettings = { b = 1 }\n', "'none', which is none"),
+        ('[tuning.a]\nreplaces = ""\nwhy = ""\nmodes = ["none"]\nsettings = { b = 1 }\n', "unknown mode 'none'"),
         ('[tuning."a+b"]\nreplaces = ""\nwhy = ""\nsettings = { b = 1 }\n', "tuning"),
         ('[tuning.a]\nreplaces = ""\nwhy = ""\nvariables = { B = "{nosuch}" }\n', "unknown placeholder {nosuch}"),
     ],
