@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,18 +28,8 @@ own.register_adapters(None)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file together, where several workers share the tests, unless they are grouped otherwise.
-
-    Of the cases of a test that is `thinned` most become slow tests.
-    """
-    cases: Counter[str] = Counter()
+    """Keep the tests of a file together, where several workers share the tests, unless they are grouped otherwise."""
     for item in items:
-        thinned = item.get_closest_marker("thinned")
-        if thinned is not None:
-            name = item.nodeid.partition("[")[0]
-            if cases[name] % thinned.args[0]:
-                item.add_marker(pytest.mark.slow)
-            cases[name] += 1
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
     items.sort(key=_begins_late)

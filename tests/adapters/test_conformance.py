@@ -182,7 +182,6 @@ def installed():
 
 
 @pytest.mark.parametrize("which", installed())
-@pytest.mark.thinned(2)
 def test_as_installed_it_computes_the_same(which, launch):
     name, mode, network = which
     outcome = launch(name, mode, EVERY[network], tuning=INSTALLED)

@@ -1,11 +1,9 @@
 """Replay the corpus of real launches: false alarms, power, coverage and noise, beside what other rules would have said.
 
-    python tests/benchmarks/replay_corpus.py --pack corpus.jsonl tests/data/corpus.jsonl.gz
     python tests/benchmarks/replay_corpus.py --write
 
-The first packs what ``collect_corpus.py`` wrote; the second replays what is packed, prints the tables as Markdown and
-writes them into reports/VERDICTS.md. With both at once it packs first. Seeds are fixed: the same corpus gives the same
-tables. Takes about half a minute of CPU time.
+It prints the tables as Markdown and writes them into reports/VERDICTS.md. Seeds are fixed: the same corpus gives the
+same tables. Takes about half a minute of CPU time.
 """
 
 import argparse
@@ -22,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests" / "helpers" / "simulated"))
 
 import corpus_noise as noise  # noqa: E402
 import corpus_rates as rates  # noqa: E402
-from corpus import PACKED, Corpus, CorpusLaunch, calm, pack, read  # noqa: E402
+from corpus import PACKED, Corpus, CorpusLaunch, calm, read  # noqa: E402
 from corpus_rates import EFFECTS, Coverage, Rate, RuleRates  # noqa: E402
 from corpus_replay import OTHER_RULES  # noqa: E402
 
@@ -353,17 +351,12 @@ def write(text: str, document: Path = DOCUMENT) -> None:
 
 
 def main() -> None:
-    """Pack, replay, or both."""
+    """Replay the corpus and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", nargs=2, type=Path, metavar=("RAW", "PACKED"), help="pack a collector's file first")
     parser.add_argument("--corpus", type=Path, help="the packed corpus to replay, if not the stored one")
     parser.add_argument("--write", action="store_true", help=f"write the tables into {DOCUMENT.relative_to(ROOT)}")
     arguments = parser.parse_args()
-    packed = arguments.corpus or (arguments.pack[1] if arguments.pack else PACKED)
-    if arguments.pack:
-        print(f"{pack(*arguments.pack)} launches, {arguments.pack[1].stat().st_size} bytes", file=sys.stderr)
-        if not arguments.write and arguments.corpus is None:
-            return
+    packed = arguments.corpus or PACKED
     text = report(read(packed))
     print(text)
     if arguments.write:

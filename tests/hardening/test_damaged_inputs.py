@@ -193,16 +193,6 @@ def test_a_strange_word_costs_one_line_that_fits_a_screen(command, words: list[s
     assert len(line) < LONGEST_LINE + 100
 
 
-def test_a_framework_nested_too_deeply_is_told(command, tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "adapter.py").touch()
-    (folder / "framework.toml").write_text(f"name = {'[' * 2000}{']' * 2000}\n")
-    code, _, errors = command("list", "--adapter", "mine=mine")
-    assert code == 2
-    assert "framework.toml cannot be read" in errors
-
-
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -251,20 +241,3 @@ def test_a_column_with_rubbish_inside_is_damaged(command, tmp_path: Path, change
     assert code == 4
     (line,) = errors.splitlines()
     assert "results.sqlite is damaged" in line
-
-
-@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF"])
-def test_half_of_a_surrogate_pair_is_replaced(command, tmp_path: Path, half: str) -> None:
-    path = tmp_path / "results.sqlite"
-    with Store.open(path) as store:
-        store.begin_run(make.run())
-        store.append(make.record())
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"UPDATE runs SET content = replace(content, '\"run-1\"', '\"{half}\\u00e9\"')")
-    connection.close()
-    with Store.open(path) as store:
-        assert [run.id for run in store.runs()] == ["?é"]
-    for words in (["export"], ["report", "matrix"]):
-        code, _, errors = command(*words, "--store", str(path))
-        assert code in (0, 2, 4), errors
-        assert "Traceback" not in errors

@@ -97,7 +97,6 @@ def name_of(free: int | None) -> str:
     "free", [None, *FREE, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)], ids=name_of
 )
 @pytest.mark.parametrize("what", list(COMMANDS))
-@pytest.mark.thinned(2)
 def test_a_disk_that_takes_no_more_costs_one_line_and_leaves_nothing_half_written(tmp_path, what, free):
     folder, output = tmp_path / "disk", tmp_path / "output"
     folder.mkdir()
@@ -115,7 +114,6 @@ def test_a_disk_that_takes_no_more_costs_one_line_and_leaves_nothing_half_writte
 
 
 @pytest.mark.parametrize("words", [("report", "matrix"), ("report", "matrix", "--json"), ("export",), ("history",)])
-@pytest.mark.thinned(2)
 def test_output_onto_a_full_disk_is_told(tmp_path, words):
     folder = tmp_path / "disk"
     folder.mkdir()

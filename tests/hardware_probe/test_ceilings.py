@@ -1,6 +1,5 @@
 """Measured ceilings: really measured at a small size, and looked up."""
 
-import dataclasses
 import json
 import os
 import stat
@@ -56,17 +55,6 @@ def test_measured_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.dumps(ceilings.to_dict(), allow_nan=False)
     assert os.sep not in told  # no path
     assert Ceilings.from_dict(json.loads(told)) == ceilings
-
-
-def test_doubt() -> None:
-    quiet = ceiling(4)
-    assert quiet.doubt is None
-    loaded = dataclasses.replace(quiet, bandwidth_cpus_busy=2.0)
-    assert loaded.doubt is not None
-    assert loaded.doubt.startswith("only 2 of 4 CPUs were at work during the bandwidth loop")
-    assert "products" in (dataclasses.replace(quiet, gemm_cpus_busy=1.0).doubt or "")
-    # More threads than CPUs: no more than the CPUs can be at work.
-    assert dataclasses.replace(loaded, gemm_cpus_busy=2.0, cpus_available=2.0).doubt is None
 
 
 @given(

@@ -75,19 +75,6 @@ def test_any_failing_query_is_none(function: str, error: Exception) -> None:
     assert (gpus.reason is None) == isinstance(error, AttributeError)
 
 
-@pytest.mark.parametrize("queries", range(0, 40, 3))
-def test_driver_gone_halfway(queries: int) -> None:
-    nvml = FakeNvml(board(), board(), lost_after=queries)
-    gpus = probe_gpus(nvml)
-    assert len(gpus.devices) == 2
-    # Said once for each GPU, not once for each query.
-    assert gpus.reason is None or gpus.reason.count("GPU is lost") <= 2
-    if queries < 15:
-        assert gpus.devices[1].name is None
-        assert gpus.reason is not None
-    assert nvml.shut_down
-
-
 def test_no_driver() -> None:
     gpus = probe_gpus(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
     assert (gpus.devices, gpus.driver_version) == ((), None)
@@ -104,24 +91,6 @@ def test_a_file_with_a_stand_in(monkeypatch):
     names = [gpu.uuid for gpu in probe_gpus().devices]
     assert names == [board["nvmlDeviceGetUUID"] for board in found.boards]
     assert [gpu.uuid for gpu in probe().gpus.devices] == names
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("nowhere.py", "nowhere.py"),
-        ("no_such_module:nvml", "no_such_module"),
-        ("json:nvml", "nvml"),
-        ("json", "cannot be used"),
-        (":", "cannot be used"),
-    ],
-)
-def test_a_stand_in_that_cannot_be_loaded_is_a_driver_that_does_not_start(monkeypatch, text, part):
-    monkeypatch.setenv(gpus_module.VARIABLE, text)
-    gpus = probe_gpus()
-    assert gpus.devices == ()
-    assert f"DLBENCH_NVML={text}" in gpus.reason
-    assert part in gpus.reason
 
 
 UUID = "GPU-0123"

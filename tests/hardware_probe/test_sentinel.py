@@ -59,7 +59,6 @@ def test_a_worker_that_fails_or_a_machine_far_too_busy(
 
 
 TICK = os.sysconf("SC_CLK_TCK")
-CPUS = {"": 7, "0": 1, "1": 2, "2": 4}
 
 
 def tree(stat: str = "", psi: str = "") -> dict[str, str]:
@@ -96,16 +95,6 @@ def test_what_is_not_told_is_none(tmp_path: Path, files: dict[str, str]) -> None
     assert (seen.busy, seen.stolen, seen.stalled, seen.stalled_avg10) == (None, None, None, None)
     later = dataclasses.replace(seen, wall=seen.wall + 1)
     assert dataclasses.astuple(between(seen, later)) == (None, None, None, None)
-
-
-def test_shares() -> None:
-    before = Snapshot(wall=10, own_cpu=1, stalled=5, stalled_avg10=0.9, busy=100, stolen=7)
-    after = Snapshot(wall=12, own_cpu=2, stalled=5.5, stalled_avg10=0.3, busy=104, stolen=8)
-    seen = between(before, after)
-    assert seen.pressure_share == pytest.approx(0.25)  # half a second of two
-    assert seen.pressure_avg10 == 0.3
-    assert seen.steal_share == pytest.approx(1 / 5)  # one second withheld, four had
-    assert seen.others_cpus == pytest.approx(1.5)  # three seconds of two were others'
 
 
 counters = st.floats(0, 1e9, allow_nan=False)

@@ -4,13 +4,11 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from exported import exporter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.libraries.gpus import TRANSFERS
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
-from dlbench.reports.ceilings import TRANSFER_WORDS, Best, ceilings_tables, gpu_ceilings
+from dlbench.reports.ceilings import Best, gpu_ceilings
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
@@ -95,10 +93,3 @@ def test_products_of_records_that_were_not_read_count_where_the_board_is_clear()
     assert gpu.products["float32"] == Best(5e14, 1, "torch eager")
     of_two = found_in(launch(1e13, board=A100), launch(2e13), products=elsewhere)
     assert [gpu.products["float32"].value for gpu in of_two] == [1e13, 2e13]
-
-
-def test_where_nothing_was_measured_it_says_what_to_do() -> None:
-    (table,) = ceilings_tables(Results((make.record(),)))
-    assert "dlbench run" in exporter("tables", "terminal")([table])
-    assert exporter("tables", "csv")([table]) == "table,row,column,value\n"
-    assert set(TRANSFER_WORDS) == set(TRANSFERS)

@@ -34,10 +34,6 @@ def explained(profile=PROFILE, seconds=(1.0, 1.0, 1.0), **of_cell):
     return explain(chosen, outcome(seconds, profile=profile), NETWORKS[chosen.network].family)
 
 
-def on_gpu(*operators, step=1.0, **more):
-    return explained(Profile("torch.profiler", 3, step, list(operators)), device="cuda:0", **more)
-
-
 def test_kinds_are_sums_of_their_operators_and_what_is_left_is_idle():
     found = explained()
     kinds = {each.kind: each for each in found.kinds}
@@ -111,15 +107,3 @@ def test_a_profiler_that_slows_is_told_of_and_warned_of_beyond_half_as_much_agai
     shown = explained_to_terminal(explained(Profile("p", 2, profiled, [there]), device=device))
     assert f"{round(100 * (profiled - 1))} % longer" in shown
     assert ("times as long" in shown) is warned
-
-
-def test_it_fits_a_terminal_and_top_says_how_many_operators():
-    long = (
-        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3> >"
-    )
-    many = [Operator(f"{long}({number})", ELEMENTWISE, True, 0.01, 1234.5) for number in range(20)]
-    shown = explained_to_terminal(on_gpu(*many, step=0.5, network="resnet50", batch_size=16), top=7)
-    assert max(len(line) for line in shown.splitlines()) <= 80
-    assert shown.count("vectorized_elementwise_kernel") == 7
-    assert "7 longest of 20" in shown
-    assert "at::native" not in shown

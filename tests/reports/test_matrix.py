@@ -12,8 +12,6 @@ from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
-HOST = Host(make.MACHINE, "two CPUs", 2, 2, 2.0)
-
 
 def matrix_of(*records: Record, ceilings: Ceilings | None = None, all_runs: bool = False) -> Matrix:
     hosts = {record.machine: Host(record.machine, record.machine, 2, 2, 2.0) for record in records}
@@ -45,10 +43,6 @@ def test_a_cell_of_several_launches() -> None:
     assert cell.ceiling_fraction is None
     assert cell.flags == ()
     assert not cell.best  # of nothing
-
-
-def test_nothing_makes_an_empty_matrix() -> None:
-    assert matrix_of() == Matrix()
 
 
 def test_rows_and_columns_have_a_settled_order() -> None:
@@ -91,19 +85,6 @@ def test_devices_stand_by_number_and_precisions_and_placements_as_the_contract_l
     assert list(dict.fromkeys(group.placement for group in matrix.rows)) == ["resident", "pinned", "pageable"]
 
 
-def test_workers_are_columns_of_their_own_behind_those_of_one() -> None:
-    records = [
-        make.record([1.0], device=device, threads=threads, world_size=world_size)
-        for device in ("cuda:0", "cpu")
-        for world_size in (4, 1, 2)
-        for threads in (2, 1)
-    ]
-    matrix = matrix_of(*records)
-    expected = [(d, p, w) for d in ("cpu", "cuda:0") for w in (1, 2, 4) for p in (1, 2)]
-    assert [(column.device, column.threads, column.world_size) for column in matrix.columns] == expected
-    assert len(matrix.cells) == len(records)
-
-
 def test_the_best_of_each_column_and_network_is_marked() -> None:
     matrix = matrix_of(
         make.record([1.0], framework="torch"),
@@ -132,14 +113,6 @@ def test_only_a_fair_number_can_be_the_best() -> None:
     assert best == ["unproved"]
 
 
-@pytest.mark.parametrize(
-    "status", [Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.TIMED_OUT, Status.CRASHED, Status.SKIPPED]
-)
-def test_holes_are_typed(status: Status) -> None:
-    cell = only(matrix_of(make.hole(status, "because")))
-    assert (cell.status, cell.reason, cell.seconds, cell.best) == (status, "because", None, False)
-
-
 def test_failed_parity_outweighs_good_launches_and_keeps_its_samples() -> None:
     wrong = make.outcome(status=Status.PARITY_FAILED, reason="update error 1", parity=make.parity("disagrees"))
     cell = only(matrix_of(make.record(), make.record(launch=1, result=wrong), make.record(launch=2)))
@@ -165,12 +138,6 @@ def test_the_newest_run_wins_unless_all_are_asked_for() -> None:
     assert pooled.seconds.launches == 6
 
 
-def test_the_newest_run_wins_cell_by_cell() -> None:
-    old = [make.record([1.0], run="old"), make.record([1.0], run="old", threads=2)]
-    matrix = matrix_of(*old, make.record([2.0], run="new", minutes=60))
-    assert [cell.run for cell in matrix.cells.values()] == ["new", "old"]
-
-
 def test_a_skipped_cell_does_not_displace_a_measured_one() -> None:
     skipped = make.hole(Status.SKIPPED, "budget", run="new", minutes=60)
     assert only(matrix_of(make.record(run="old"), skipped)).run == "old"
@@ -194,13 +161,6 @@ def test_what_noise_cannot_tell_from_the_fastest_is_marked_with_it() -> None:
     assert [cell.row.framework for cell in matrix.cells.values() if cell.best] == ["mxnet", "torch"]
 
 
-def test_cells_of_several_runs_are_said_to_be() -> None:
-    matrix = matrix_of(make.record(run="one"), make.record(run="two", threads=2, minutes=60))
-    assert len(matrix.notes) == 1
-    assert matrix.notes[0].startswith("Cells come from 2 runs")
-    assert matrix_of(make.record(), make.record(threads=2)).notes == ()
-
-
 def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
     records = [
         make.record([1.0], environment="old"),
@@ -212,11 +172,6 @@ def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
     assert (newest.environment, newest.seconds.samples) == ("new", 1)  # type: ignore[union-attr]
     assert names(stale) == ["few_launches", "other_environment"]
     assert "several environments" in matrix.notes[0]
-
-
-def test_two_builds_of_a_framework_stand_side_by_side() -> None:
-    matrix = matrix_of(make.record(), make.record(framework="torch-nightly"))
-    assert matrix.rows[group_at("fcn5", 64)] == (row_at("torch", "eager"), row_at("torch-nightly", "eager"))
 
 
 def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
@@ -249,24 +204,6 @@ def test_a_framework_that_computes_nothing_has_no_rate() -> None:
     cell = only(matrix_of(make.record(result=make.outcome(parameter_count=None, parity=make.parity("unchecked")))))
     assert cell.gflops is None
     assert cell.items_per_second is not None
-
-
-def test_a_network_of_another_version_has_no_rate() -> None:
-    cell = only(matrix_of(make.record(network="transformer9000")))
-    assert cell.seconds is not None
-    assert cell.gflops is None
-
-
-def test_a_step_that_takes_no_time_is_no_error() -> None:
-    cell = only(matrix_of(*[make.record(launch=n, result=make.outcome([0.0, 0.0])) for n in range(3)]))
-    assert cell.seconds.median == pytest.approx(1e-9)
-
-
-def test_machines_side_by_side_have_a_best_each() -> None:
-    two = make.record([1.0], machine="m-two"), make.record([0.5], machine="m-two", framework="mxnet")
-    both = matrix_of(make.record([2.0]), *two)
-    assert both.machines == (make.MACHINE, "m-two")
-    assert {(c.column.machine, c.row.framework) for c in both.cells.values() if c.best} == {("m-two", "mxnet")}
 
 
 def test_of_two_that_noise_cannot_tell_apart_both_are_starred() -> None:

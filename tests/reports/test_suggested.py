@@ -4,8 +4,7 @@ import factory_of_records as make
 import pytest
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.catalogue import reports, suggested
-from dlbench.suites.commands.run import next_lines
+from dlbench.reports.catalogue import suggested
 
 
 @pytest.mark.parametrize(
@@ -30,14 +29,3 @@ def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
     assert suggested(failed) == []
     # Two counts of which one failed are nothing to compare.
     assert {report.name for report in suggested([one, failed[1]])} <= {"tables", "scaling", "ceilings"}
-
-
-def test_every_suggestion_says_in_a_line_what_is_shown():
-    invited = [report for report in reports().values() if report.suggestion]
-    assert all(report.of_stores and len(report.suggestion) <= 80 for report in invited)
-
-
-def test_the_hint_quotes_a_folder_with_blanks_and_names_what_there_is():
-    head, *lines = next_lines("my results/a.sqlite", [make.record(), make.record(threads=2)])
-    assert head.endswith("--store 'my results/a.sqlite'):")
-    assert [line.split()[:2] for line in lines] == [["report", name] for name in ("tables", "threads", "matrix")]

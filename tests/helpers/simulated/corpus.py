@@ -1,4 +1,4 @@
-"""The corpus: launches of cheap cells of real frameworks, made by ``tests/benchmarks/collect_corpus.py``.
+"""The corpus: launches of cheap cells of real frameworks.
 
 Launches `a` and `b` run identical code; `plus2`, `plus5` and `plus10` do a fixed amount of real extra work in each
 step. The packed form keeps what a verdict rests on, samples and evidence, and of the machine what the probe says.
@@ -11,12 +11,10 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
-from dlbench.hardware_probe import describe, probe
 from dlbench.reports.flags import disturbed
-from dlbench.reports.storage.hosts import Host, host_of
+from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
 PACKED = Path(__file__).parents[2] / "data" / "corpus.jsonl.gz"
@@ -134,51 +132,7 @@ def calm(pairs: list[Pair]) -> list[Pair]:
     return [pair for pair in pairs if not any(launch.disturbed for launch in pair)]
 
 
-def pack(raw: Path, packed: Path) -> int:
-    """Pack a collector's file, described by the machine this runs on; returns the number of launches.
-
-    The same lines and machine give the same bytes. A last line that is still being written is left out, and so is a
-    launch that did not end well.
-    """
-    header: dict[str, Any] = {}
-    lines = []
-    for text in raw.read_text(encoding="utf-8").splitlines():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            break
-        if not header:
-            header = line
-        elif line["status"] == Status.OK and line["samples_ns"]:
-            lines.append(_packed(line))
-    machine = probe()
-    host = host_of(machine)
-    about = {
-        **header,
-        # How much memory is free changes from moment to moment.
-        "machine": {label: value.split(" (")[0] for label, value in describe(machine) if label in DESCRIBED},
-        "host": {key: getattr(host, key) for key in _HOST},
-    }
-    text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in [about, *lines])
-    packed.parent.mkdir(exist_ok=True)
-    with packed.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
-        zipped.write(text.encode())
-    return len(lines)
-
-
 _HOST = ("fingerprint", "name", "physical_cores", "effective_cpus", "capacity_cpus", "logical_cpus", "machine_cpus")
-
-
-def _packed(line: dict[str, Any]) -> list[Any]:
-    # The clocks behind the evidence resolve microseconds at best.
-    threads = [_short(line["threads"][key]) for key in _THREADS]
-    contention = [_short(line["contention"].get(key)) for key in _CONTENTION]
-    where = [line["framework"], line["label"], line["block"], line["started"]]
-    return [*where, line["samples_ns"], threads, contention]
-
-
-def _short(value: float | None) -> float | None:
-    return round(value, 6) if isinstance(value, float) else value
 
 
 def read(packed: Path = PACKED) -> Corpus:

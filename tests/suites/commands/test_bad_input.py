@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from made_up_pythons import script
-from processes import run_command
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites import cli
 from dlbench.suites import errors as exit_codes
 from dlbench.suites.environments import environment
-from dlbench.suites.errors import FrameworkEnvironmentError, Interrupted, Terminated, UsageError
+from dlbench.suites.errors import FrameworkEnvironmentError, HungUp, Interrupted, Terminated, UsageError
 
 GOOD = 'name = "good"\nsummary = "s"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = [1]\n'
 QUICKLY = ["--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--steps", "2"]
@@ -273,30 +272,12 @@ def test_a_home_that_cannot_be_written_is_refused(call, monkeypatch):
     assert call("list")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "part"),
-    [
-        (["run", "quick", "--frameworks", "tourch"], 2, "Did you mean 'torch'?"),
-        (["run", "mine.toml"], 2, "mine.toml is not valid TOML"),
-        (["run", "quick", *QUICKLY, "--python", "null=/dev/null"], 3, "not a Python interpreter"),
-        (["run", "quick", *QUICKLY, "--store", "mine.toml"], 4, "is not a database"),
-    ],
-)
-def test_the_real_command_says_one_line_and_ends_with_the_documented_code(tmp_path, words, code, part):
-    (tmp_path / "mine.toml").write_text("this is no TOML")
-    done = run_command(tmp_path, *words)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert part in one_line(done.stderr)
-    assert (tmp_path / "mine.toml").read_text() == "this is no TOML"
-
-
 def test_the_documented_codes_are_those_of_the_errors():
     readme = (Path(cli.__file__).resolve().parent / "README.md").read_text()
     _, _, section = readme.partition("## Exit codes\n")
     documented = {int(number) for number in re.findall(r"^\| (\d+) \|", section, flags=re.MULTILINE)}
     of_errors = {
-        each.exit_code
-        for each in (UsageError, FrameworkEnvironmentError, StoreError, Interrupted, Terminated, exit_codes.HungUp)
+        each.exit_code for each in (UsageError, FrameworkEnvironmentError, StoreError, Interrupted, Terminated, HungUp)
     }
     of_results = {value for name, value in vars(exit_codes).items() if name.isupper()}
     assert documented == {0} | of_errors | of_results

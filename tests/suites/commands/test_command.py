@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 from collections import Counter
@@ -115,17 +114,6 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
 
 
 @pytest.mark.slow
-def test_a_spent_budget_says_how_to_go_on(folder):
-    done = run_command(folder, "run", "mine.toml", "--budget", "10ms")
-    assert done.returncode == 0, done.stderr
-    assert "11 launches left" in done.stderr
-    assert "dlbench run mine.toml --budget 10ms --resume" in done.stderr
-    assert len(records_in(folder)) == 1
-    run_command(folder, "run", "mine.toml", "--resume")
-    assert launched(folder) == ALL
-
-
-@pytest.mark.slow
 def test_two_runners_share_one_store(folder):
     words = ("run", "mine.toml", "--threads", "1")
     with running_command(folder, *words) as one, running_command(folder, *words) as other:
@@ -162,39 +150,6 @@ def test_a_guest_that_somebody_kills_is_a_crash_and_the_run_goes_on(folder):
     assert "no cell gave a number" in complaint(errors)
     reasons = {(record.outcome.status, record.outcome.reason) for record in records_in(folder)}
     assert reasons == {(Status.CRASHED, "ended by signal 9 (SIGKILL)")}
-
-
-@pytest.mark.slow
-def test_a_full_disk_ends_the_run_with_one_line_and_every_finished_record(folder):
-    # A size no file may pass stands for the full disk: the first records fit into the store, not all.
-    prepared = run_command(folder, "run", "mine.toml", "--budget", "10ms")
-    assert prepared.returncode == 0, prepared.stderr
-    log = folder / "dlbench.sqlite-wal"
-    largest = max(file.stat().st_size for file in (folder / "dlbench.sqlite", log) if file.exists()) + 20_000
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-
-    full = subprocess.run(
-        [*COMMAND, "run", "mine.toml", "--resume"],
-        cwd=folder,
-        env=variables_of_command(folder / "home"),
-        preexec_fn=limit,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert full.returncode == 4, full.stderr
-    assert "--resume" in complaint(full.stderr)
-    kept = records_in(folder)
-    assert 1 <= len(kept) < 12
-    assert len(kept) == 1 + len(
-        [line for line in full.stderr.splitlines() if line.startswith("[") and " s, parity" in line]
-    )
-    resumed = run_command(folder, "run", "mine.toml", "--resume")
-    assert resumed.returncode == 0, resumed.stderr
-    assert records_in(folder)[: len(kept)] == kept
-    assert launched(folder) == ALL
 
 
 @pytest.mark.slow

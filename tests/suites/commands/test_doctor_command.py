@@ -9,28 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import run_command
 
-from dlbench.hardware_probe.doctor import Finding, Remedy, Severity
-from dlbench.suites.commands import doctor as cli_doctor
-from dlbench.suites.commands.doctor import folded, show, summary
+from dlbench.suites.commands.doctor import folded
 from dlbench.suites.run import machine_lock
 
 pytestmark = pytest.mark.alone
-
-GOVERNOR = Finding(
-    "governor",
-    "Frequency governor",
-    Severity.HARMS,
-    "powersave",
-    "Any but `performance` lets the clock follow the load, so that the same step takes longer after a pause.",
-    Remedy(
-        "Set it, until the next boot.",
-        "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-        needs_root=True,
-    ),
-)
-VIRTUAL = Finding("virtual_machine", "Virtual machine", Severity.MAY_HARM, "yes", "Why.", Remedy("Nothing mends it."))
-TURBO = Finding("turbo", "Turbo frequencies", Severity.UNKNOWN, "hidden [by] the host", "Why not told.")
-SWAP = Finding("swap", "Swap", Severity.FINE, "none", "Why fine.")
 
 
 def test_the_command_on_this_machine(tmp_path: Path) -> None:
@@ -57,47 +39,6 @@ def test_a_measurement_is_left_in_peace(tmp_path: Path, monkeypatch: pytest.Monk
     assert "Current load: Another dlbench (process" in told
     assert "is measuring on this machine" in told
     assert "CPU quota" in ended.stdout  # what needs no sample is told all the same
-
-
-def test_what_people_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_doctor.out, "_width", 80)
-    show((GOVERNOR, VIRTUAL, TURBO, SWAP))
-    assert capsys.readouterr().out == (
-        "On this machine 1 thing harms measurement and 1 may. Nothing was changed.\n"
-        "\n"
-        "Harms measurement\n"
-        "  Frequency governor: powersave\n"
-        "    Any but `performance` lets the clock follow the load, so that the same step\n"
-        "    takes longer after a pause.\n"
-        "    -> Set it, until the next boot. Needs root.\n"
-        "         echo performance | sudo tee \\\n"
-        "           /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor\n"
-        "\n"
-        "May harm\n"
-        "  Virtual machine: yes\n"
-        "    Why.\n"
-        "    -> Nothing mends it.\n"
-        "\n"
-        "Unknown\n"
-        "  Turbo frequencies: hidden [by] the host\n"
-        "\n"
-        "Fine\n"
-        "  Swap: none\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("findings", "said"),
-    [
-        ((SWAP, TURBO), "Nothing found on this machine that harms measurement."),
-        ((GOVERNOR,), "On this machine 1 thing harms measurement. Nothing was changed."),
-        ((GOVERNOR, GOVERNOR, VIRTUAL), "On this machine 2 things harm measurement and 1 may. Nothing was changed."),
-        ((VIRTUAL,), "On this machine 1 thing may harm measurement. Nothing was changed."),
-        ((VIRTUAL, VIRTUAL), "On this machine 2 things may harm measurement. Nothing was changed."),
-    ],
-)
-def test_the_summary(findings: tuple[Finding, ...], said: str) -> None:
-    assert summary(findings) == said
 
 
 words = st.text(st.sampled_from("abc/-*.=|"), min_size=1, max_size=60)

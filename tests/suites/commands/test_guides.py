@@ -52,12 +52,6 @@ def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
             command.make_context("dlbench", words, parent=context)
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
-def test_each_command_of_the_help_exists(name):
-    command = typer.main.get_command(cli.build_app(name)).commands[name]
-    assert command.params or command.commands
-
-
 def test_every_link_of_a_guide_leads_to_a_file():
     for guide in GUIDES:
         for target in re.findall(r"\]\(([^)#]+)", guide.read_text(encoding="utf-8")):

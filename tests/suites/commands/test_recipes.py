@@ -2,9 +2,7 @@
 
 import json
 import os
-import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -133,24 +131,6 @@ def test_a_second_night_does_not_begin_while_the_first_runs(night) -> None:
     done = shell(holding, folder, settings)
     assert done.returncode == 2
     assert "still running" in done.stderr
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not on this machine")
-def test_systemd_takes_the_units(tmp_path) -> None:
-    for name in ("dlbench-nightly.service", "dlbench-nightly.timer"):
-        text = (RECIPES / name).read_text().replace("/opt/dlbench/nightly.sh", str(RECIPES / "nightly.sh"))
-        (tmp_path / name).write_text(text.replace("User=dlbench", "User=root"))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "dlbench-nightly.timer")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
-    )
-    complaints = [line for line in done.stderr.splitlines() if "dlbench-nightly" in line]
-    assert not complaints, complaints
-    calendar = re.search(r"OnCalendar=(.*)", (RECIPES / "dlbench-nightly.timer").read_text())
-    assert calendar
-    assert subprocess.run(["systemd-analyze", "calendar", calendar[1]], capture_output=True).returncode == 0
 
 
 @pytest.mark.slow

@@ -6,15 +6,13 @@ import pytest
 from pretended_gpus import TWO, gpus
 from suites_of_null import suite_of_null
 
-from dlbench.adapters.protocol import Protocol
 from dlbench.reports.claims.claims import Claim
 from dlbench.reports.claims.claims import claims as list_of_claims
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import claims as of_claims
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.claims import plan_of_claims
-from dlbench.suites.planning.networks import shipped
-from dlbench.suites.planning.plan import Plan, rough_seconds
+from dlbench.suites.planning.plan import Plan
 from dlbench.suites.planning.values import Capacity
 
 SMALL = Capacity(2, 2)
@@ -123,13 +121,6 @@ def test_nothing_can_be_narrowed_but_launches_may_be_asked_for() -> None:
     plan = planned(one, launches="5-9", cell_budget="60s")
     assert plan is not None
     assert (plan.launches, plan.launches_most, plan.cell_seconds) == (5, 9, 60.0)
-
-
-def test_rough_times_tell_short_launches_from_long_ones() -> None:
-    protocol = Protocol(3, 20, 5, 4.0, 30, 0.01)
-    (cell,) = planned(claim("one", f"{RUN} fcn5")).cells
-    rough = [rough_seconds(cell._replace(batch_size=size), shipped()["fcn5"], protocol) for size in (1, 64, 1024)]
-    assert 6 < rough[0] < rough[1] < rough[2]
 
 
 def test_a_run_measures_what_is_missing_and_then_nothing_is(command, monkeypatch, tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Adapters outside the package: how they are named, and what they may do wrong without harm to anything else."""
 
-import json
 import os
-import re
 import sys
 import time
 from pathlib import Path
@@ -165,20 +163,6 @@ def test_whatever_a_package_declares_ends_nothing(tmp_path, monkeypatch, capsys,
     monkeypatch.syspath_prepend(tmp_path)
     own.register_adapters(None)
     assert "entry point" in one_warning(capsys)
-
-
-@pytest.mark.slow
-def test_it_joins_the_rows_of_a_suite_and_is_resumed_with(tmp_path):
-    folder = write_adapter(tmp_path / "a")
-    (tmp_path / "s.toml").write_text(suite_of_null(protocol={"launches": 2}))
-    done = run_command(tmp_path, "run", "s.toml", "--adapter", f"mine={folder}", "--budget", "0.001s")
-    assert done.returncode in (0, 1), done.stderr
-    assert f"--adapter mine={folder}" in done.stderr
-    done = run_command(tmp_path, "run", "s.toml", "--resume", "--adapter", f"mine={folder}")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^  mine only +\*?[0-9.e-]+±", done.stdout, flags=re.MULTILINE), done.stdout
-    done = run_command(tmp_path, "list", "--json", "--adapter", f"mine={folder}")
-    assert "mine" in [each["name"] for each in json.loads(done.stdout)["frameworks"]]
 
 
 @pytest.mark.slow

@@ -87,14 +87,6 @@ def test_losses_that_differ_between_launches_are_no_number(folder):
     assert "from those of the run's first launch (tolerance 1e-03)" in second.outcome.reason
 
 
-def test_each_of_two_files_has_losses_of_its_own(folder):
-    write(folder, "first.py")
-    (folder / "second.py").write_text("def prepare(cell):\n    return (lambda: None), (lambda: 7.0)\n")
-    done = run(folder, "--step", "first.py", "--step", "second.py", "--launches", "2")
-    assert done.returncode == 0, done.stderr
-    assert [record.outcome.status for record in records(folder)] == [Status.OK] * 4
-
-
 def test_without_a_loss_it_is_unchecked(folder):
     done = run(folder, "--step", write(folder, returned="step"))
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from dlbench.adapters.protocol import BOUND, INSTALLED, Cell
+from dlbench.adapters.protocol import BOUND, Cell
 from dlbench.reports.storage.networks import specification_of_cells
 from dlbench.suites.cli import build_app
 from dlbench.suites.planning.rerun import rerun_by_name, rerun_command
@@ -45,17 +45,6 @@ def test_what_the_suite_has_otherwise_is_said(cell: Cell, suite: str) -> None:
     if cell.network == "fcn5" and cell.world_size == 1:
         (only,) = planned(rerun_command(cell, suite))
         assert (only["tuning"], only["affinity"], only["device"]) == (cell.tuning, cell.affinity, cell.device)
-
-
-def test_unusual_values_are_said_and_usual_ones_are_not() -> None:
-    cell = Cell("torch", "", "eager", "fcn5", "cpu", 2, 64)
-    usual = "dlbench run quick --networks fcn5 --frameworks torch:eager --threads 2 --batch-sizes 64"
-    assert rerun_command(cell, "quick") == usual
-    assert (
-        rerun_command(cell._replace(tuning=INSTALLED), "quick", launches=6)
-        == f"{usual} --tuning installed --launches 6"
-    )
-    assert "--devices cuda:0" in rerun_command(cell._replace(device="cuda:0"), "table4")
 
 
 def test_a_cell_of_the_claims_is_measured_by_a_suite_that_has_its_network() -> None:

@@ -4,19 +4,15 @@ import datetime
 import json
 import math
 import re
-from collections import Counter
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from known_networks import NETWORKS
-from pretended_gpus import TWO, gpus
 
 from dlbench.adapters.protocol import Protocol
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.framework import find, offered
 from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 
@@ -178,17 +174,6 @@ def test_what_is_no_toml_is_refused(text):
     refused(text)
 
 
-@given(st.binary(max_size=200))
-@example(b"\xff\xfe")
-@example(b"\x00")
-def test_any_bytes_in_a_file_give_a_suite_or_a_suite_error(tmp_path_factory, content):
-    file = tmp_path_factory.getbasetemp() / "fuzz.toml"
-    file.write_bytes(content)
-    with pytest.raises(SuiteError) as caught:
-        suite.load(str(file))
-    assert "\n" not in str(caught.value)
-
-
 printable = st.text(st.characters(codec="utf-8"), max_size=8)
 scalars = st.one_of(
     st.booleans(),
@@ -203,7 +188,6 @@ scalars = st.one_of(
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(printable, inner, max_size=3), max_leaves=6
 )
-keys = st.one_of(st.sampled_from(sorted(suite.Suite.model_fields)), printable)
 
 
 sections = st.fixed_dictionaries(
@@ -224,39 +208,3 @@ sections = st.fixed_dictionaries(
 @given(sections)
 def test_any_value_of_a_known_key_gives_a_plan_or_a_suite_error(content):
     accepted_or_refused(toml({**GOOD, **content}))
-
-
-def test_table_4_is_six_networks_times_rows_times_threads_up_to_four_times_the_cpus():
-    read = suite.load("table4")
-    plan = expand(read, SuiteOverrides(), Capacity(cores=2, cpus=2), seed=0)
-    real = [name for name, each in offered().items() if each.computes and not each.unavailable]
-    rows = {
-        (name, mode)
-        for name in real
-        for mode, about in find(name).modes.items()
-        if "cpu" in about.devices and not about.families
-    }
-    found = {(cell.framework, cell.mode) for cell in plan.cells}
-    assert {name for name, _ in found} == set(real)
-    assert found == rows
-    expected = {
-        (network, *row, "cpu", threads, NETWORKS[network].batch_size)
-        for network in ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32", "lstm64")
-        for row in rows
-        for threads in (1, 2, 4, 8)
-    }
-    assert {(c.network, c.framework, c.mode, c.device, c.threads, c.batch_size) for c in plan.cells} == expected
-    assert len(plan.cells) == len(expected)
-    parted = expand(read, SuiteOverrides(networks="fcn5", frameworks="torch"), Capacity(2, 2, gpus(TWO)), seed=0)
-    assert Counter(cell.device for cell in parted.cells) == {"cpu": 4, "cuda:0": 1, "cuda:1": 1}
-    raised = expand(read, SuiteOverrides(threads_limit="64"), Capacity(2, 2), seed=0)
-    assert {cell.threads for cell in raised.cells} == {1, 2, 4, 8, 16, 32}
-
-
-def test_a_folder_or_nothing_is_no_file(tmp_path):
-    with pytest.raises(SuiteError, match="cannot be read: No such file"):
-        suite.load(str(tmp_path / "none.toml"))
-    folder = tmp_path / "folder.toml"
-    folder.mkdir()
-    with pytest.raises(SuiteError, match="cannot be read: Is a directory"):
-        suite.load(str(folder))

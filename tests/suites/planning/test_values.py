@@ -1,7 +1,6 @@
 """The words of axes: whatever is typed is either understood or refused in one sentence with the remedy."""
 
 import string
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -165,17 +164,3 @@ def test_any_text_is_a_build_or_refused(text):
     found, refusal = tried(values.build, text)
     assert "\n" not in refusal or "\n" in text
     assert refusal or found.interpreter.is_absolute()
-
-
-def test_rows_are_modes_of_frameworks_and_builds():
-    nightly = Build("torch-nightly", find("torch"), Path("/opt/nightly/bin/python"))
-
-    def named(wanted):
-        return [(row.build.name, row.mode) for row in values.rows(wanted, [nightly])]
-
-    modes = list(find("torch").modes)
-    assert named(["torch"]) == [("torch", find("torch").default_mode)]
-    assert named(["torch:*"]) == [("torch", mode) for mode in modes]
-    assert named(["torch:compile", "torch"]) == [("torch", "compile"), ("torch", find("torch").default_mode)]
-    assert named(["torch-nightly:*"]) == [("torch-nightly", mode) for mode in modes]
-    assert named(["torch", "torch:*", "torch"]) == [("torch", mode) for mode in modes]  # each row once

@@ -86,14 +86,3 @@ def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apar
     assert [gpu["uuid"] for gpu in both["gpus"]] == [FIRST, SECOND]
     assert both["gpu"]["uuid"] == FIRST
     assert "gpus" not in records["cuda:1", 1].outcome.software
-
-
-def test_too_few_gpus_are_a_typed_hole_and_the_sweep_goes_on(tmp_path):
-    (tmp_path / "mine.toml").write_text(SUITE.replace("[1, 2]", "[1, 2, 4]"))
-    words = ["--devices", "cuda:0"]
-    done = run_command(tmp_path, "run", "mine.toml", *words, DLBENCH_NVML=stand_in(tmp_path, TWINS))
-    assert done.returncode == 0, done.stderr
-    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
-        found = {r.cell.world_size: (r.outcome.status, r.outcome.reason) for r in store.records()}
-    assert found[4] == (Status.SKIPPED, "4 workers need 4 GPUs from cuda:0 on, and there are 2")
-    assert (found[1][0], found[2][0]) == (Status.OK, Status.OK)

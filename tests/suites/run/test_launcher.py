@@ -356,7 +356,6 @@ def test_a_guest_that_fills_the_disk_is_ended(tmp_path, monkeypatch):
         ('printf \'{{"phase": [1], "expected_seconds": 1e999}}\' > "$3/{name}"', ""),
     ],
 )
-@pytest.mark.thinned(2)
 def test_whatever_lies_where_a_file_is_expected_neither_hangs_nor_ends_the_run(name, leave, what, tmp_path):
     seen = []
     start = time.monotonic()
@@ -389,7 +388,6 @@ def test_whatever_lies_where_a_file_is_expected_neither_hangs_nor_ends_the_run(n
         (b"\xff\xff\n", "where 'begin' belongs"),
     ],
 )
-@pytest.mark.thinned(2)
 def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, tmp_path):
     answer = (
         '{"schema_version": 1, "status": "ok", "samples_ns": [1], "threads": {"requested": 1, "framework_says": null, '
