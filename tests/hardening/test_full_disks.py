@@ -83,10 +83,8 @@ def give(folder: Path, output: Path, words: tuple[str, ...], free: int | None) -
         (folder / "filler").unlink()
     made = [path for path in folder.iterdir() if path.is_file() and path.name not in given]
     left = [path.name for path in made if not path.name.endswith(("-wal", "-shm", "-journal")) and not whole(path)]
-    kept = True
-    for name, records in (("old.sqlite", 0), ("gates.sqlite", 1)):
-        with Store.open(folder / name, create=False) as store:
-            kept = kept and len(store.records()) >= records
+    with Store.open(folder / "gates.sqlite", create=False) as store:
+        kept = len(store.records()) > 0
     temporary = [path.name for path in folder.rglob("*") if path.suffix == ".part" or path.name.startswith("dlbench-")]
     return {"code": code, "said": said, "left": left, "kept": kept, "temporary": temporary}
 

@@ -222,7 +222,7 @@ def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own
         shared = [record.node.shared for record in store.records() if record.node]
     assert shared
     assert all(f"other jobs are on it: {other}" in each for each in shared)
-    assert "s measured on a node of a fleet that the job did not have" in lab.dlbench("report", "matrix").stdout
+    assert "measured on a node of a fleet that the job did not have" in lab.dlbench("report", "matrix").stdout
 
 
 def test_no_such_node_or_partition_is_said_in_one_line(lab: Lab) -> None:
