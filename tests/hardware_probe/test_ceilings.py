@@ -1,5 +1,6 @@
 """Measured ceilings: really measured at a small size, and looked up."""
 
+import dataclasses
 import json
 import os
 import stat
@@ -122,3 +123,14 @@ def test_a_failing_thread_does_not_hang_the_worker(tmp_path: Path) -> None:
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert answer.returncode == 1
     assert b"one too many" in answer.stderr
+
+
+def test_doubt() -> None:
+    quiet = ceiling(4)
+    assert quiet.doubt is None
+    loaded = dataclasses.replace(quiet, bandwidth_cpus_busy=2.0)
+    assert loaded.doubt is not None
+    assert loaded.doubt.startswith("only 2 of 4 CPUs were at work during the bandwidth loop")
+    assert "products" in (dataclasses.replace(quiet, gemm_cpus_busy=1.0).doubt or "")
+    # More threads than CPUs: no more than the CPUs can be at work.
+    assert dataclasses.replace(loaded, gemm_cpus_busy=2.0, cpus_available=2.0).doubt is None

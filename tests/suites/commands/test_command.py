@@ -151,3 +151,16 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
     )
     assert done.stdout == "{"
     assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_two_runners_share_one_store(folder):
+    words = ("run", "mine.toml", "--threads", "1")
+    with running_command(folder, *words) as one, running_command(folder, *words) as other:
+        for process in (one, other):
+            _, errors = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, errors
+    runs = runs_in(folder)
+    assert len(runs) == 2
+    assert all(run.finished for run in runs)
+    assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 4 for run in runs})

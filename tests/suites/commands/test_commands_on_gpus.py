@@ -1,5 +1,6 @@
 """The commands on a machine with GPUs that are only pretended."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -146,3 +147,37 @@ def test_gpus_that_others_compute_on_are_told_of_before_anything_is_measured():
     assert said(["cuda:0"], LOST) == []
     assert len(said(["cuda:0"], on_boards(0, 1), workers=2)) == 1
     assert said(["cpu"], on_boards(1, 1), workers=2) == []
+
+
+@pytest.mark.slow
+def test_a_gpus_ceilings_are_measured_stored_and_shown(folder, call):
+    told = """
+device_host_seconds = 0.02
+device_memory_bytes_per_second = 4e12
+device_link_bytes_per_second = 5e10
+device_operator_seconds = 0.002
+"""
+    (folder / "mine.toml").write_text(SUITE + told)
+    code, out, errors = call(TWO, "run", "mine.toml", "--devices", "cpu,cuda:1")
+    assert code == 0, errors
+    # Six operators of 2 ms in a step of 20 ms, of which the GPU works 5.
+    assert "launch-bound, since starting 6 operators at" in " ".join(out.split())
+    found = {record.cell.device: record.outcome.device for record in records_in(folder)}
+    assert found["cpu"] is None
+    kept = found["cuda:1"].ceilings
+    rates = {"copy": 4e12, "device_pinned": 5e10, "device_pageable": 2.5e10}
+    for name, value in kept._asdict().items():
+        (rate,) = [rate for part, rate in rates.items() if part in name] or [None]
+        # This machine's other work can make a pretended GPU slower, never faster.
+        assert 0 < value <= rate if rate else value >= 0.002, name
+
+    code, out, errors = call(TWO, "report", "ceilings", "--json")
+    assert code == 0, errors
+    (machine,) = json.loads(out)["machines"]
+    (gpu,) = machine["gpus"]
+    assert (gpu["device"], gpu["board"]) == ("cuda:1", H200)
+    assert gpu["bytes_per_second"]["copy"] == {"value": kept.copy_bytes_per_second, "launches": 1, "row": "null"}
+    assert gpu["operator_start_seconds"]["null"]["value"] == kept.operator_start_seconds
+    shown = call(TWO, "report", "ceilings")[1]
+    assert f"Ceilings of cuda:1, {H200}" in shown
+    assert "host to device, pageable" in shown

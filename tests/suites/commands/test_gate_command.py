@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from xml.etree import ElementTree
 
@@ -128,3 +129,22 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     assert again.returncode == 0, again.stderr
     rule = json.loads(again.stdout)["rule"]
     assert (rule["magnitude"], rule["screen_magnitude"], rule["tolerance"]) == (0.04, 0.04, 0.09)
+
+
+@pytest.mark.slow
+def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None:
+    (folder / "nightly.toml").write_text(SUITE.replace("0.001", "0.02").replace("steps = 5", "steps = 20"))
+    burn = "while True: pass"
+    cpus = len(os.sched_getaffinity(0))
+    neighbours = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(2 * cpus)]
+    try:
+        done = run(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--json")
+    finally:
+        for each in neighbours:
+            each.kill()
+            each.wait()
+    assert done.returncode == 6, done.stderr
+    told = json.loads(done.stdout)
+    assert told["cells"][0]["verdict"] == "CONTENDED"
+    assert told["gate"]["outcome"] == "undecided"
+    assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr
