@@ -217,7 +217,7 @@ def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own
     wait_until(lambda: lab.of_node("n1") >= 1, "the first record")
     assert "cancelled on n1" in lab.dlbench("fleet", "cancel", "--node", "n1").stderr
     wait_until(lambda: lab.states() == ["ended early"], "the job to end")
-    assert "Ended by SIGTERM" in lab.dlbench("fleet", "logs").stdout
+    wait_until(lambda: "Ended by SIGTERM" in lab.dlbench("fleet", "logs").stdout, "the end of its log")
     with Store.open(lab.url, create=False) as store:
         shared = [record.node.shared for record in store.records() if record.node]
     assert shared
