@@ -1,7 +1,7 @@
 """`dlbench report comparisons`: the runs of two sides (compare, gate) of a store, judged again from their launches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dlbench.adapters import axes
 from dlbench.reports.compare.comparison import Comparison, compare_sides_of_run
@@ -12,13 +12,7 @@ from dlbench.reports.report import Report, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Run
 
-
-@dataclass(frozen=True)
-class Compared:
-    """A run of two sides, and its comparison."""
-
-    run: Run
-    comparison: Comparison
+Compared = tuple[Run, Comparison]
 
 
 def compared(source: Source) -> Sequence[Compared]:
@@ -32,7 +26,7 @@ def compared(source: Source) -> Sequence[Compared]:
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
         records = [each for each in results.records if each.run == run.id]
         if any(each.side for each in records):
-            found.append(Compared(run, compare_sides_of_run(replace(run, plan=part), records, host)))
+            found.append((run, compare_sides_of_run(replace(run, plan=part), records, host)))
     return found
 
 
@@ -45,45 +39,47 @@ def comparisons_page(found: Sequence[Compared]) -> Page:
     if not found:
         return Page(("No comparison and no gate is stored here.",), ())
     rows = tuple(
-        entries(f"{each.run.started:%Y-%m-%d %H:%M}", each.run.purpose, heading(each.comparison), outcome(each))
-        for each in found
+        entries(f"{run.started:%Y-%m-%d %H:%M}", run.purpose, heading(comparison), outcome((run, comparison)))
+        for run, comparison in found
     )
     overview = Table("Comparisons and gates", ("started (UTC)", "what", "candidate against baseline", "outcome"), rows)
     whole = [
-        table(each.comparison.cells)._replace(title=f"{heading(each.comparison)}, {each.run.started:%Y-%m-%d %H:%M}")
-        for each in found[:WHOLE]
-        if each.comparison.cells
+        table(comparison.cells)._replace(title=f"{heading(comparison)}, {run.started:%Y-%m-%d %H:%M}")
+        for run, comparison in found[:WHOLE]
+        if comparison.cells
     ]
     return Page((), (overview._replace(words=True), *whole))
 
 
 def outcome(found: Compared) -> str:
     """Return how a comparison ended, in words."""
-    if found.run.purpose == "gate":
-        return gate_outcome(found.comparison).line
-    return headline(found.comparison)
+    run, comparison = found
+    return gate_outcome(comparison).line if run.purpose == "gate" else headline(comparison)
 
 
 def newest(found: Sequence[Compared]) -> list[str]:
     """Return the newest one in a sentence, for the head of a page."""
-    return [f"{heading(each.comparison)} ({each.run.started:%Y-%m-%d}): {outcome(each)}." for each in found[:1]]
+    return [
+        f"{heading(comparison)} ({run.started:%Y-%m-%d}): {outcome((run, comparison))}."
+        for run, comparison in found[:1]
+    ]
 
 
 def comparisons_data(found: Sequence[Compared]) -> list[dict[str, object]]:
     """Return all of them, cell by cell, as plain JSON types."""
     return [
         {
-            "run": each.run.id,
-            "started": each.run.started.isoformat(),
-            "purpose": each.run.purpose,
-            "baseline": each.comparison.baseline,
-            "candidate": each.comparison.candidate,
-            "outcome": outcome(each),
+            "run": run.id,
+            "started": run.started.isoformat(),
+            "purpose": run.purpose,
+            "baseline": comparison.baseline,
+            "candidate": comparison.candidate,
+            "outcome": outcome((run, comparison)),
             "findings": [
-                {"cell": axes.values(entry.cell), "finding": finding(entry).value} for entry in each.comparison.cells
+                {"cell": axes.values(entry.cell), "finding": finding(entry).value} for entry in comparison.cells
             ],
         }
-        for each in found
+        for run, comparison in found
     ]
 
 

@@ -22,10 +22,10 @@ def source(folder: Path, name: str) -> Source:
 
 def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> None:
     found = compared(source(tmp_path, "gates"))
-    assert [each.run.purpose for each in found] == ["compare", "compare", "gate", "gate", "gate", "gate"]
-    assert [each.run.started for each in found] == sorted((each.run.started for each in found), reverse=True)
+    assert [each[0].purpose for each in found] == ["compare", "compare", "gate", "gate", "gate", "gate"]
+    assert [each[0].started for each in found] == sorted((each[0].started for each in found), reverse=True)
     # The candidate that computes more is slower in every cell; the one without a number breaks the gate.
-    assert {cell.judgement.verdict for cell in found[1].comparison.cells} == {Verdict.REGRESSION}
+    assert {cell.judgement.verdict for cell in found[1][1].cells} == {Verdict.REGRESSION}
     assert "without a number though the baseline has one" in outcome(found[2])
     assert [outcome(each).partition(":")[0] for each in found[2:]] == [
         "gate failed",
@@ -45,12 +45,10 @@ def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> No
     lenient = chosen(replace(DEFAULT, magnitude=9.0, screen_magnitude=9.0))
     assert lenient == {"magnitude": 9.0, "screen_magnitude": 9.0}
     runs = [(replace(run, rule=lenient), count) for run, count in usual.runs()]
-    slower = [
-        Verdict.REGRESSION in {cell.judgement.verdict for cell in each.comparison.cells} for each in compared(usual)
-    ]
+    slower = [Verdict.REGRESSION in {cell.judgement.verdict for cell in each[1].cells} for each in compared(usual)]
     assert any(slower)
     for each in compared(replace(usual, runs=lambda: runs)):
-        assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in each.comparison.cells}
+        assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in each[1].cells}
 
 
 def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None:
