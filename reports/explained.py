@@ -223,8 +223,8 @@ def _notes(found: Explained) -> list[str]:
     if found.starting:
         lines.append(f"{found.starting[0].upper()}{found.starting[1:]}.")
     if found.side_by_side:
-        lines.append("Some of them ran side by side: they are shown as shares of their sum.")
-    lines.append("Kinds go by the operators' names; a recurrent operator holds matrix products, a fused one several.")
+        lines.append("Some operators overlapped: shares are of the sum of operator times, not of the step.")
+    lines.append("Operators are classified by name; a recurrent operator includes its matrix products.")
     return lines
 
 

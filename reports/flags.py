@@ -68,7 +68,7 @@ NO_STEADY_STATE = FlagKind(
 )
 OVER_CEILING = FlagKind("over_ceiling", "^", "faster than the measured ceiling: one of the two is wrong")
 NEAR_PEAK = FlagKind("near_peak", "p", "doubtful: above 90 % of the GPU's theoretical peak")
-FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches did not end well")
+FAILED_LAUNCHES = FlagKind("failed_launches", "c", "some of its launches failed")
 OTHER_ENVIRONMENT = FlagKind("other_environment", "e", "measured with an older environment than the rest of its row")
 FEW_LAUNCHES = FlagKind(
     "few_launches", "'", "fewer than 3 launches: the interval covers variation within a launch only"
@@ -285,7 +285,7 @@ def _of_threads(outcome: Outcome, capacity: float | None) -> list[Flag]:
     asked, says = threads.requested, threads.framework_says
     wanting = wanting_threads(threads, outcome.contention)
     if more_threads_than(asked, threads, outcome.contention):
-        return [Flag(THREADS_EXCEEDED, f"{wanting:.1f} threads wanted to run on average, {asked} asked")]
+        return [Flag(THREADS_EXCEEDED, f"{wanting:.1f} runnable threads on average, {asked} requested")]
     if says is not None and says != asked:
         kind = THREADS_EXCEEDED if says > asked else THREADS_UNUSED
         return [Flag(kind, f"the framework says it uses {says} thread{'s' if says != 1 else ''}, {asked} asked")]
@@ -294,7 +294,7 @@ def _of_threads(outcome: Outcome, capacity: float | None) -> list[Flag]:
     if asked < 2 or capacity is None or asked > capacity:
         return []
     if wanting < 1 + UNUSED_SHARE * (asked - 1):
-        return [Flag(THREADS_UNUSED, f"{wanting:.1f} threads wanted to run on average, {says or asked} claimed")]
+        return [Flag(THREADS_UNUSED, f"{wanting:.1f} runnable threads on average, {says or asked} claimed")]
     working = working_threads(threads)
     listed = len(threads.cpu_seconds_by_thread or ())
     if says is not None and working is not None and working < asked <= listed:
@@ -378,7 +378,7 @@ def _of_clocks(outcome: Outcome, seen: DeviceObserved) -> list[Flag]:
     if abs(ratio - 1) * median(outcome.samples_ns) * 1e-9 <= DEVICE_TIME_SLACK:
         return []
     why = "the clock stopped before the GPU did" if ratio > 1 else "the rest was not the GPU's"
-    return [Flag(DEVICE_TIME, f"the GPU's events tell {ratio:.1%} of the wall time: {why}")]
+    return [Flag(DEVICE_TIME, f"GPU event time is {ratio:.1%} of wall time: {why}")]
 
 
 def _of_host(cell: Cell, outcome: Outcome, seen: DeviceObserved) -> list[Flag]:

@@ -91,7 +91,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     shown = [cell for cell in cells if cell.shown]
     lines = []
     if any(cell.best for cell in cells):
-        lines.append(f"{layout.BEST} the fastest of its column, and what noise cannot tell from it")
+        lines.append(f"{layout.BEST} fastest in its column, or not distinguishable from it")
     if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
         lines.append("± half-width of the 95 % interval (the wider side)" + _lesser_coverage(shown))
     if any(column.world_size > 1 for column in matrix.columns):

@@ -64,7 +64,7 @@ def _stake(points: Sequence[Point], best: int) -> list[str]:
     launches = f"more than {MOST_LAUNCHES}" if count is None else f"about {count}"
     most = "" if found.ratio.low is None else f" (at best {_times(found.ratio.low)})"
     took = f"with {fastest.threads} it took {_times(found.value)} as long{most}"
-    return [f"{took}, which noise may explain: {launches} launches of each would decide"]
+    return [f"{took}, within noise; {launches} launches of each would settle it"]
 
 
 def _disturbance(points: Sequence[Point]) -> list[str]:
@@ -162,7 +162,7 @@ def headline(curves: Sequence[Curve]) -> list[str]:
                 f"takes {times(most.ratio)} with {most.threads} threads."
             )
         else:
-            lines.append(f"{head} cost none of {len(rows)} rows time that noise does not explain.")
+            lines.append(f"{head} cause no significant slowdown on any of {len(rows)} rows.")
     return lines
 
 

@@ -4,7 +4,7 @@ A line is one row of the matrix at one place (machine, device, threads, precisio
 mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput X(b) is
 b / T(b): examples a second, for the recurrent networks sequences.
 
-The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`contrasts.clearly_slower`):
+The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`clearly_slower`):
 the same speed for less memory.
 
 The knee is the smallest mini-batch from which no larger one pays: throughput grows to none of them by `PAYS` or more

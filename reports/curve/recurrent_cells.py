@@ -284,7 +284,7 @@ def _loss_tables(learnt: Learnt) -> Iterator[Table]:
         nets = {net: each for net, each in learnt.nets.items() if net.work == work}
         floor = "floor, its entropy," if text.floor is not None else "lowest loss"
         notes = [
-            f"{text.title}, {text.symbols:,} symbols; {floor} {learnt.floor:.3f}; a network that knows nothing has "
+            f"{text.title}, {text.symbols:,} symbols; {floor} {learnt.floor:.3f}; uniform guessing has "
             f"{KNOWS_NOTHING:.3f}.",
             *_of_checks(nets),
         ]

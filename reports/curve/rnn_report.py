@@ -285,13 +285,13 @@ def _legend(found: Study) -> Iterator[str]:
     yield "± half-width of the 95 % interval (the wider side); iN: N inputs and outputs instead of 2."
     if any(line.fits for line in found.lines):
         yield (
-            "c: an update whatever its time steps, s: a time step, each ± half of its 95 % interval (none from two "
+            "c: fixed time per update, s: time per time step, each ± half of its 95 % interval (none from two "
             "step counts of too few launches); residual: the largest distance of a time from the line."
         )
     if any(line.growth for line in found.lines):
         yield (
             f"^: T grows as n_rec to this power, from the size before. Knee: the fewest units that take over {FLAT:g} "
-            "times as long as the fewest; in brackets where the intervals leave room for another."
+            "times as long as the fewest; in brackets: others that the intervals allow."
         )
     if found.threads:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
@@ -302,7 +302,7 @@ def _legend(found: Study) -> Iterator[str]:
             )
     if found.crossings:
         yield (
-            "Crossings: in brackets the 95 % interval; none: their times differ clearly nowhere. Devices "
+            "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. Devices "
             "stand for the fastest mode and thread count of a framework."
         )
     cells = [cell for line in found.lines for cell in line.cells.values() if cell.shown]

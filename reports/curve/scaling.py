@@ -356,7 +356,7 @@ def _picture(lines: list[Line]) -> Picture:
                     curves = panels.setdefault(work_name(line.place.cell), {})
                     curves.setdefault((label, way == "weak"), {})[at.world_size] = gain.speedup
     if not panels:
-        return Picture("No cell of several workers has one worker beside it." if lines else NOTHING, (), ())
+        return Picture("No cell of several workers has a matching cell of one worker." if lines else NOTHING, (), ())
     names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
     styles = {name: Style(number, number, int(name[1])) for number, name in enumerate(names)}
     drawn = []

@@ -10,7 +10,7 @@ the CPUs not bound they are:
   at every measured p past the physical cores;
 - past the physical cores, and past the effective CPUs: T(p) / the fastest within them.
 
-The best p is the smallest that is not clearly slower than the fastest (`contrasts.judge`); fewer threads for the same
+The best p is the smallest that is not clearly slower than the fastest (`statistics.judge`); fewer threads for the same
 time leave the rest to others. More threads than effective CPUs are best only where that is clearly faster than any p up
 to them. A p whose cell failed parity, or whose framework used more threads than
 asked, takes no part; nor does one disturbed by other programs, unless every count up to the effective CPUs was

@@ -45,7 +45,7 @@ from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
 
 _OTHER_WORK = (
-    "then it would have been above the theoretical peak: its script was of another network, or more threads worked"
+    "the published time would be above the theoretical peak: its script trained another network, or used more threads"
 )
 _SEVERAL_WORKERS = "Not compared: cells of several workers; the table's are of one process."
 _ON_GPUS = "Not compared: cells on GPUs; the table's GPUs are in `report matrix --reference`."
@@ -465,7 +465,7 @@ def _together(counts: Any) -> dict[Any, str]:
 def _notes(match: Match) -> list[str]:
     lines = []
     if match.means:
-        lines.append("Means take the fastest mode at each place. Rows compare by those over common networks alone.")
+        lines.append("Means take the fastest mode at each place. Compare rows only by the means over common networks.")
     if match.peak is not None:
         low, high = (number(end * 1e-9) for end in match.peak[:2])
         lines.append(f"Peak then: {low} to {high} GFLOP/s a core, theoretical, single precision ({match.peak.source}).")

@@ -24,7 +24,7 @@ ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the sam
 _LEGEND = (
     "p: threads; next: the fastest that is clearly slower, or the second where none is; times as slow: its time over "
     "the fastest's, with the 95 % interval; clear: noise does not explain the lead over any other.",
-    "Each comparison misses in one case of twenty: of many lines a few seem clear by chance.",
+    "At 95 % confidence about 1 interval in 20 is wrong: with many rows, expect a few false positives.",
 )
 _APART = (
     "A lead over a cell of another run is not called clear: the machine may have shifted between the two, and the "

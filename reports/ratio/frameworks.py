@@ -31,8 +31,8 @@ _LEGEND = (
     "Means over different networks do not compare with one another: rows with a part of the reference's times stand "
     "apart. ± is the wider side of the 95 % interval: it holds "
     "for these very networks.",
-    "wins, losses: networks at places where the row is clearly faster, or clearly slower, than the reference; each of "
-    "them is by chance in one case of twenty.",
+    "wins, losses: networks at places where the row is clearly faster, or clearly slower, than the reference; without "
+    "a real difference, about 1 comparison in 20 still shows one.",
 )
 _FEW = (
     "Some times are of fewer than 3 launches: their intervals cover variation within a launch, widened by the "

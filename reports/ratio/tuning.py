@@ -43,7 +43,7 @@ SEARCHED = (
 _LEGEND = (
     "Ratios are seconds with the setting over seconds without it, medians over pairs of launches with 95 % intervals "
     f"(none below {FEWEST_PAIRS} pairs): below 1 the setting makes the step faster.",
-    "Each interval misses in one case of twenty: of many settings some seem to help or hurt by chance.",
+    "At 95 % confidence about 1 interval in 20 is wrong: with many settings, expect a few false positives.",
 )
 _OF_SETTINGS = (
     "alone: against nothing in force; among: against all others in force. A setting is worth nothing where the whole "

@@ -123,7 +123,7 @@ class RuleOptions(OptionGroup):
         str | None, typer.Option("--threshold", help="Smallest slowdown called a regression (2.5%).")
     ] = None
     tolerance: Annotated[
-        str | None, typer.Option("--tolerance", help='Slowdown to be excluded before "no regression" is said (5%).')
+        str | None, typer.Option("--tolerance", help='Largest slowdown still compatible with "no regression" (5%).')
     ] = None
 
     def over(self, usual: Rule) -> Rule:

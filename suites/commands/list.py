@@ -256,7 +256,7 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
         ],
     )
     show()
-    show("--json shows how each answer was found. Of a framework with several modes only the default one was asked.")
+    show("--json shows how each answer was found. Only each framework's default mode was probed.")
     for each in found:
         if each["problem"]:
             show(f"{each['name']}: not asked. {each['problem']}", whole=True)

@@ -322,7 +322,7 @@ class RowOptions(BuildOptions):
         names = tuple(dict.fromkeys(own.name_of(text) for text in self.step or ()))
         if not names:
             if self.loss_tolerance is not None:
-                raise UsageError("--loss-tolerance is of steps of your own. Give one with --step FILE.")
+                raise UsageError("--loss-tolerance requires --step. Give one with --step FILE.")
             return None
         if self.loss_tolerance is None:
             return own.OwnSteps(names)

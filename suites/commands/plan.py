@@ -110,7 +110,7 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     expected = [seconds or 0.0 for seconds in expected_seconds(plan.cells, known)]
     if not all(expected):
         which = "of some of these networks" if any(expected) else "of these networks"
-        return f"It is not known how long this takes: the store has no launches {which} on this machine; {at_most}."
+        return f"No estimate: the store has no launches {which} on this machine; {at_most}."
     same = sum(cell in known for cell in plan.cells)
     if same == len(expected):
         basis = "of these cells"
@@ -177,10 +177,10 @@ def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
     if not steps:
         return []
     first, *others = [f"{row.build.name} {row.mode}" for row in plan.rows]
-    check = f", and of {' and '.join(others)} {plan.curve_check_steps} to check it" if others else ""
-    lines = [f"Behind the timed steps each launch of {first} trains {steps} steps on a text{check}."]
+    check = f"; {' and '.join(others)} {plan.curve_check_steps} as a cross-check" if others else ""
+    lines = [f"After the timed steps, each launch of {first} trains {steps} steps on a text{check}."]
     if text is not None:
-        known = "" if text.floor is None else f"; no loss below {text.floor:.3f} can be had"
+        known = "" if text.floor is None else f"; its entropy is {text.floor:.3f}"
         lines.append(f"The text: {text.name}, {len(text.symbols):,} symbols, {text.digest}{known}.")
         lines += [f"The text: {text.note}."] if text.note else []
     return lines

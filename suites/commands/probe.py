@@ -31,7 +31,7 @@ def probe_command(
     """
     machine = probe()
     if threads is not None and not ceilings:
-        raise UsageError("--threads is of the ceilings. Add --ceilings, or leave it out.")
+        raise UsageError("--threads requires --ceilings. Add it, or leave --threads out.")
     measured = None
     if ceilings:
         counts = values.counts(threads or "1,cores,cpus", preparation.capacity(machine))

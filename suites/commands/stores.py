@@ -129,7 +129,7 @@ def import_command(
         ),
     ] = False,
 ) -> None:
-    """Read files of pytest-benchmark into a store: dlbench's own as they were, anybody's as rows of their own.
+    """Read files of pytest-benchmark into a store: dlbench's own are restored, others become separate rows.
 
     Nothing is written unless every file can be read.
 

@@ -41,7 +41,7 @@ class SearchOptions(OptionGroup):
         typer.Option(
             "--suite",
             metavar="SUITE",
-            help="Where the network and the length of launches stand: a suite's name, or a file ending in .toml.",
+            help="Suite with the network and the length of launches: a name, or a file ending in .toml.",
         ),
     ] = "tuning"
     cell_budget: options.CellBudget = None
@@ -143,7 +143,7 @@ def _say_why_not(schedule: HalvingSchedule, result: RunResult) -> None:
     elif disturbed := len(schedule.pairs(fit=False)):
         say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
     else:
-        say(f"dlbench: of the {counted(schedule.tried(), 'way')} that were tried none came through all its launches.")
+        say(f"dlbench: none of the {counted(schedule.tried(), 'configuration')} tried completed all its launches.")
 
 
 def _ways(

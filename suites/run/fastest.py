@@ -169,7 +169,7 @@ def lines(plan: Plan, found: SearchResult, remeasuring: Remeasuring) -> list[str
         ),
     ]
     if sum(way.slower is not None and way.slower.low > 0 for way in found.ways) > 1:
-        sentences.append(f"With {_CONFIDENCE:.0%} confidence all these intervals are right at once.")
+        sentences.append(f"These intervals hold simultaneously at {_CONFIDENCE:.0%} confidence.")
     if found.disturbed:
         sentences.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
     sentences += [f"Mark on {_named(plan, way.cell)}: {flag.sentence}." for way in found.ways for flag in way.flags]
@@ -232,7 +232,7 @@ def _named(plan: Plan, cell: Cell) -> str:
 
 def _gain(plan: Plan, found: SearchResult) -> str:
     if found.ways[0].cell == found.start:
-        return "That is what a user starts from."
+        return "This is already the configuration as installed."
     lost = f"{_named(plan, found.start)}, what a user starts from, failed"
     if found.gain is None:
         return f"{lost}."

@@ -20,7 +20,7 @@ from .plausibility import Claim, Limits, implausible
 
 
 class FirstLosses:
-    """The losses of the first steps, by what launches share of whom they are the same.
+    """The losses of the first steps, by what launches must share for their losses to be comparable.
 
     A file is identified by its name, which its launches report as their framework: each of several files has its own.
     """

@@ -20,15 +20,15 @@ from dlbench.adapters.protocol import BEGIN, END, READ, RESET, STEPS, HostObserv
 
 _LONGEST = 200
 _LONG_STEP = 0.15
-"""Seconds: of steps as long as this one more is felt, and mostly the shortest check is asked for."""
+"""Seconds of a step from which one check step more is noticeable, so that mostly the shortest check is requested."""
 _SELDOM = 0.1
-"""How often it is not."""
+"""Probability of requesting another length than the shortest."""
 _ENOUGH_SECONDS = 0.2
 """Rounds are repeated until their steps last this long: shorter ones cannot be compared with the timed samples."""
 _MOST_ROUNDS = 6
 _SLOW, _FAST, _SLACK_SECONDS = 1.4, 0.4, 0.03
-"""A check whose steps take so many times as long as the timed ones, but for so little, is repeated: others may have
-used the CPUs."""
+"""A check is repeated where its steps take more than `_SLOW` or less than `_FAST` times as long as the timed ones, give
+or take `_SLACK_SECONDS`: other programs may have used the CPUs."""
 _MOST_CHECKS = 4
 
 
@@ -97,7 +97,7 @@ class LaunchMonitor:
         word, _, number = words.partition(" ")
         if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
             awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
-            self.wrong = f"it said {words[:40]!r} where {awaited} belongs"
+            self.wrong = f"it sent {words[:40]!r}, expected {awaited}"
             return
         self._expected.pop(0)
         spent = self._spent.get(word, (0.0, 0.0, 0.0))
@@ -122,7 +122,7 @@ class LaunchMonitor:
             # Without a signal that would end dlbench, where the guest is gone meanwhile.
             self.line.sendall(answer, MSG_NOSIGNAL)
         except OSError:
-            self.wrong = "it does not listen"
+            self.wrong = "it closed the connection"
 
     def _step_seconds(self) -> float:
         return self._spent[END][0] / max(1, self.timed_steps or 0)

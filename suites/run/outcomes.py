@@ -82,7 +82,7 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         deep = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise UnreadableError(f"{path.name} is no JSON: {deep[:200]}") from error
+        raise UnreadableError(f"{path.name} is not valid JSON: {deep[:200]}") from error
 
 
 def _refuse(word: str) -> Any:
@@ -134,7 +134,7 @@ def read_answer(directory: Path, launch: Launch) -> Outcome:
     """Return the outcome that a guest left; raises FileNotFoundError, and UnreadableError with the reason."""
     content = read_json(directory / OUTCOME_FILE)
     if not isinstance(content, dict):
-        raise UnreadableError(f"{OUTCOME_FILE} holds no object")
+        raise UnreadableError(f"{OUTCOME_FILE} is not a JSON object")
     version = content.pop("schema_version", None)
     if version != SCHEMA_VERSION:
         raise UnreadableError(f"{OUTCOME_FILE} has schema version {str(version)[:20]}, not {SCHEMA_VERSION}")
@@ -296,7 +296,7 @@ def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
 def _without_answer(ending: ProcessEnd) -> Outcome:
     lines = [line.strip() for line in ending.said.splitlines() if line.strip()]
     said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
-    tail = f"; last words: {said}" if said else ""
+    tail = f"; end of stderr: {said}" if said else ""
     if ending.code == -signal.SIGKILL and ending.oom_kills > 0:
         return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
     if ending.code < 0:

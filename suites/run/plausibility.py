@@ -97,7 +97,7 @@ _FEWER_OPERATIONS = 4.0
 _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
 """The check's steps may take this many times as long as the timed ones, and this much longer."""
 _FASTER = 0.15
-"""They take at least such a share of it: the timed ones may have met others for all of their time."""
+"""Check steps may take as little as this share of a timed step: other programs may have slowed every timed step."""
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
 """More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250."""
 _GPU_SECONDS = 2.0
@@ -271,7 +271,7 @@ def _work_elsewhere(claim: Claim) -> str:
         return ""
     return (
         f"after the last timed step it was busy for {_seconds(max(spent, waited))} while weights were put in place and "
-        f"read, which takes {_seconds(allowed)} at most: steps were still at work, or done out of turn"
+        f"read, which takes {_seconds(allowed)} at most: timed steps were still running, or work had been deferred"
     )
 
 
