@@ -137,7 +137,7 @@ def test_no_answer_gives_the_last_words(tmp_path):
     talkative = guest(tmp_path, "for i in 1 2 3 4 5 6; do echo word $i >&2; echo >&2; done; printf '\\377' >&2; exit 9")
     outcome = launch(tmp_path, interpreter=talkative).outcome
     assert outcome.status is Status.CRASHED
-    assert outcome.reason.startswith("exit code 9, no answer; last words: word 4 | word 5 | word 6")
+    assert outcome.reason.startswith("exit code 9, no answer; end of stderr: word 4 | word 5 | word 6")
 
 
 def test_an_interpreter_that_went_away_is_a_crash_and_not_the_end_of_the_run(tmp_path):
