@@ -121,7 +121,7 @@ def _history(store: Store, chosen: _Chosen, magnitude: float, everything: bool) 
         nights = nights[nights["cell"].isin(wanted)]
     if chosen.since:
         nights = nights[nights["started"] >= chosen.since]
-    names = {name: read_host(name, told).name for name, told in store.machines().items()}
+    names = {name: read_host(name, described).name for name, described in store.machines().items()}
     history = build_history(nights, cells, magnitude, names, everything)
     _check_nights(store, history, chosen)
     return explained(history, store.example, None if everything else _EXPLAINED)

@@ -1,4 +1,4 @@
-"""`dlbench report site`: a folder of plain files for a store of many nights, of which a new night changes few."""
+"""`dlbench report site`: a folder of plain files for a store of many nights; a new night changes few files."""
 
 import hashlib
 import json

@@ -40,8 +40,8 @@ def copy_command(
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
         added = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
-        told = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
-        say(f"{told} that {written.name} did not have copied from {read.name}")
+        copied = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
+        say(f"{copied} that {written.name} did not have copied from {read.name}")
 
 
 @store_app.command("deliver")

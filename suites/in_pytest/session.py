@@ -245,7 +245,7 @@ class SuiteSession:
         folders.make_folder(folders.home())
         with ExitStack() as stack:
             said = stack.enter_context(_progress(self._config))
-            if plan.computes:  # what computes nothing disturbs nobody, and nobody disturbs it
+            if plan.computes:  # frameworks that compute nothing are not disturbed
                 stack.enter_context(measuring(said.line, wait=True))
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))

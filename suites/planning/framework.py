@@ -213,8 +213,8 @@ class Framework(_Data):
         return None if self.directory.parent == GUEST_DIRECTORY else str(self.directory)
 
     @property
-    def brought(self) -> bool:
-        """Whether the code that it runs is the user's: dlbench's own comes with its version."""
+    def external(self) -> bool:
+        """Whether it runs code of the user: dlbench's own comes with its version."""
         return self.outside is not None or self.file is not None
 
     @property

@@ -146,7 +146,7 @@ class LaunchRunner:
             added |= measured.software
             added[TUNABLE] = list(self._tunable(cell))
             # dlbench's own adapters come with its version.
-            if source.build.framework.brought:
+            if source.build.framework.external:
                 added[DIGEST] = adapter_digest(source.build.framework)
         return Record(
             run=self.run.id,

@@ -65,7 +65,7 @@ def resume(
     """Return the unfinished run that this plan continues, and its plan.
 
     Cells, protocol, launches and order are the unfinished run's. ``of_fleet`` is the id of the run that a fleet's job
-    goes on with, ``purpose`` what the run was begun for. Raises UsageError when there is nothing to resume,
+    resumes, ``purpose`` the purpose of the run. Raises UsageError when there is nothing to resume,
     when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is
     not what is asked for.
     """
@@ -161,7 +161,7 @@ def _check_same_environment(build: Build, record: Record) -> None:
 
 def _check_same_adapter(build: Build, record: Record) -> None:
     then = record.outcome.software.get(DIGEST)
-    if build.framework.brought and then not in (None, adapter_digest(build.framework)):
+    if build.framework.external and then not in (None, adapter_digest(build.framework)):
         code = build.framework.file or build.framework.outside
         what = "file" if build.framework.file else "adapter"
         raise UsageError(

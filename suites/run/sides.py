@@ -142,7 +142,7 @@ def words(side: Side, sources: Iterable[Source]) -> str:
             continue
         packages = inspect(source.interpreter).distributions if framework.computes else {}
         version = "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
-        code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if framework.brought else ""
+        code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if framework.external else ""
         about = f"(environment {source.digest}{code})"
         parts.append(" ".join(w for w in (name, version, about) if w))
     parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
