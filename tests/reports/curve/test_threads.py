@@ -79,8 +79,8 @@ def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster()
     found = curve_of({1: 1.44, 2: (1.00, 1.06, 1.12), 4: (0.94, 1.00, 1.06)}, TWO_CPUS)
     assert found.best == 2
     assert advice(found) == (
-        "use 2 threads; a step takes 1.36x as long with 1; with 4 it took 0.94x as long (at best 0.83x), which noise "
-        "may explain: about 17 launches of each would decide"
+        "use 2 threads; a step takes 1.36x as long with 1; with 4 it took 0.94x as long (at best 0.83x), within "
+        "noise; about 17 launches of each would settle it"
     )
     assert findings([found])[1].endswith("shows no clear difference on fcn5")
     assert curve_of({1: 1.44, 2: 1.06, 4: 0.9}, TWO_CPUS).best == 4

@@ -36,10 +36,7 @@ def keep_launches(**chosen):
     [
         ({}, "About 9 min, by earlier launches of these cells; at most "),
         ({"threads": "1"}, "About 9 min, by earlier launches of 2 of these cells and of others; at"),
-        (
-            {"networks": "fcn5"},
-            "It is not known how long this takes: the store has no launches of some of these networks on this",
-        ),
+        ({"networks": "fcn5"}, "No estimate: the store has no launches of some of these networks on this"),
     ],
 )
 def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said):

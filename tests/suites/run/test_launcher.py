@@ -113,9 +113,9 @@ def test_a_guest_that_the_kernel_killed_for_memory_is_told_from_others(
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("[]", "no object"),
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object"),
         ("[" * 100_000, "nested too deeply"),
         ('{"schema_version": 1, "status": "ok", "final_loss": NaN}', "NaN"),
         ("{}", "schema version None"),
@@ -351,8 +351,8 @@ def test_a_guest_that_fills_the_disk_is_ended(tmp_path, monkeypatch):
         ('ln -s /dev/zero "$3/{name}"', "a link"),
         ('ln -s nowhere "$3/{name}"', "a link"),
         ('truncate -s 1G "$3/{name}"', "bytes, more than"),
-        ('printf "\\377\\376" > "$3/{name}"', "no JSON"),
-        ('printf "{{" > "$3/{name}"', "no JSON"),
+        ('printf "\\377\\376" > "$3/{name}"', "not valid JSON"),
+        ('printf "{{" > "$3/{name}"', "not valid JSON"),
         ('printf \'{{"phase": [1], "expected_seconds": 1e999}}\' > "$3/{name}"', ""),
     ],
 )
@@ -379,13 +379,13 @@ def test_whatever_lies_where_a_file_is_expected_neither_hangs_nor_ends_the_run(n
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        (b"hello\n", "where 'begin' belongs"),
-        (b"begin\nend\n", "where 'end' belongs"),
-        (b"begin\nend -5\n", "where 'end' belongs"),
-        (b"begin\nend 99999999999999999999999999\nread\n", "where 'reset' belongs"),
-        (b"begin\nend 5\nreset\nreset\n", "where 'steps' belongs"),
+        (b"hello\n", "expected 'begin'"),
+        (b"begin\nend\n", "expected 'end'"),
+        (b"begin\nend -5\n", "expected 'end'"),
+        (b"begin\nend 99999999999999999999999999\nread\n", "expected 'reset'"),
+        (b"begin\nend 5\nreset\nreset\n", "expected 'steps'"),
         (b"x" * 500, "where a word belongs"),
-        (b"\xff\xff\n", "where 'begin' belongs"),
+        (b"\xff\xff\n", "expected 'begin'"),
     ],
 )
 def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, tmp_path):

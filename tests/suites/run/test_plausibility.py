@@ -134,8 +134,8 @@ def test_hidden_helpers_and_made_up_cpu_time_are_seen():
 
 
 def test_work_left_undone_shows_where_weights_are_copied():
-    assert "steps were still at work" in reason(claim(reset_cpu_seconds=19.0, reset_seconds=19.0))
-    assert "steps were still at work" in reason(claim(read_cpu_seconds=19.0, read_seconds=19.0))
+    assert "timed steps were still running" in reason(claim(reset_cpu_seconds=19.0, reset_seconds=19.0))
+    assert "timed steps were still running" in reason(claim(read_cpu_seconds=19.0, read_seconds=19.0))
 
 
 def test_without_limits_no_rate_is_too_high():

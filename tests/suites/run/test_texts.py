@@ -189,7 +189,7 @@ def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     run = ("run", "mine.toml", "--corpus", corpus(tmp_path), *QUIET)
     code, _, said = command(*run, "--budget", "1ms")
     assert code == 0
-    assert "Behind the timed steps each launch of null null trains 120 steps on a text." in said
+    assert "After the timed steps, each launch of null null trains 120 steps on a text." in said
     assert "The text: corpus, 210,000 symbols" in " ".join(said.split())
     (first,) = records(tmp_path)
     assert [step for step, _ in first.outcome.curve] == [50, 100, 120]
@@ -252,7 +252,7 @@ def test_what_cannot_be_trained_is_refused_in_a_line(command, tmp_path, change, 
 
 def test_every_row_behind_the_first_trains_to_check_it(command, tmp_path, monkeypatch):
     out = " ".join(command("plan", "char")[1].split())
-    assert "each launch of torch eager trains 600 steps on a text, and of jax jit 500 to check it" in out
+    assert "each launch of torch eager trains 600 steps on a text; jax jit 500 as a cross-check" in out
     alone = " ".join(command("plan", "char", "--frameworks", "jax")[1].split())
     assert "each launch of jax jit trains 600 steps on a text." in alone
 
