@@ -1,13 +1,14 @@
 """Machines made up of files, and what the doctor says of them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import recorded_trees
 from recorded_trees import USER_NAME, Tree, write_tree
 
-from dlbench.hardware_probe.doctor import Facts, Finding, Sample, Severity, diagnose, gather_settings
-from dlbench.hardware_probe.sentinel import Contention, Reading
+from dlbench.hardware_probe.doctor import Finding, Sample, Severity, diagnose, gather_facts
+from dlbench.hardware_probe.sentinel import Reading
 
 GIB = 1024**3
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
@@ -34,7 +35,7 @@ READING = Reading(
 )
 CALM = Sample(
     seconds=2.5,
-    contention=Contention(pressure_share=0.01, pressure_avg10=0.0, steal_share=0.0, others_cpus=0.01),
+    contention={"pressure_share": 0.01, "pressure_avg10": 0.0, "steal_share": 0.0, "others_cpus": 0.01},
     processes=(),
     throttle_events=None,
     readings=(READING,) * 5,
@@ -81,8 +82,7 @@ TREES: dict[str, Callable[[], Tree]] = {**recorded_trees.ALL, "laptop": laptop, 
 
 
 def diagnosed(folder: Path, tree: Tree, sample: Sample | None = CALM) -> dict[str, Finding]:
-    settings = gather_settings(write_tree(folder, tree), SHELL, PASSED_ON)
-    findings = diagnose(Facts(settings, sample, "not asked for"))
+    findings = diagnose(replace(gather_facts(write_tree(folder, tree), SHELL, PASSED_ON), sample=sample))
     by_name = {finding.name: finding for finding in findings}
     assert len(by_name) == len(findings)
     return by_name
@@ -90,7 +90,3 @@ def diagnosed(folder: Path, tree: Tree, sample: Sample | None = CALM) -> dict[st
 
 def of(findings: dict[str, Finding], severity: Severity) -> set[str]:
     return {name for name, finding in findings.items() if finding.severity is severity}
-
-
-def command(finding: Finding) -> str | None:
-    return finding.remedy.command if finding.remedy else None
