@@ -10,8 +10,7 @@ import pytest
 import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_machines import CALM, READING, TREES, diagnosed, laptop, of, server
-from recorded_trees import HOST_NAME, SERIAL, USER_NAME
+from recorded_trees import CALM, HOST_NAME, READING, SERIAL, TREES, USER_NAME, diagnosed, laptop, of, server
 
 from dlbench.hardware_probe import files
 from dlbench.hardware_probe.doctor import Sample, Severity, cpu_list, diagnose, gather_facts, take_sample

@@ -10,9 +10,9 @@ import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
+from exported import texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import texts
 from properties import examples
 from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, names, only, progress_of
 

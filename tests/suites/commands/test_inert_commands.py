@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_adapter import ALL, write_hostile_adapter
-from hostile_texts import HOSTILE
+from hostile_texts import ALL, HOSTILE, write_hostile_adapter
 from inertness import CHECKS, check_seen, check_terminal
 from rich.console import Console
 

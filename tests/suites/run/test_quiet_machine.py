@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import factory_of_records as make
 import pytest
-from made_up_machines import READING
+from recorded_trees import READING
 
 from dlbench.hardware_probe import ProbeError
 from dlbench.hardware_probe.sentinel import Reading, take
