@@ -11,9 +11,9 @@ from itertools import pairwise
 import factory_of_records as make
 import numpy as np
 import pytest
+from fake_nvml import TWO, gpus
 from hypothesis import given
 from hypothesis import strategies as st
-from pretended_gpus import TWO, gpus
 from pretended_runs import (
     PLAN,
     PRECISE,

@@ -6,8 +6,7 @@ import subprocess
 import time
 
 import pytest
-from processes import COMMAND, run_command, running_command, variables_of_command, wait_until
-from suites_of_null import suite_of_null
+from processes import COMMAND, run_command, running_command, suite_of_null, variables_of_command, wait_until
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import StoreError
