@@ -17,7 +17,7 @@ MOST_SAMPLES = 200_000
 MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_NOT_SHOWN = ("software", "profile", "answer", "outside", "timed_between", "cpus")
+_NOT_SHOWN = ("software", "profile", "parity_sample", "outside", "timed_between", "cpus")
 _OF_LAUNCHES = ("parity", "threads_evidence")
 """Left out of a cell, as its launches have them."""
 

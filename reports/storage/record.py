@@ -231,7 +231,7 @@ def _plain(kept: Run | Record) -> dict[str, Any]:
             value = [each.to_dict() for each in value]
         content[name] = [to_dict(each) for each in value] if name == "plan" else to_dict(value)
     if "outcome" in content:
-        del content["outcome"]["answer"]  # the judge's alone
+        del content["outcome"]["parity_sample"]  # the judge's alone
     return content
 
 

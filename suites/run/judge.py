@@ -41,7 +41,7 @@ _NOT_FINITE = "the losses or updates of the parity check are not finite"
 
 def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
     """Return the verdict on a launch; raises UnreadableError where its answer does not fit the request."""
-    cell, answer, outside = request.launch.cell, outcome.answer, outcome.outside
+    cell, answer, outside = request.launch.cell, outcome.parity_sample, outcome.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
         return _of_own(answer, request.first_losses, network)
@@ -121,6 +121,5 @@ def judged(
         status, reason = Status.PARITY_FAILED, verdict.reason
     if impossible:
         status, reason = Status.IMPLAUSIBLE, "; ".join(filter(None, (impossible, reason)))
-    return replace(
-        launched, outcome=outcome._replace(status=status, reason=one_line(reason), parity=verdict, answer=None)
-    )
+    outcome = outcome._replace(status=status, reason=one_line(reason), parity=verdict, parity_sample=None)
+    return replace(launched, outcome=outcome)

@@ -66,7 +66,7 @@ class LaunchRequest:
         if self.reference is None:
             return (1,)
         try:
-            return parity.steps_told(str(self.reference))
+            return parity.steps_in(str(self.reference))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise FrameworkEnvironmentError(
                 f"The reference {self.reference} cannot be read ({error}). Remove it: it is computed again."

@@ -14,7 +14,7 @@ from known_networks import NETWORKS
 from pretending_adapter import Pretender
 
 from dlbench.adapters import protocol
-from dlbench.adapters.launch import device, timing
+from dlbench.adapters.launch import device, timing, warm_up
 from dlbench.adapters.libraries import gpus
 from dlbench.adapters.libraries.gpus import COPY, DEVICE_BYTES, HOST_BYTES, OPERATOR, PROBES, STARTED, Probe, has_code
 from dlbench.adapters.null import adapter as pretended
@@ -72,7 +72,7 @@ class OnGpu(Pretender):
 
 @pytest.fixture(autouse=True)
 def _warm_at_once(monkeypatch):
-    monkeypatch.setattr(device, "WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(warm_up, "GPU_SECONDS", 0.0)
 
 
 def run(folder, adapter, where="cuda:0", **options):
