@@ -34,7 +34,7 @@ class JudgesItself(Honest):
                 [1.0] * order.steps, {name: [0.0] for name in self.weights}, network.family.parameter_count()
             )
 
-        check.carry_out_check = carry_out
+        check.run_check = carry_out
 
     def step(self):
         self.loss = 1.0
@@ -139,7 +139,7 @@ class SpeaksForItselfToTheHost(Honest):
                 "wall_seconds": pace * count,
                 "cpu_seconds_by_thread": None,
             },
-            "answer": {
+            "parity_sample": {
                 "losses": known.losses,
                 "updates": {name: list(value) for name, value in known.updates.items()},
                 "parameter_count": network.family.parameter_count(),

@@ -6,10 +6,11 @@ is what Linux shows on such machines.
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from dlbench.hardware_probe.doctor import Facts, Finding, Sample, Severity, diagnose, gather_settings
-from dlbench.hardware_probe.sentinel import Contention, Reading
+from dlbench.hardware_probe.doctor import Finding, Sample, Severity, diagnose, gather_facts
+from dlbench.hardware_probe.sentinel import Reading
 
 Tree = dict[str, str]
 
@@ -259,7 +260,7 @@ READING = Reading(
 )
 CALM = Sample(
     seconds=2.5,
-    contention=Contention(pressure_share=0.01, pressure_avg10=0.0, steal_share=0.0, others_cpus=0.01),
+    contention={"pressure_share": 0.01, "pressure_avg10": 0.0, "steal_share": 0.0, "others_cpus": 0.01},
     processes=(),
     throttle_events=None,
     readings=(READING,) * 5,
@@ -306,8 +307,7 @@ TREES: dict[str, Callable[[], Tree]] = {**ALL, "laptop": laptop, "server": serve
 
 
 def diagnosed(folder: Path, tree: Tree, sample: Sample | None = CALM) -> dict[str, Finding]:
-    settings = gather_settings(write_tree(folder, tree), SHELL, PASSED_ON)
-    findings = diagnose(Facts(settings, sample, "not asked for"))
+    findings = diagnose(replace(gather_facts(write_tree(folder, tree), SHELL, PASSED_ON), sample=sample))
     by_name = {finding.name: finding for finding in findings}
     assert len(by_name) == len(findings)
     return by_name
@@ -315,7 +315,3 @@ def diagnosed(folder: Path, tree: Tree, sample: Sample | None = CALM) -> dict[st
 
 def of(findings: dict[str, Finding], severity: Severity) -> set[str]:
     return {name for name, finding in findings.items() if finding.severity is severity}
-
-
-def command(finding: Finding) -> str | None:
-    return finding.remedy.command if finding.remedy else None
