@@ -96,8 +96,9 @@ def run_tests(arguments: list[str]) -> int:
     Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead.
     """
     variables = variables_of_tests(on_request=False)
-    # Several workers would each compile every test anew, all at the same time.
-    compiling = subprocess.Popen([*PYTEST, "--collect-only"], cwd=ROOT, env=variables, stdout=subprocess.DEVNULL)
+    # Each of several workers would compile all tests, at the same time.
+    compiled = [*PYTEST, "--collect-only", *arguments]
+    compiling = subprocess.Popen(compiled, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL)
     built = subprocess.run([*DLBENCH, "env", "build"]).returncode
     compiling.wait()
     if built != 0 and os.environ.get("CI"):
