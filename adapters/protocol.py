@@ -251,7 +251,7 @@ class Outcome(NamedTuple):
     device: Optional[DeviceEvidence] = None  # None on the CPU
     timed_between: Optional[List[float]] = None  # start and end of the timed samples on the system's monotonic clock, s
     profile: Optional[Profile] = None
-    answer: Optional[ParitySample] = None  # for the host alone, which makes ``parity`` of it
+    parity_sample: Optional[ParitySample] = None  # for the host alone, which makes ``parity`` of it
     outside: Optional[HostObservation] = None  # the host's; a guest leaves it out
     curve: List[List[float]] = []  # of the training on a text: [steps so far, mean loss of the block that ends there]
     test_loss: Optional[float] = None  # after it, of the part of the text that was kept
@@ -284,7 +284,7 @@ _NESTED = {
     "device": DeviceEvidence,
     "ceilings": DeviceCeilings,
     "profile": Profile,
-    "answer": ParitySample,
+    "parity_sample": ParitySample,
     "outside": HostObservation,
 }
 

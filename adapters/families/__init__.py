@@ -1,4 +1,4 @@
-"""Families of networks: a module holds all that is known of a family.
+"""Families of networks: one module holds everything about a family.
 
 A new family is a module here, which is found by itself; its model in ``adapters/reference`` (float64, differentiated by
 hand), and its name in ``Adapter.families`` of each adapter that builds it: every other adapter refuses it.
@@ -33,18 +33,16 @@ from .recurrent import CELLS, Recurrent
 from .residual import Bottleneck, Residual
 
 
-def _found() -> Dict[str, Type[Family]]:
-    """Return the families of the modules in this folder, by the name that suites use."""
-    found: Dict[str, Type[Family]] = {}
+def _families() -> Dict[str, Type[Family]]:
+    """Import the modules of this folder; return their families by the name that suites use."""
     files = sorted(os.listdir(os.path.dirname(os.path.abspath(__file__))))
-    for module in [file[:-3] for file in files if file.endswith(".py") and file != "__init__.py"]:
-        for each in vars(importlib.import_module("." + module, __name__)).values():
-            if isinstance(each, type) and issubclass(each, Family) and each.name:
-                found[each.name] = each
-    return found
+    names = [file[:-3] for file in files if file.endswith(".py") and file != "__init__.py"]
+    modules = [importlib.import_module("." + name, __name__) for name in names]
+    kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
+    return {kind.name: kind for kind in kinds if issubclass(kind, Family) and kind.name}
 
 
-FAMILIES = _found()
+FAMILIES = _families()
 
 __all__ = [
     "ACTIVATIONS",

@@ -1,59 +1,41 @@
 """Transformers as language models: embedding, causal self-attention and feedforward layers, a dense softmax."""
 
 import math
-from typing import Any, Dict, List, NamedTuple
+from typing import List
 
-from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, without_usual
-
-
-class _Numbers(NamedTuple):
-    vocabulary: int
-    width: int
-    heads: int
-    layers: int
-    steps: int
-    feedforward: int
-    epsilon: float = 1e-5  # of the layer normalisations
+from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, number
 
 
-class Attention(_Numbers, Family):
+class Attention(Family):
     """A decoder with normalisation first (Radford et al. 2019), loss: mean over batch and steps.
 
     x = embedding[token] + position[step]; in each layer x += attention(norm1(x)), then
     x += lower(gelu(upper(norm2(x)))); logits = fc(norm(x)), whose weight is not the embedding's. A step sees itself and
     the earlier ones; scores are divided by the root of a head's width; there is no dropout. gelu is the approximation
-    by tanh.
+    by tanh. ``epsilon`` is that of the layer normalisations.
     """
-
-    __slots__ = ()
 
     name = "attention"
     kind = "attention"
     learns_inputs = True
 
-    @classmethod
-    def read(cls, numbers: Numbers) -> "Attention":
-        width = numbers.whole("width", example="256")
-        heads = numbers.whole("heads", example="4")
-        if width % heads:
-            raise numbers.error("heads", "%d do not divide the width %d. Give a divisor of it." % (heads, width))
-        return cls(
-            numbers.whole("vocabulary", least=2, example="10000"),
-            width,
-            heads,
-            numbers.whole("layers", most=1000, example="2"),
-            numbers.whole("steps", most=100000, example="32"),
-            numbers.whole("feedforward", 4 * width),
-            numbers.real("epsilon", 1e-5, 1e-8, 1.0),
-        )
+    vocabulary: int = number("whole", least=2, example="10000")
+    width: int = number("whole", example="256")
+    heads: int = number("whole", example="4")
+    layers: int = number("whole", most=1000, example="2")
+    steps: int = number("whole", most=100000, example="32")
+    feedforward: int = number("whole", usual=lambda family: 4 * family.width)
+    epsilon: float = number("real", usual=1e-5, least=1e-8, most=1.0)
 
-    def data(self) -> Dict[str, Any]:
-        return without_usual(dict(self._asdict()), [("feedforward", 4 * self.width), ("epsilon", 1e-5)])
+    def check(self, numbers: Numbers) -> None:
+        if self.width % self.heads:
+            text = "%d do not divide the width %d. Give a divisor of it." % (self.heads, self.width)
+            raise numbers.error("heads", text)
 
     def parameters(self) -> List[Parameter]:
-        """Return the embeddings, and weights, biases, gammas and betas of each layer and of the end.
+        """Return the embeddings, each layer's parameters, and those of the last normalisation and dense layer.
 
-        Rows of ``qkv`` are those of queries, then keys, then values, and of each the heads one after another.
+        Rows of ``qkv`` are those of queries, then keys, then values; within each, one head after another.
         """
         width, hidden = self.width, self.feedforward
         found = [
@@ -71,9 +53,9 @@ class Attention(_Numbers, Family):
         return found + _norm("norm", width) + _dense("fc", self.vocabulary, width)
 
     def multiply_adds(self) -> List[int]:
-        of_weights = 4 * self.width * self.width + 2 * self.width * self.feedforward
-        of_scores = (self.steps + 1) * self.width  # on average, products with keys and with values
-        found = [self.steps * (of_weights + of_scores)] * self.layers
+        weights = 4 * self.width * self.width + 2 * self.width * self.feedforward
+        scores = (self.steps + 1) * self.width  # on average, products with keys and with values
+        found = [self.steps * (weights + scores)] * self.layers
         return [*found, self.steps * self.vocabulary * self.width]
 
     def drawn_inputs(self) -> Drawn:
@@ -93,13 +75,8 @@ class Attention(_Numbers, Family):
         JAX, TensorFlow, the reference's own code in float32). Smallest mistakes that must be caught: 8e-2 in the update
         for an epsilon of 1e-3, 2e-1 for another scale, 1.0 without the mask.
         """
-        return ParityRecipe(
-            2,
-            1.0,
-            3e-6,
-            4e-4,
-            "learning rate 1: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake",
-        )
+        why = "learning rate 1: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake"
+        return ParityRecipe(2, 1.0, 3e-6, 4e-4, why)
 
     def words(self) -> str:
         sizes = self.layers, self.heads, self.width, self.feedforward, self.steps

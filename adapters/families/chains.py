@@ -1,7 +1,7 @@
-"""What the families have in common whose networks are a chain of layers: each reads what the one before it gives."""
+"""Networks that are a chain of layers: each reads the output of the one before it."""
 
 import math
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Tuple
 
 from .family import (
     ACTIVATIONS,
@@ -17,29 +17,23 @@ from .family import (
     Parameter,
     ParityRecipe,
     convolution_weight,
+    number,
     output_side,
-    without_usual,
 )
 
 
 class Chain(Family):
     """A chain of layers that ends in a dense one, the logits; loss: softmax cross-entropy, mean over the batch."""
 
-    __slots__ = ()
-
-    @property
-    def input_scale(self) -> float:
-        """Half-width of the uniform distribution of the synthetic inputs."""
-        raise NotImplementedError
+    #: Half-width of the uniform distribution of the synthetic inputs.
+    input_scale: float
 
     @property
     def input_shape(self) -> Tuple[int, ...]:
         raise NotImplementedError
 
-    @property
-    def layers(self) -> Tuple[Layer, ...]:
-        """The layers, in forward order."""
-        raise NotImplementedError
+    #: In forward order; or a property.
+    layers: Any
 
     def parameters(self) -> List[Parameter]:
         found = []
@@ -68,7 +62,7 @@ class Chain(Family):
     @property
     def flattened(self) -> Tuple[int, int, int]:
         """Return height, width and channels of the images that are flattened."""
-        channels, _, side = self.input_shape
+        channels, side = self.input_shape[0], self.input_shape[-1]
         for layer in self.layers:
             if isinstance(layer, (Convolution, MaxPool)):
                 side = output_side(side, layer.kernel, layer.stride, layer.padding)
@@ -104,137 +98,75 @@ class Chain(Family):
         return ", ".join("%d %s" % (count, word) for count, word in counts if count)
 
 
-class _FeedforwardNumbers(NamedTuple):
-    inputs: int
-    hidden: Tuple[int, ...]
-    outputs: int
-    activation: str  # of the hidden layers
-    input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
-
-
-class Feedforward(_FeedforwardNumbers, Chain):
-    """Dense layers."""
-
-    __slots__ = ()
+class Feedforward(Chain):
+    """Dense layers, called fc1, fc2 and so on; ``activation`` is that of the hidden ones."""
 
     name = "feedforward"
     kind = "dense"
-    lists = ("hidden",)
 
-    @classmethod
-    def read(cls, numbers: Numbers) -> "Feedforward":
-        return cls(
-            numbers.whole("inputs", example="784"),
-            tuple(numbers.wholes("hidden", shortest=0)),
-            numbers.whole("outputs", least=2, example="10"),
-            numbers.word("activation", ACTIVATIONS),
-            numbers.real("input_scale", 1.0, 1e-6, 1e6),
-        )
-
-    def data(self) -> Dict[str, Any]:
-        return without_usual(dict(self._asdict(), hidden=list(self.hidden)), [("input_scale", 1.0)])
+    inputs: int = number("whole", example="784")
+    hidden: Tuple[int, ...] = number("wholes", shortest=0)
+    outputs: int = number("whole", least=2, example="10")
+    activation: str = number("word", known=ACTIVATIONS)
+    input_scale: float = number("real", usual=1.0, least=1e-6, most=1e6)
 
     @property
     def input_shape(self) -> Tuple[int, ...]:
         return (self.inputs,)
 
     @property
-    def layers(self) -> Tuple[Layer, ...]:
-        """Return the layers, called fc1, fc2 and so on."""
-        sizes = (self.inputs,) + tuple(self.hidden) + (self.outputs,)
-        last = len(sizes) - 2
-        return tuple(
-            Dense("fc%d" % (index + 1), sizes[index], sizes[index + 1], "none" if index == last else self.activation)
-            for index in range(last + 1)
-        )
+    def layers(self) -> Tuple[Dense, ...]:
+        sizes = (self.inputs,) + self.hidden + (self.outputs,)
+        activations = [self.activation] * len(self.hidden) + ["none"]
+        named = enumerate(zip(sizes, sizes[1:], activations), 1)
+        return tuple(Dense("fc%d" % index, *layer) for index, layer in named)
 
 
 _EXAMPLE = "[{ convolution = 32, kernel = 3, padding = 1 }, { pool = 2, stride = 2 }, { dense = 128 }]"
 _ACTIVATIONS = ACTIVATIONS + ("none",)
+#: Of a layer's table, what may be left out.
+_USUAL = {"stride": 1, "padding": 0, "activation": "relu"}
 
 
-class _ConvolutionalNumbers(NamedTuple):
-    channels: int
-    side: int  # of the images, which are square
-    layers: Tuple[Layer, ...]
-    input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
-
-
-class Convolutional(_ConvolutionalNumbers, Chain):
-    """Convolutions and pools, then dense layers."""
-
-    __slots__ = ()
+class Convolutional(Chain):
+    """Convolutions and pools on square images with a side of ``side``, then dense layers."""
 
     name = "convolutional"
     kind = "convolutional"
-    lists = ("layers",)
 
-    @classmethod
-    def read(cls, numbers: Numbers) -> "Convolutional":
-        """Read ``channels``, ``side``, ``layers``, ``outputs`` and, where it is not 1, ``input_scale``.
+    channels: int = number("whole", example="3")
+    side: int = number("whole", example="32", most=10000)
+    layers: Tuple[Layer, ...] = number("tables", example=_EXAMPLE)
+    input_scale: float = number("real", usual=1.0, least=1e-6, most=1e6)
+
+    def check(self, numbers: Numbers) -> None:
+        """Make layers of the tables of numbers, and read ``outputs``, the size of the last, fully connected layer.
 
         A layer is a table: of a convolution its number of outputs under ``convolution``, with ``kernel`` and, where
         they are not usual, ``stride`` (1), ``padding`` (0) and ``activation`` ("relu"); of a pool its window's side
         under ``pool``, with ``stride`` (the side) and ``padding`` (0); of a fully connected layer its size under
-        ``dense``, and ``activation``. A last layer, fully connected, gives ``outputs`` logits.
+        ``dense``, and ``activation``.
         """
-        channels = numbers.whole("channels", example="3")
-        side = numbers.whole("side", example="32", most=10000)
-        chain = _Reader(channels, side)
-        for table in numbers.tables("layers", _EXAMPLE):
-            chain.add(table)
-        chain.dense(numbers.whole("outputs", least=2, example="10"), "none")
-        return cls(channels, side, tuple(chain.layers), numbers.real("input_scale", 1.0, 1e-6, 1e6))
+        tables: Any = self.layers
+        self.layers = ()
+        for table in tables:
+            kinds = [kind for kind in ("convolution", "pool", "dense") if table.has(kind)]
+            if len(kinds) != 1:
+                text = "a layer has exactly one of these keys, as in %s." % _EXAMPLE
+                raise table.error("convolution, pool or dense", text)
+            if kinds[0] == "dense":
+                size, activation = table.whole("dense"), table.word("activation", _ACTIVATIONS, "relu")
+                table.finish()
+                self._add_dense(size, activation)
+            else:
+                self._add_window(table, kinds[0])
+        self._add_dense(numbers.whole("outputs", least=2, example="10"), "none")
 
-    def data(self) -> Dict[str, Any]:
-        written: List[Dict[str, Any]] = []
-        for layer in self.layers[:-1]:
-            if isinstance(layer, Convolution):
-                table = {"convolution": layer.outputs, "kernel": layer.kernel, "stride": layer.stride}
-                table.update({"padding": layer.padding, "activation": layer.activation})  # type: ignore[dict-item]
-                written.append(without_usual(table, [("stride", 1), ("padding", 0), ("activation", "relu")]))
-            elif isinstance(layer, MaxPool):
-                table = {"pool": layer.kernel, "stride": layer.stride, "padding": layer.padding}
-                written.append(without_usual(table, [("stride", layer.kernel), ("padding", 0)]))
-            elif isinstance(layer, Dense):
-                dense: Dict[str, Any] = {"dense": layer.outputs, "activation": layer.activation}
-                written.append(without_usual(dense, [("activation", "relu")]))
-        last = self.layers[-1]
-        assert isinstance(last, Dense)
-        found = {"channels": self.channels, "side": self.side, "layers": written, "outputs": last.outputs}
-        return without_usual(dict(found, input_scale=self.input_scale), [("input_scale", 1.0)])
+    def _name(self, kind: str) -> str:
+        weights = [layer for layer in self.layers if isinstance(layer, (Convolution, Dense))]
+        return "%s%d" % (kind, len(weights) + 1)
 
-    @property
-    def input_shape(self) -> Tuple[int, int, int]:
-        return (self.channels, self.side, self.side)
-
-
-class _Reader:
-    """Layers while they are read: each gets its inputs from the one before, and a name with its place among weights."""
-
-    def __init__(self, channels: int, side: int) -> None:
-        self.layers: List[Layer] = []
-        self._channels = channels
-        self._side = side
-        self._flat = 0  # outputs of the last fully connected layer; 0 before there is one
-        self._weights = 0
-
-    def add(self, table: Numbers) -> None:
-        """Read one layer."""
-        kinds = [kind for kind in ("convolution", "pool", "dense") if table.has(kind)]
-        if len(kinds) != 1:
-            raise table.error(
-                "convolution, pool or dense", "a layer has exactly one of these keys, as in %s." % _EXAMPLE
-            )
-        if kinds[0] == "dense":
-            size = table.whole("dense")
-            activation = table.word("activation", _ACTIVATIONS, "relu")
-            table.finish()
-            self.dense(size, activation)
-        else:
-            self._window(table, kinds[0])
-
-    def _window(self, table: Numbers, kind: str) -> None:
+    def _add_window(self, table: Numbers, kind: str) -> None:
         size = table.whole(kind, example="32")
         kernel = size if kind == "pool" else table.whole("kernel", example="3", most=1000)
         stride = table.whole("stride", kernel if kind == "pool" else 1, most=1000)
@@ -242,28 +174,45 @@ class _Reader:
         padding = table.whole("padding", 0, least=0, most=(kernel - 1) if kind == "convolution" else kernel // 2)
         activation = table.word("activation", _ACTIVATIONS, "relu") if kind == "convolution" else "none"
         table.finish()
-        if self._flat:
+        if any(isinstance(layer, Dense) for layer in self.layers):
             raise table.error(kind, "it comes after a fully connected layer. Put all dense layers last.")
-        if kernel > self._side + 2 * padding:
-            raise table.error(
-                "kernel" if kind == "convolution" else kind,
-                "%d is larger than the image, which has a side of %d here. Make it smaller, or side larger."
-                % (kernel, self._side),
-            )
-        self._side = output_side(self._side, kernel, stride, padding)
+        side, _, channels = self.flattened
+        if kernel > side + 2 * padding:
+            text = "%d is larger than the image, which has a side of %d here. Make it smaller, or side larger."
+            raise table.error("kernel" if kind == "convolution" else kind, text % (kernel, side))
         if kind == "pool":
-            self.layers.append(MaxPool(kernel, stride, padding))
-            return
-        self._weights += 1
-        name = "conv%d" % self._weights
-        self.layers.append(Convolution(name, self._channels, size, kernel, stride, padding, activation))
-        self._channels = size
+            self.layers += (MaxPool(kernel, stride, padding),)
+        else:
+            name = self._name("conv")
+            self.layers += (Convolution(name, channels, size, kernel, stride, padding, activation),)
 
-    def dense(self, outputs: int, activation: str) -> None:
-        """Add a fully connected layer."""
-        if not self._flat:
-            self.layers.append(Flatten())
-            self._flat = self._channels * self._side**2
-        self._weights += 1
-        self.layers.append(Dense("fc%d" % self._weights, self._flat, outputs, activation))
-        self._flat = outputs
+    def _add_dense(self, outputs: int, activation: str) -> None:
+        last = self.layers[-1] if self.layers else None
+        if isinstance(last, Dense):
+            inputs = last.outputs
+        else:
+            height, width, channels = self.flattened
+            inputs = height * width * channels
+            self.layers += (Flatten(),)
+        self.layers += (Dense(self._name("fc"), inputs, outputs, activation),)
+
+    def data(self) -> Dict[str, Any]:
+        written = []
+        for layer in self.layers[:-1]:
+            if isinstance(layer, Flatten):
+                continue
+            given = dict(layer._asdict())
+            kind, size, usual = "pool", given.get("kernel"), _USUAL
+            if isinstance(layer, MaxPool):
+                usual = dict(_USUAL, stride=given.pop("kernel"))
+            else:
+                kind = "dense" if isinstance(layer, Dense) else "convolution"
+                size = given.pop("outputs")
+                del given["name"], given["inputs"]
+            kept = {key: value for key, value in given.items() if value != usual.get(key)}
+            written.append(dict({kind: size}, **kept))
+        return dict(super().data(), layers=written, outputs=self.layers[-1].outputs)  # type: ignore[union-attr]
+
+    @property
+    def input_shape(self) -> Tuple[int, ...]:
+        return (self.channels, self.side, self.side)

@@ -4,52 +4,32 @@ As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within
 """
 
 import math
-from typing import Any, Dict, List, NamedTuple
+from typing import List
 
-from .family import ACTIVATIONS, Drawn, Family, Numbers, Parameter, ParityRecipe, without_usual
-
-_USUAL = (("alpha", 1.0), ("clip", 1.0), ("input_scale", 5.0))
+from .family import ACTIVATIONS, Drawn, Family, Parameter, ParityRecipe, number
 
 
-class _Numbers(NamedTuple):
-    inputs: int
-    hidden: int
-    outputs: int
-    steps: int
-    activation: str
-    alpha: float = 1.0  # share of the new state; below 1 the units are leaky
-    clip: float = 1.0  # largest norm of all gradients together; 0 leaves them as they are
-    input_scale: float = 5.0  # half-width of the uniform distribution of inputs and targets
-
-
-class Elman(_Numbers, Family):
+class Elman(Family):
     """The recurrence h = (1 - alpha) h' + alpha phi(W_in x + W_rec h' + b) from a zero state, dense outputs.
 
-    Loss: squared error, mean over batch, steps and outputs. One bias in the recurrence.
+    Loss: squared error, mean over batch, steps and outputs. One bias in the recurrence. Where ``alpha`` is below 1 the
+    units are leaky; ``clip`` is the largest norm of all gradients together (0: no limit); inputs and targets are
+    uniform within +-``input_scale``.
     """
-
-    __slots__ = ()
 
     name = "elman"
     kind = "recurrent"
     loss = "squares"
     time_major = True
 
-    @classmethod
-    def read(cls, numbers: Numbers) -> "Elman":
-        return cls(
-            numbers.whole("inputs", example="2"),
-            numbers.whole("hidden", example="100"),
-            numbers.whole("outputs", example="2"),
-            numbers.whole("steps", most=10000, example="20"),
-            numbers.word("activation", ACTIVATIONS),
-            numbers.real("alpha", 1.0, 1e-3, 1.0),
-            numbers.real("clip", 1.0, 0.0, 1e6),
-            numbers.real("input_scale", 5.0, 1e-6, 1e6),
-        )
-
-    def data(self) -> Dict[str, Any]:
-        return without_usual(dict(self._asdict()), _USUAL)
+    inputs: int = number("whole", example="2")
+    hidden: int = number("whole", example="100")
+    outputs: int = number("whole", example="2")
+    steps: int = number("whole", most=10000, example="20")
+    activation: str = number("word", known=ACTIVATIONS)
+    alpha: float = number("real", usual=1.0, least=1e-3, most=1.0)
+    clip: float = number("real", usual=1.0, least=0.0, most=1e6)
+    input_scale: float = number("real", usual=5.0, least=1e-6, most=1e6)
 
     def parameters(self) -> List[Parameter]:
         """Return the weights and biases of the recurrence and of the outputs.

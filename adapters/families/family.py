@@ -1,4 +1,4 @@
-"""What every family of networks tells of itself.
+"""What every family of networks says of itself.
 
 A family is a module of this folder. Its class holds the numbers of one network and answers all that dlbench asks of it;
 an adapter builds what the numbers say and never asks for a name.
@@ -7,9 +7,9 @@ an adapter builds what the numbers say and never asks for a name.
 import math
 from functools import reduce
 from operator import mul
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-#: Of any one number: what is larger is a slip of the keyboard.
+#: Of any one number: what is larger is a typing mistake.
 LARGEST = 1000000
 #: Of all parameters of a network: 40 GB in float32.
 MOST_PARAMETERS = 10000000000
@@ -24,7 +24,7 @@ class NumbersError(Exception):
 
 
 class Numbers:
-    """The numbers of one network while they are read; `finish` refuses those that nobody asked for."""
+    """The numbers of one network while they are read; `finish` refuses unknown keys."""
 
     def __init__(self, data: Dict[str, Any], where: str = "") -> None:
         self._data = data
@@ -54,7 +54,7 @@ class Numbers:
             raise self.error(key, "%s is not a whole number from %d to %d." % (_shown(value), least, most))
         return int(value)
 
-    def wholes(self, key: str, shortest: int = 1, longest: int = 1000, example: str = "[512, 512]") -> List[int]:
+    def wholes(self, key: str, shortest: int = 1, longest: int = 1000, example: str = "[512, 512]") -> Tuple[int, ...]:
         """Return a list of whole numbers from 1 on."""
         value = self._take(key, None, example)
         right = isinstance(value, (list, tuple)) and shortest <= len(value) <= longest
@@ -64,7 +64,7 @@ class Numbers:
                 "%s is not a list of %d to %d whole numbers from 1 to %d. Write it as in %s = %s."
                 % (_shown(value), shortest, longest, LARGEST, key, example),
             )
-        return [int(each) for each in value]
+        return tuple(int(each) for each in value)
 
     def real(self, key: str, usual: float, least: float, most: float) -> float:
         """Return a number from ``least`` to ``most``."""
@@ -85,17 +85,15 @@ class Numbers:
         value = self._take(key, None, example)
         if not isinstance(value, (list, tuple)) or not value or not all(isinstance(each, dict) for each in value):
             raise self.error(key, "%s is not a list of tables. Write it as in %s = %s." % (_shown(value), key, example))
-        return [
-            Numbers(each, "%s%s, table %d, key " % (self._where, key, place)) for place, each in enumerate(value, 1)
-        ]
+        where = self._where + key
+        return [Numbers(each, "%s, table %d, key " % (where, place)) for place, each in enumerate(value, 1)]
 
     def finish(self) -> None:
         """Raise NumbersError for a key that was not read."""
         for key in self._data:
             if key not in self._read:
-                raise self.error(
-                    str(key), "there is no such key here. Known keys: %s." % ", ".join(dict.fromkeys(self._read))
-                )
+                known = ", ".join(dict.fromkeys(self._read))
+                raise self.error(str(key), "there is no such key here. Known keys: %s." % known)
 
 
 def _is_whole(value: Any, least: int, most: int) -> bool:
@@ -107,13 +105,24 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def without_usual(data: Dict[str, Any], usual: Iterable[Any]) -> Dict[str, Any]:
-    """Return the data without those optional numbers that are at their usual value, given as (key, value).
+class Field(NamedTuple):
+    """How a family reads one of its numbers: a method of `Numbers` and its arguments.
 
-    So a number that a family is given later, with a usual value that means what was so before, changes no digest.
+    ``usual`` among these may be a function of the family as far as it is read.
     """
-    left_out = dict(usual)
-    return {key: value for key, value in data.items() if key not in left_out or value != left_out[key]}
+
+    kind: str
+    options: Dict[str, Any]
+
+    def usual(self, family: Any) -> Any:
+        """Return the value of a number that is left out; None where it must be given."""
+        value = self.options.get("usual")
+        return value(family) if callable(value) else value
+
+
+def number(kind: str, **options: Any) -> Any:
+    """Declare one of a family's numbers, read by this method of `Numbers` with these arguments."""
+    return Field(kind, options)
 
 
 # The layers that chains of layers are made of, and the parameters of any network.
@@ -236,26 +245,60 @@ class ParityRecipe(NamedTuple):
 
 
 class Family:
-    """A family with the numbers of one network; subclasses are NamedTuples of these numbers."""
+    """A family with the numbers of one network, each declared by `number`.
 
-    __slots__ = ()
+    Numbers at their usual value are left out of `data`, so that a number which a family is given later changes no
+    digest where its usual value means what was so before.
+    """
 
     #: What suites call it.
     name = ""
-    #: What it asks of a framework, for tables: "dense", "convolutional" or "recurrent".
+    #: What it demands of a framework, for tables: "dense", "convolutional" or "recurrent".
     kind = ""
-    #: What the last layer's outputs and the labels are compared by, a key of `LOSSES`.
+    #: How the last layer's outputs are compared with the labels, a key of `LOSSES`.
     loss = "cross_entropy"
-    #: Largest norm of the gradients of all parameters together, to which a step scales them down; 0: there is none.
-    clip = 0.0
+    #: Largest norm of the gradients of all parameters together, to which a step scales them down; 0: no limit.
+    clip: float = 0.0
     #: Whether adapters turn a mini-batch so that the steps come first and the examples second.
     time_major = False
     #: Whether statistics of the whole mini-batch are part of the mathematics: then workers need equal parts.
     normalises = False
-    #: Whether its mathematics is known. Where it is not, launches are held against one another; see `Own`.
+    #: Whether its mathematics is known. Where it is not, launches are compared with one another; see `Own`.
     specified = True
-    #: Keys of the numbers that are lists themselves.
+    #: Its numbers; and the names of those that are lists themselves.
+    fields: Dict[str, Field] = {}
     lists: Tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.fields = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+        cls.lists = tuple(name for name, field in cls.fields.items() if field.kind in ("wholes", "tables"))
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Take the numbers in the order of their declarations, or by name."""
+        given = dict(zip(self.fields, values), **named)
+        needed = {name for name, field in self.fields.items() if "usual" not in field.options}
+        if len(values) > len(self.fields) or not needed <= set(given) <= set(self.fields):
+            raise TypeError("%s takes %s, not %s" % (type(self).__name__, ", ".join(self.fields), given))
+        for name, field in self._in_order():
+            setattr(self, name, given[name] if name in given else field.usual(self))
+
+    @classmethod
+    def _in_order(cls) -> List[Tuple[str, Field]]:
+        """Return the numbers, those last whose usual value depends on others."""
+        return sorted(cls.fields.items(), key=lambda item: callable(item[1].options.get("usual")))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in self.fields)))
+
+    def __repr__(self) -> str:
+        return "%s(%s)" % (type(self).__name__, ", ".join("%s=%r" % item for item in vars(self).items()))
+
+    def _replace(self, **changed: Any) -> "Family":
+        return type(self)(**dict(vars(self), **changed))
 
     @property
     def learns_inputs(self) -> bool:
@@ -270,11 +313,26 @@ class Family:
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":
         """Read the numbers of a network; raises NumbersError."""
-        raise NotImplementedError
+        family = cls.__new__(cls)
+        for name, field in cls._in_order():
+            options = dict(field.options)
+            if "usual" in options:
+                options["usual"] = field.usual(family)
+            setattr(family, name, getattr(numbers, field.kind)(name, **options))
+        family.check(numbers)
+        return family
+
+    def check(self, numbers: Numbers) -> None:
+        """Raise NumbersError where numbers do not go together."""
 
     def data(self) -> Dict[str, Any]:
         """Return the numbers as plain data, those left out that are at their usual value."""
-        raise NotImplementedError
+        held = {name: getattr(self, name) for name, field in self.fields.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in held.items()
+            if value != self.fields[name].usual(self)
+        }
 
     def parameters(self) -> List[Parameter]:
         """Return every trainable tensor, in forward order, in canonical layout."""

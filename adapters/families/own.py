@@ -1,31 +1,18 @@
-"""A step of one's own: what it computes is known to its author alone."""
+"""The user's own step: only its author knows what it computes."""
 
-from typing import Any, Dict, List, NamedTuple
+from typing import List
 
-from .family import LEARNING_RATE, Drawn, Family, Numbers, Parameter, ParityRecipe
+from .family import LEARNING_RATE, Drawn, Family, Parameter, ParityRecipe
 
 LOSS_TOLERANCE = 1e-3
 
 
-class _Numbers(NamedTuple):
-    pass
-
-
-class Own(_Numbers, Family):
-    """No numbers: neither parameters nor operations can be told, and nothing is drawn for it."""
-
-    __slots__ = ()
+class Own(Family):
+    """No numbers: parameters and operations are unknown, and nothing is drawn for it."""
 
     name = "own"
     kind = "own"
     specified = False
-
-    @classmethod
-    def read(cls, numbers: Numbers) -> "Own":
-        return cls()
-
-    def data(self) -> Dict[str, Any]:
-        return {}
 
     def parameters(self) -> List[Parameter]:
         return []
@@ -46,11 +33,11 @@ class Own(_Numbers, Family):
         return True
 
     def parity(self) -> ParityRecipe:
-        """Return by how much the losses of its first steps may differ between launches.
+        """Return how much the losses of its first steps may differ between launches.
 
-        Of float32 arithmetic in another order they differ by 1e-7 to 1e-5 over a few steps.
+        Float32 arithmetic in another order changes them by 1e-7 to 1e-5 over a few steps.
         """
-        why = "the losses of the first steps, held against those of the run's first launch"
+        why = "the losses of the first steps, compared with those of the run's first launch"
         return ParityRecipe(1, LEARNING_RATE, LOSS_TOLERANCE, LOSS_TOLERANCE, why)
 
     def words(self) -> str:

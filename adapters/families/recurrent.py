@@ -1,33 +1,15 @@
 """Language models: embedded or one-hot symbols, stacked recurrent layers, a dense softmax at each step."""
 
 import math
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import List, Tuple
 
-from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, without_usual
+from .family import Drawn, Family, Parameter, ParityRecipe, number
 
-
-class CellKind(NamedTuple):
-    """What the layers of a cell have: matrices side by side in each weight, and biases."""
-
-    gates: int
-    biases: Tuple[str, ...] = ("bias",)
+#: Gates of a cell: matrices side by side in each weight.
+CELLS = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
-#: By the number ``cell``. Each gate has one bias but in the GRU, whose new state needs two: the reset gate weighs one
-#: of them. Frameworks that have two everywhere keep the second of the others at zero.
-CELLS = {"lstm": CellKind(4), "gru": CellKind(3, ("bias", "hidden_bias")), "rnn": CellKind(1)}
-
-
-class _Numbers(NamedTuple):
-    vocabulary: int
-    embedding: int  # 0: symbols are given as one-hot vectors
-    hidden: int
-    layers: int
-    steps: int
-    cell: str = "lstm"  # a key of `CELLS`
-
-
-class Recurrent(_Numbers, Family):
+class Recurrent(Family):
     """Stacked recurrent layers from a zero state, dense softmax at each step; loss: mean over batch and steps.
 
     Of a step's inputs x and the state h before it, with weights W (of x), U (of h) and biases b, c:
@@ -35,27 +17,20 @@ class Recurrent(_Numbers, Family):
     ``lstm``  gates i, f, g, o: m' = s(f) m + s(i) tanh(g); h' = s(o) tanh(m'); no forget-gate offset
     ``gru``   gates r, z, n: n = tanh(W x + b + r (U h + c)), reset after the product; h' = (1 - z) n + z h
     ``rnn``   h' = tanh(W x + U h + b)
-    """
 
-    __slots__ = ()
+    Where ``embedding`` is 0 symbols are given as one-hot vectors.
+    """
 
     name = "recurrent"
     kind = "recurrent"
     time_major = True
 
-    @classmethod
-    def read(cls, numbers: Numbers) -> "Recurrent":
-        return cls(
-            numbers.whole("vocabulary", least=2, example="10000"),
-            numbers.whole("embedding", least=0, example="256"),
-            numbers.whole("hidden", example="256"),
-            numbers.whole("layers", most=100, example="2"),
-            numbers.whole("steps", most=10000, example="32"),
-            numbers.word("cell", tuple(CELLS), "lstm"),
-        )
-
-    def data(self) -> Dict[str, Any]:
-        return without_usual(dict(self._asdict()), [("cell", "lstm")])
+    vocabulary: int = number("whole", least=2, example="10000")
+    embedding: int = number("whole", least=0, example="256")
+    hidden: int = number("whole", example="256")
+    layers: int = number("whole", most=100, example="2")
+    steps: int = number("whole", most=10000, example="32")
+    cell: str = number("word", known=tuple(CELLS), usual="lstm")
 
     @property
     def learns_inputs(self) -> bool:
@@ -63,13 +38,21 @@ class Recurrent(_Numbers, Family):
 
     @property
     def width(self) -> int:
-        """How many numbers the first layer is given at each step."""
+        """Inputs of the first layer at each step."""
         return self.embedding or self.vocabulary
 
     @property
+    def biases(self) -> Tuple[str, ...]:
+        """Names of a layer's biases: one for each gate, but in the GRU, whose reset gate weighs one of two.
+
+        Frameworks that have two everywhere keep the second one of the others at zero.
+        """
+        return ("bias", "hidden_bias") if self.cell == "gru" else ("bias",)
+
+    @property
     def parts(self) -> Tuple[str, ...]:
-        """What the parameters of a layer are called, behind its name and a dot."""
-        return ("input_weight", "hidden_weight") + CELLS[self.cell].biases
+        """Names of a layer's parameters, behind the layer's and a dot."""
+        return ("input_weight", "hidden_weight") + self.biases
 
     def layer_names(self) -> List[str]:
         """Return the recurrent layers' names, the first one's first."""
@@ -82,18 +65,18 @@ class Recurrent(_Numbers, Family):
         """
         bound = 1.0 / math.sqrt(self.hidden) if self.embedding else 0.08
         found = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)] if self.embedding else []
-        rows, inputs = CELLS[self.cell].gates * self.hidden, self.width
+        rows, inputs = CELLS[self.cell] * self.hidden, self.width
         for name in self.layer_names():
             found.append(Parameter(name + ".input_weight", (rows, inputs), bound))
             found.append(Parameter(name + ".hidden_weight", (rows, self.hidden), bound))
-            found += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in CELLS[self.cell].biases]
+            found += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in self.biases]
             inputs = self.hidden
         found.append(Parameter("fc.weight", (self.vocabulary, self.hidden), bound))
         found.append(Parameter("fc.bias", (self.vocabulary,), bound))
         return found
 
     def multiply_adds(self) -> List[int]:
-        unit = self.steps * CELLS[self.cell].gates * self.hidden
+        unit = self.steps * CELLS[self.cell] * self.hidden
         found = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (self.layers - 1)
         if not self.embedding:
             found[:1] = [unit * self.width, unit * self.hidden]

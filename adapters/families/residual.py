@@ -1,7 +1,7 @@
 """ResNets of version 1: bottleneck blocks with batch normalisation in training mode."""
 
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from .family import (
     LEARNING_RATE,
@@ -11,8 +11,8 @@ from .family import (
     Parameter,
     ParityRecipe,
     convolution_weight,
+    number,
     output_side,
-    without_usual,
 )
 
 _EXPANSION = 4  # a block has so many times its width of outputs (He et al. 2015, arXiv 1512.03385, table 1)
@@ -80,59 +80,36 @@ class Bottleneck(NamedTuple):
         return NormalisedConvolution(*names, self.in_channels, self.out_channels, 1, self.stride)
 
 
-class _Numbers(NamedTuple):
-    channels: int
-    side: int  # of the images, which are square
-    stem_channels: int
-    blocks: Tuple[int, ...]  # of each stage
-    widths: Tuple[int, ...]  # of each stage
-    classes: int
-    epsilon: float = 1e-5
-    last_gamma: float = 0.2  # initial gamma of each block's last normalisation
-    input_scale: float = 1.0  # half-width of the uniform distribution of the synthetic inputs
-
-
-class Residual(_Numbers, Family):
+class Residual(Family):
     """ResNet v1: stem 7x7/2 + norm + ReLU + max-pool 3/2 pad 1, bottlenecks, global average, dense to logits.
 
-    Every stage but the first begins with a stride of 2. Batch normalisation uses batch statistics with biased variance
-    (training mode); convolutions have no bias.
+    Every stage but the first begins with a stride of 2; ``blocks`` and ``widths`` are those of each stage. Batch
+    normalisation uses batch statistics with biased variance (training mode); convolutions have no bias. Images are
+    square, with a side of ``side``, and uniform within +-``input_scale``; the gamma of each block's last normalisation
+    starts at ``last_gamma``.
     """
-
-    __slots__ = ()
 
     name = "residual"
     kind = "convolutional"
-    lists = ("blocks", "widths")
     normalises = True
 
-    @classmethod
-    def read(cls, numbers: Numbers) -> "Residual":
-        channels = numbers.whole("channels", example="3")
-        side = numbers.whole("side", example="224", most=10000)
-        blocks = numbers.wholes("blocks", longest=100, example="[3, 4, 6, 3]")
-        widths = numbers.wholes("widths", longest=100, example="[64, 128, 256, 512]")
-        if len(widths) != len(blocks):
-            raise numbers.error(
-                "widths", "there are %d, and %d stages in blocks. Give one for each stage." % (len(widths), len(blocks))
-            )
-        if sum(blocks) > 1000:
-            raise numbers.error("blocks", "%d blocks are more than 1000. Give fewer." % sum(blocks))
-        return cls(
-            channels,
-            side,
-            numbers.whole("stem_channels", widths[0]),
-            tuple(blocks),
-            tuple(widths),
-            numbers.whole("classes", least=2, example="1000"),
-            numbers.real("epsilon", 1e-5, 1e-5, 1.0),
-            numbers.real("last_gamma", 0.2, 1e-3, 10.0),
-            numbers.real("input_scale", 1.0, 1e-6, 1e6),
-        )
+    channels: int = number("whole", example="3")
+    side: int = number("whole", most=10000, example="224")
+    stem_channels: int = number("whole", usual=lambda family: family.widths[0])
+    blocks: Tuple[int, ...] = number("wholes", longest=100, example="[3, 4, 6, 3]")
+    widths: Tuple[int, ...] = number("wholes", longest=100, example="[64, 128, 256, 512]")
+    classes: int = number("whole", least=2, example="1000")
+    epsilon: float = number("real", usual=1e-5, least=1e-5, most=1.0)
+    last_gamma: float = number("real", usual=0.2, least=1e-3, most=10.0)
+    input_scale: float = number("real", usual=1.0, least=1e-6, most=1e6)
 
-    def data(self) -> Dict[str, Any]:
-        usual = (("stem_channels", self.widths[0]), ("epsilon", 1e-5), ("last_gamma", 0.2), ("input_scale", 1.0))
-        return without_usual(dict(self._asdict(), blocks=list(self.blocks), widths=list(self.widths)), usual)
+    def check(self, numbers: Numbers) -> None:
+        stages, blocks = len(self.blocks), sum(self.blocks)
+        if len(self.widths) != stages:
+            text = "there are %d, and %d stages in blocks. Give one for each stage." % (len(self.widths), stages)
+            raise numbers.error("widths", text)
+        if blocks > 1000:
+            raise numbers.error("blocks", "%d blocks are more than 1000. Give fewer." % blocks)
 
     @property
     def input_shape(self) -> Tuple[int, int, int]:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from ..families import CELLS, Attention, Convolution, Dense, MaxPool
+from ..families import Attention, Convolution, Dense, MaxPool
 from ..launch.batches import Batch
 from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
 from ..libraries.walks import Functions
@@ -211,7 +211,7 @@ class KerasFunctions(Functions):
         else:
             options["use_cudnn"] = self.options.use_cudnn
             layer = layers.LSTM(self.family.hidden, unit_forget_bias=False, **options)
-        several = len(CELLS[cell].biases) > 1
+        several = cell == "gru"
         weights = GatesLayout() if several else DenseLayout()
         held = {
             "input_weight": ("cell.kernel", weights),

@@ -15,7 +15,7 @@ from ..networks import Network
 from ..protocol import Launch
 
 SEED = 2016
-#: What data are drawn for: those of the parity check, which have a reference, and others to warm up and time with.
+#: Purposes of data: the parity check, for which there is a reference; warm-up and timing.
 CHECKED, TIMED = "", "timed "
 #: A larger parameter repeats the first so many of its values: drawing them all would take a second for fcn5. The
 #: number divides no size of a layer, so that no two rows are alike.
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 def seeded(*names: object) -> np.random.RandomState:
-    """Return random numbers of their own for these names."""
+    """Return a random stream seeded by these names."""
     key = ":".join(str(name) for name in names)
     return np.random.RandomState((zlib.crc32(key.encode("utf-8")) + SEED) % 2**32)
 
@@ -87,9 +87,9 @@ def mini_batch(
     the batch statistics (means, biased variances) are then those of the small mini-batch, so that its reference serves
     the large one too. Where the network normalises over the mini-batch the small one comes over and over, so that equal
     parts have these statistics too; else each example comes several times in a row, so that parts differ and workers
-    that do not average are found out. For the same end a normalised one has as many ``label_sets``, each in an equal
-    part: inputs alone make the statistics. Its reference is that of `with_label_sets`. Raises ValueError where the one
-    size is not a multiple of the other.
+    that do not average fail parity. To the same end a normalised one has as many ``label_sets``, each in an equal part:
+    only inputs make the statistics. Its reference is that of `with_label_sets`. Raises ValueError where the one size is
+    not a multiple of the other.
     """
     if repeated is not None:
         if repeated < 1 or batch_size % (repeated * label_sets):
@@ -107,7 +107,7 @@ def mini_batch(
 
 
 def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
-    """Return each of these whole numbers as a float32 vector of so many zeros, but for a one in its place."""
+    """Return each of these whole numbers as a one-hot float32 vector of this length."""
     return np.eye(count, dtype=np.float32)[symbols]
 
 
@@ -122,7 +122,7 @@ def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose:
     """Return the mini-batch with several labels for each example, labels (sets, batch); the first set is its own.
 
     A loss that takes the mean over the sets has the loss and the gradients of all of them together, one after another
-    with the same inputs: both are linear in the labels' distributions, and inputs alone decide batch statistics.
+    with the same inputs: both are linear in the labels' distributions, and only inputs decide batch statistics.
     """
     batch = mini_batch(network, batch_size, purpose=purpose)
     more = [
@@ -160,18 +160,16 @@ def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
     return integers(seeded("entries", name), (count,), size)
 
 
-# Training on a text: how it is done, and its mini-batches, the same in every framework.
+# Training on a text: its update and its mini-batches, the same in every framework.
 #
 # The text is a file of one byte a symbol, made by the host. A mini-batch holds as many stretches of it as examples,
-# each from a place of its own; the labels are the inputs a symbol later. Places are drawn anew for every step, so the
-# loss before an update is that of stretches hardly ever seen before. The last tenth is kept to test with.
+# from different places; the labels are the inputs a symbol later. Places are drawn anew for every step, so the loss
+# before an update is that of stretches hardly ever seen before. The last tenth is kept to test with.
 
-#: Steps whose losses are read together, and of which the curve has the mean.
+#: Steps whose losses are read together; the curve has their mean.
 BLOCK = 50
 #: Mini-batches of the part that is kept.
 TESTED = 10
-#: Of the text the share that is trained on, in tenths.
-_TRAINED_TENTHS = 9
 
 
 class RmsProp(NamedTuple):
@@ -189,54 +187,47 @@ class RmsProp(NamedTuple):
 class Block(NamedTuple):
     """Steps whose losses are read together."""
 
-    batches: Iterable[Batch]  # made one by one as they are asked for
+    batches: Iterable[Batch]  # made one by one
     length: int
     rate: float  # 0: the weights stay as they are
 
 
-class TextParts(NamedTuple):
-    """A text cut into what is trained on and what is kept."""
-
-    training: np.ndarray
-    kept: np.ndarray
-
-
-def read_text(path: str) -> TextParts:
-    """Return the parts of a text's file."""
+def read_text(path: str) -> Tuple[np.ndarray, np.ndarray]:
+    """Return the parts of a text's file: the one to train on, and the last tenth, which is kept."""
     symbols = np.fromfile(path, dtype=np.uint8)
-    cut = len(symbols) * _TRAINED_TENTHS // 10
-    return TextParts(symbols[:cut], symbols[cut:])
+    cut = len(symbols) * 9 // 10
+    return symbols[:cut], symbols[cut:]
 
 
-def text_refusal(parts: TextParts, network: Network) -> str:
+def text_refusal(training: np.ndarray, kept: np.ndarray, network: Network) -> str:
     """Return why the network cannot be trained on the text; empty where it can."""
     family = network.family
     steps = family.drawn_labels().shape[0]
-    largest = int(max(parts.training.max(), parts.kept.max())) if len(parts.kept) else 0
+    largest = int(max(training.max(), kept.max())) if len(kept) else 0
     if largest >= family.alphabet:
         return "the text has %d symbols, the network %d" % (largest + 1, family.alphabet)
-    if len(parts.kept) <= steps:
-        return "a tenth of the text has %d symbols, too few for %d steps" % (len(parts.kept), steps)
+    if len(kept) <= steps:
+        return "a tenth of the text has %d symbols, too few for %d steps" % (len(kept), steps)
     return ""
 
 
-def text_blocks(parts: TextParts, network: Network, batch_size: int, steps: int) -> Iterator[Block]:
+def text_blocks(
+    training: np.ndarray, kept: np.ndarray, network: Network, batch_size: int, steps: int
+) -> Iterator[Block]:
     """Yield the blocks of so many steps, and last one of mini-batches that were kept, at rate 0."""
+
+    def drawn(symbols: np.ndarray, name: str, numbers: Iterable[int]) -> Iterator[Batch]:
+        for number in numbers:
+            yield text_mini_batch(symbols, network, seeded("text", name, number), batch_size)
+
     for start in range(0, steps, BLOCK):
-        count = min(BLOCK, steps - start)
-        yield Block(_drawn_text(parts.training, "step", start, count, network, batch_size), count, RmsProp().rate)
-    yield Block(_drawn_text(parts.kept, "test", 0, TESTED, network, batch_size), TESTED, 0.0)
-
-
-def _drawn_text(
-    symbols: np.ndarray, name: str, first: int, count: int, network: Network, batch_size: int
-) -> Iterator[Batch]:
-    for number in range(first, first + count):
-        yield text_mini_batch(symbols, network, seeded("text", name, number), batch_size)
+        numbers = range(start, min(start + BLOCK, steps))
+        yield Block(drawn(training, "step", numbers), len(numbers), RmsProp().rate)
+    yield Block(drawn(kept, "test", range(TESTED)), TESTED, 0.0)
 
 
 def text_mini_batch(symbols: np.ndarray, network: Network, numbers: np.random.RandomState, batch_size: int) -> Batch:
-    """Return a mini-batch of stretches that begin at places drawn from these random numbers."""
+    """Return a mini-batch of stretches whose places are drawn from these random numbers."""
     family = network.family
     steps = family.drawn_labels().shape[0]
     places = integers(numbers, (batch_size, 1), len(symbols) - steps)

@@ -1,34 +1,24 @@
-"""A launch on a GPU: what is done for its sake around the timed steps, and what its own instruments tell of them.
+"""The GPU's part of a launch: its own clock and memory around the timed steps, its ceilings and a profile after them.
 
 The wall clock stays the measure, from an idle device to an idle device. Beside it stand the device's own clock (marks
 in its queue around each sample, see ``Adapter.event``), the peak of the framework's allocator there, and after the
-timed steps the device's ceilings (``device_ceilings``) and a short profile. On the CPU nothing of this is done.
+timed steps the device's ceilings (``libraries/gpus.py``) and a short profile. On the CPU nothing of this is done.
 """
 
 import sys
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from ..base import Adapter
 from ..libraries import gpus
-from ..protocol import DeviceEvidence, Launch, Outcome, Profile
-from . import contract, timing
+from ..protocol import DeviceEvidence, Launch, Outcome
+from . import timing
+from .contract import ask
 
-#: A GPU that rests lowers its clocks, and takes tenths of a second of work to raise them again; libraries try out their
-#: kernels, and allocators grow, in the first steps. After a second both have passed; what changes later (heat, a power
-#: limit) is for the search for a steady state and for the telemetry to find.
-WARM_UP_SECONDS = 1.0
 #: Order of the matrix product that is timed: on a fast GPU one of the CPU's 1536 takes less time than its start.
 SENTINEL_SIZE = 8192
-#: Steps of the profile that tells how long the device was busy: few, since their traces are long.
+#: Steps of the profile that shows how long the device was busy: few, since their traces are long.
 PROFILED_STEPS = 3
-
-
-class Timed(NamedTuple):
-    """What the device's instruments told of the timed samples."""
-
-    event_ns: Optional[List[int]]
-    peak_memory_bytes: Optional[int]
 
 
 class Watch:
@@ -38,6 +28,8 @@ class Watch:
         self.adapter = adapter
         self.on_cpu = on_cpu
         self.marks: List[Tuple[Any, Any]] = []
+        self.event_ns: Optional[List[int]] = None
+        self.peak_memory_bytes: Optional[int] = None
 
     def around(self, sample: Callable[[], None]) -> Callable[[], None]:
         """Return the sample with a mark in the device's queue before and after it, where there are such marks.
@@ -61,20 +53,22 @@ class Watch:
         if not self.on_cpu:
             self.adapter.reset_device_peak_memory()
 
-    def end(self) -> Optional[Timed]:
-        """Read the instruments once the device is idle; None on the CPU."""
+    def end(self) -> None:
+        """Read the instruments once the device is idle."""
+        if self.on_cpu:
+            return
+        peak = ask(self.adapter, "device_peak_memory")
+        self.peak_memory_bytes = None if peak is None else int(peak)
+        if self.marks:
+            self.event_ns = [int(ask(self.adapter, "event_nanoseconds", *pair)) for pair in self.marks]
+
+    def evidence(self, left_out: int) -> Optional[DeviceEvidence]:
+        """Return what the instruments showed of all samples but the first ``left_out``; None on the CPU."""
         if self.on_cpu:
             return None
-        peak = contract.device_peak_memory(self.adapter)
-        return Timed(contract.event_nanoseconds(self.adapter, self.marks) if self.marks else None, peak)
-
-
-def evidence(adapter: Adapter, timed: Optional[Timed], left_out: int) -> Optional[DeviceEvidence]:
-    """Return what the instruments told of the samples kept: all but the first ``left_out``, which were warm-up."""
-    if timed is None:
-        return None
-    events = None if timed.event_ns is None else timed.event_ns[left_out:]
-    return DeviceEvidence(contract.device_name(adapter), event_ns=events, peak_memory_bytes=timed.peak_memory_bytes)
+        events = None if self.event_ns is None else self.event_ns[left_out:]
+        name = ask(self.adapter, "device_name")
+        return DeviceEvidence(name, event_ns=events, peak_memory_bytes=self.peak_memory_bytes)
 
 
 def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
@@ -93,51 +87,37 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
 
 
 def wants_profile(launch: Launch) -> bool:
-    """Tell whether steps are profiled after the timed ones: where that was asked for, and on every GPU."""
+    """Tell whether steps are profiled after the timed ones: on request, and on every GPU."""
     return launch.profiled_steps > 0 or not launch.cell.on_cpu
 
 
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
-    """Return the outcome with a GPU's ceilings and with what a profile tells.
+    """Return the outcome with a GPU's ceilings and what a profile shows.
 
     What goes wrong in one of them is noted, and costs that one alone. The ceilings come first: a profiler may leave
     something behind that slows the start of operators.
     """
-    outcome = _with_ceilings(outcome, adapter)
+    software = dict(outcome.software)
+    outcome = outcome._replace(software=software)
+    if outcome.device is not None:
+        ceilings, failures = gpus.measure_ceilings(
+            lambda name, size: ask(adapter, "device_probe", name, size), adapter.is_out_of_memory
+        )
+        if failures:
+            software["ceilings_failed"] = "; ".join(failures)
+        outcome = outcome._replace(device=outcome.device._replace(ceilings=ceilings))
     try:
-        found = contract.profile(adapter, launch.profiled_steps or PROFILED_STEPS)
+        profile = ask(adapter, "profile", launch.profiled_steps or PROFILED_STEPS)
     except Exception as error:
         traceback.print_exc()
         sys.stderr.flush()
-        software: Dict[str, Any] = dict(outcome.software)
         software["profile_failed"] = "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
-        return outcome._replace(software=software)
-    if found is None:
         return outcome
-    if outcome.device is not None:
-        outcome = outcome._replace(device=_with_shares(outcome.device, found))
-    return outcome._replace(profile=found) if launch.profiled_steps > 0 else outcome
-
-
-def _with_ceilings(outcome: Outcome, adapter: Adapter) -> Outcome:
-    if outcome.device is None:
+    if profile is None:
         return outcome
-    found, failures = gpus.measure_ceilings(
-        lambda name, size: contract.device_probe(adapter, name, size), adapter.is_out_of_memory
-    )
-    software: Dict[str, Any] = dict(outcome.software)
-    if failures:
-        software["ceilings_failed"] = "; ".join(failures)
-    return outcome._replace(software=software, device=outcome.device._replace(ceilings=found))
-
-
-def _with_shares(told: DeviceEvidence, profile: Profile) -> DeviceEvidence:
-    """Add how long the device was busy, and how many operators it was given; a step's.
-
-    Operators that ran side by side on the device count in full, so that busy is then an upper bound.
-    """
     there = [operator for operator in profile.operators if operator.on_device]
-    if not there:
-        return told
-    busy, launches = sum(each.seconds for each in there), sum(each.calls for each in there)
-    return told._replace(busy_seconds=busy, launches=launches)
+    if outcome.device is not None and there:
+        # Operators that ran side by side count in full: busy is an upper bound then.
+        busy, launches = sum(each.seconds for each in there), sum(each.calls for each in there)
+        outcome = outcome._replace(device=outcome.device._replace(busy_seconds=busy, launches=launches))
+    return outcome._replace(profile=profile) if launch.profiled_steps > 0 else outcome

@@ -1,4 +1,4 @@
-"""What one launch measures: the network is built, warmed up, timed, checked, and told of."""
+"""The measurement of one launch: build the network, warm up, time, check, and return the outcome."""
 
 import gc
 import math
@@ -7,7 +7,7 @@ import re
 import sys
 import time
 import traceback
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -16,47 +16,39 @@ from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
 from ..libraries import software
 from ..networks import Network
-from ..protocol import BEGIN, PHASE_FILE, TRAINING, Launch, Outcome, ParitySample, Protocol, Status, write_json
-from . import batches, check, contract, device, evidence, parity, steady, team, timing
-from .check import Host, Order
+from ..protocol import BEGIN, PHASE_FILE, TRAINING, Launch, Outcome, ParitySample, Status, write_json
+from . import batches, check, contract, device, evidence, parity, team, timing, warm_up
+from .check import Host
 
-# Real extra work in each step, to try out whether a slowdown is found.
-#
-# ``DLBENCH_EXTRA_PRODUCTS`` in a launch's environment, such as "18x128", adds so many of the framework's own matrix
-# products of this order to every step. It is work that competes for the same caches and threads as a slower kernel
-# would, which a sleep does not.
-
+#: In a launch's environment, such as "18x128": so many of the framework's own matrix products of this order are added
+#: to every step, to try out whether a slowdown is found. Such work competes for the same caches and threads as a slower
+#: kernel would, which a sleep does not.
 EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"
+SENTINEL_SIZE = 1536
 
 
 def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
-    """Return the step to time: the adapter's own, with the extra products after it where any were asked for."""
-    asked = os.environ.get(EXTRA_PRODUCTS, "")
-    if not asked:
+    """Return the step to time: the adapter's own, followed by `EXTRA_PRODUCTS`."""
+    given = os.environ.get(EXTRA_PRODUCTS, "")
+    if not given:
         return adapter.step
-    found = re.match(r"([0-9]{1,6})x([1-9][0-9]{0,4})\Z", asked)
-    if found is None:
-        raise Unsupported("%s=%s cannot be read; write COUNTxORDER, such as 18x128" % (EXTRA_PRODUCTS, asked[:40]))
-    count = int(found.group(1))
-    multiply = adapter.multiply(int(found.group(2)))
-    if multiply is None:
+    match = re.match(r"([0-9]{1,6})x([1-9][0-9]{0,4})\Z", given)
+    if match is None:
+        raise Unsupported("%s=%s cannot be read; write COUNTxORDER, such as 18x128" % (EXTRA_PRODUCTS, given[:40]))
+    count, product, step = int(match.group(1)), adapter.multiply(int(match.group(2))), adapter.step
+    if product is None:
         raise Unsupported("%s: this framework offers no matrix product" % EXTRA_PRODUCTS)
-    product: Callable[[], object] = multiply
-    step = adapter.step
+    multiply: Callable[[], object] = product
 
     def heavier() -> None:
         step()
         for _ in range(count):
-            product()
+            multiply()
 
     return heavier
 
 
-# The part of a launch that trains on a text, after everything that is timed; nothing of it is timed.
-#
-# It starts from the weights that the network starts with, whatever the timed steps did to them.
-
-#: Tells what the guest does, and how many seconds more it will take.
+#: Announces the guest's phase and, where it is known, how many seconds more it will take.
 Announce = Callable[[str, Optional[float]], None]
 
 
@@ -66,25 +58,24 @@ def trains_on_text(launch: Launch) -> bool:
 
 
 def training_refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
-    """Return why the launch cannot train on its text; empty where it can, or where it is not asked to."""
+    """Return why the launch cannot train on its text; empty where it can, or where none is asked for."""
     if not trains_on_text(launch):
         return ""
-    cell = launch.cell
     if not network.family.alphabet:
         return "no training on a text: %s takes no symbols" % network.name
-    for what, value, usual in (
-        ("world size", cell.world_size, 1),
-        ("precision", cell.precision, "float32"),
-        ("placement", cell.placement, "resident"),
-    ):
+    for axis, usual in (("world_size", 1), ("precision", "float32"), ("placement", "resident")):
+        value = getattr(launch.cell, axis)
         if value != usual:
-            return "%s %s: training on a text is at %s only" % (what, value, usual)
-    refused = contract.refuses_training(adapter, network)
-    return refused or batches.text_refusal(batches.read_text(launch.text or ""), network)
+            return "%s %s: training on a text is at %s only" % (axis.replace("_", " "), value, usual)
+    refused = str(contract.ask(adapter, "refuses_training", network))
+    return refused or batches.text_refusal(*batches.read_text(launch.text or ""), network)
 
 
 def with_curve(outcome: Outcome, adapter: Adapter, launch: Launch, announce: Announce) -> Outcome:
-    """Return the outcome with the losses of the blocks, as far as training came; what ended it early is noted."""
+    """Train on the launch's text, untimed; return the outcome with the losses of the blocks, and why it ended early.
+
+    It starts from the weights that the network starts with, whatever the timed steps did to them.
+    """
     curve: List[List[float]] = []
     try:
         return _train(outcome, curve, adapter, launch, announce)
@@ -100,10 +91,10 @@ def _train(outcome: Outcome, curve: List[List[float]], adapter: Adapter, launch:
     steps = launch.protocol.curve_steps
     announce(TRAINING, None)
     weights = batches.initial_weights(network) if adapter.computes else {}
-    found = batches.text_blocks(batches.read_text(launch.text or ""), network, launch.cell.batch_size, steps)
+    blocks = batches.text_blocks(*batches.read_text(launch.text or ""), network, launch.cell.batch_size, steps)
     begun = time.perf_counter()
     done = 0
-    for losses in contract.block_losses(adapter, weights, found, batches.RmsProp()):
+    for losses in contract.block_losses(adapter, weights, blocks, batches.RmsProp()):
         mean = math.fsum(losses) / len(losses)
         if not math.isfinite(mean):
             last = min(done + batches.BLOCK, steps)
@@ -117,107 +108,29 @@ def _train(outcome: Outcome, curve: List[List[float]], adapter: Adapter, launch:
     raise contract.ContractBroken("train_on_text() ended after %d of %d steps" % (done, steps))
 
 
-SENTINEL_SIZE = 1536
-
-
 class Phases:
-    """Tells the host what the guest is doing, between measurements only."""
+    """Tells the host the guest's phase, between measurements only."""
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, PHASE_FILE)
         self.process = os.getpid()
 
     def enter(self, phase: str, expected_seconds: Optional[float] = None) -> None:
-        """Announce a phase and, where it can be told, how long it will last."""
+        """Announce a phase and, where it is known, how long it will last."""
         if os.getpid() != self.process:
             os._exit(1)  # a copy that the adapter forked and let go on: the launch is the original's
         write_json(self.path, {"phase": phase, "expected_seconds": expected_seconds})
 
 
-class Series(NamedTuple):
-    """The timed samples in nanoseconds, cut where they become steady."""
-
-    before: List[int]
-    samples: List[int]
-    steady: Optional[bool]  # None: not looked for
-
-
-def _timed(sample: Callable[[], None], synchronize: Callable[[], None], protocol: Protocol) -> Series:
-    """Time samples, and more of them while too few are steady; what came before the steady ones was warm-up.
-
-    With the longest warm-up over, or once more samples have lasted for the protocol's seconds, it is given up: all
-    samples are kept then.
-    """
-    series = timing.timed_loop(sample, synchronize, protocol)
-    longest = protocol.maximum_warmup_steps
-    if longest == 0:
-        return Series([], series, None)
-    left, deadline = longest, time.perf_counter() + protocol.seconds
-    start = steady.steady_from(series, protocol.minimum_steps)
-    while start is None and left > 0 and time.perf_counter() < deadline:
-        more = protocol._replace(steps=min(left, protocol.minimum_steps))
-        found = timing.timed_loop(sample, synchronize, more)
-        series += found
-        left -= len(found)
-        start = steady.steady_from(series, protocol.minimum_steps)
-    if start is None or start > longest:
-        return Series([], series, False)
-    return Series(series[:start], series[start:], True)
-
-
-def network_of(launch: Launch) -> networks.Network:
-    """Return the network that the launch carries; raises NumbersError where it is none that these adapters know."""
+def network_of(launch: Launch) -> Network:
+    """Return the network that the launch carries; raises NumbersError where these adapters do not know it."""
     if launch.network is None:
         raise NumbersError("network", "the launch carries none")
     return networks.from_data(launch.network)
 
 
-class Warm(NamedTuple):
-    """A step that is ready to be timed, and what came before."""
-
-    step: Callable[[], None]
-    sample: Callable[[], None]
-    watch: device.Watch
-    steps_per_sample: int
-    warmup: List[int]  # nanoseconds of a step
-
-
-class Taken(NamedTuple):
-    """The timed samples, and what was read around them and right after them."""
-
-    series: Series
-    monotonic: Tuple[float, float]  # the system's clock before and after
-    readings: Tuple[evidence.Snapshot, evidence.Snapshot]
-    cpus: Optional[List[int]]
-    on_device: Optional[device.Timed]
-    final_loss: Optional[float]
-    peak_memory_bytes: int
-    order: Optional[Order]  # the parity check that the host asks for
-
-
-class FirstLosses:
-    """The losses of the steps before the timed ones, of a network whose mathematics only its adapter knows."""
-
-    def __init__(self, adapter: Adapter, network: networks.Network) -> None:
-        self.adapter = adapter
-        self.wanted = not network.family.specified
-        self.losses: List[float] = []
-
-    def note(self) -> None:
-        """Read the loss of the last step."""
-        if self.wanted and self.adapter.tells_loss:
-            self.losses.append(contract.loss(self.adapter))
-
-    def answer(self) -> Optional[ParitySample]:
-        """Return them for the host to hold against those of other launches; None where a reference does better."""
-        if not self.wanted:
-            return None
-        finite = all(math.isfinite(each) for each in self.losses)
-        return ParitySample(self.losses if finite else None, {}, 0)
-
-
 def _prepare(
-    adapter: Adapter, network: networks.Network, launch: Launch, gather: Callable[[Adapter], Adapter]
+    adapter: Adapter, network: Network, launch: Launch, gather: Callable[[Adapter], Adapter]
 ) -> Tuple[Adapter, Dict[str, np.ndarray], float]:
     """Build the network; return the adapter to drive, the weights' sampled entries and the seconds of ``prepare``.
 
@@ -237,43 +150,8 @@ def _prepare(
     return adapter, before, time.perf_counter() - start
 
 
-def _warm_up(adapter: Adapter, launch: Launch, note_loss: Callable[[], None]) -> Warm:
-    """Carry out the steps before the timed ones, and find out how many steps make a sample."""
-    step, protocol = step_with_extra_work(adapter), launch.protocol
-    warmup = []
-    # The first step was one already.
-    for _ in range(max(1, protocol.warmup_steps - 1)):
-        warmup.append(timing.time_one(step, adapter.synchronize))
-        note_loss()
-    if not launch.cell.on_cpu:
-        warmup += timing.keep_busy(step, adapter.synchronize, device.WARM_UP_SECONDS)
-    count, tried = timing.steps_per_sample(step, adapter.synchronize, min(warmup), protocol.sample_seconds)
-    watch = device.Watch(adapter, launch.cell.on_cpu)
-    return Warm(step, watch.around(timing.several(step, count)), watch, count, warmup + tried)
-
-
-def _take(adapter: Adapter, launch: Launch, warm: Warm, host: Host) -> Taken:
-    """Time the samples; every instrument is read before the first or after the last of them."""
-    # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
-    gc.collect()
-    warm.watch.begin()
-    # Of a team each worker is bound to its part of the launch's.
-    bound = team.needed(adapter, launch) and launch.cpus
-    cpus = sorted(launch.cpus or []) if bound else evidence.cpus_allowed()
-    host.mark(BEGIN)
-    earlier = evidence.snapshot(cpus)
-    begun = time.monotonic()
-    series = _timed(warm.sample, adapter.synchronize, launch.protocol)
-    ended = time.monotonic()
-    later = evidence.snapshot(cpus)
-    order = host.end((len(series.before) + len(series.samples)) * warm.steps_per_sample)
-    on_device = warm.watch.end()
-    loss = contract.loss(adapter) if adapter.tells_loss else None
-    return Taken(series, (begun, ended), (earlier, later), cpus, on_device, loss, evidence.peak_memory_bytes(), order)
-
-
-def _refusal(adapter: Adapter, network: networks.Network, launch: Launch) -> str:
-    """Return why the launch cannot be carried out; empty where it can. The first of several workers is bound here."""
+def _refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
+    """Return why the launch cannot run; empty where it can. The first of several workers is bound here."""
     refused = ""
     if team.needed(adapter, launch):
         team.see_own_gpu(launch, 0)
@@ -305,90 +183,120 @@ def measure(
     import_seconds = time.perf_counter() - start
     if launch.only_capabilities:
         described = software.environment()
-        asked = [networks.from_data(each) for each in launch.asked_about or []]
-        described["capabilities"] = contract.capabilities(adapter, asked)
+        asked_about = [networks.from_data(each) for each in launch.asked_about or []]
+        described["capabilities"] = contract.capabilities(adapter, asked_about)
         described["version"] = contract.version(adapter)
         return Outcome(Status.OK, "nothing was timed", import_seconds, software=described)
-    reason = _refusal(adapter, network, launch)
-    if reason:
-        return Outcome(Status.UNSUPPORTED, reason, import_seconds, software=software.environment())
+    refused = _refusal(adapter, network, launch)
+    if refused:
+        return Outcome(Status.UNSUPPORTED, refused, import_seconds, software=software.environment())
     phases.enter("build")
     try:
         adapter, before, prepare_seconds = _prepare(adapter, network, launch, gather)
         if launch.save_reference is not None:
-            # Nobody times the making of a reference, and its steps may last a minute each.
+            # The making of a reference is not timed, and its steps may last a minute each.
             check.save_reference(adapter, network, launch.save_reference, before)
             return Outcome(Status.OK, "the reference was saved; nothing was timed", import_seconds, prepare_seconds)
-        adapter.set_learning_rate(LEARNING_RATE)
-        phases.enter("first step")
-        first_step_seconds = timing.time_one(adapter.step, adapter.synchronize) * 1e-9
-        losses = FirstLosses(adapter, network)
-        losses.note()
-        evidence.reset_peak_memory()
-        phases.enter("warm-up")
-        warm = _warm_up(adapter, launch, losses.note)
-        expected = warm.warmup[-1] * 1e-9 * warm.steps_per_sample * launch.protocol.steps
-        phases.enter("timed", min(launch.protocol.seconds, expected))
-        taken = _take(adapter, launch, warm, host)
-        phases.enter("check")
-        answer = losses.answer() or _checked(adapter, warm.step, launch, taken, before, host)
+        outcome = _measure_steps(adapter, network, launch, phases, host, before)
     except Unsupported as error:
         return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=software.environment())
-    return _told(adapter, launch, warm, taken)._replace(
-        import_seconds=import_seconds,
-        prepare_seconds=prepare_seconds,
+    return outcome._replace(import_seconds=import_seconds, prepare_seconds=prepare_seconds)
+
+
+def _measure_steps(
+    adapter: Adapter, network: Network, launch: Launch, phases: Phases, host: Host, before: Dict[str, np.ndarray]
+) -> Outcome:
+    """Run first step, warm-up, timed samples and check of a prepared adapter."""
+    cell, protocol = launch.cell, launch.protocol
+    first_losses: List[float] = []
+
+    def note_loss() -> None:
+        """Keep the loss of the last step, where there is no reference: launches must agree on these."""
+        if not network.family.specified and adapter.tells_loss:
+            first_losses.append(contract.loss(adapter))
+
+    adapter.set_learning_rate(LEARNING_RATE)
+    phases.enter("first step")
+    first_step_seconds = timing.time_one(adapter.step, adapter.synchronize) * 1e-9
+    note_loss()
+    evidence.reset_peak_memory()
+    phases.enter("warm-up")
+    step = step_with_extra_work(adapter)
+    warmup, count = warm_up.warm_up(adapter, launch, step, note_loss)
+    watch = device.Watch(adapter, cell.on_cpu)
+    sample = watch.around(timing.several(step, count))
+    phases.enter("timed", min(protocol.seconds, warmup[-1] * 1e-9 * count * protocol.steps))
+    # Before the evidence begins: with a large heap a collection is 0.15 s of the main thread.
+    gc.collect()
+    watch.begin()
+    # Each worker of a team is bound to its part of the launch's CPUs.
+    bound = team.needed(adapter, launch) and launch.cpus
+    cpus = sorted(launch.cpus or []) if bound else evidence.cpus_allowed()
+    host.mark(BEGIN)
+    earlier = evidence.snapshot(cpus)
+    begun = time.monotonic()
+    left_out, samples, steady = warm_up.timed_samples(sample, adapter.synchronize, protocol)
+    ended = time.monotonic()
+    later = evidence.snapshot(cpus)
+    request = host.end((len(left_out) + len(samples)) * count)
+    watch.end()
+    loss = contract.loss(adapter) if adapter.tells_loss else None
+    finite = None if loss is None else math.isfinite(loss)
+    peak_memory_bytes = evidence.peak_memory_bytes()
+    phases.enter("check")
+    if network.family.specified:
+        seen = _checked(adapter, network, launch, step, bool(finite), before, host, request)
+    else:
+        seen = ParitySample(first_losses if all(map(math.isfinite, first_losses)) else None, {}, 0)
+    gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
+    threads = contract.ask(adapter, "effective_threads")
+    if threads is not None and team.needed(adapter, launch):
+        threads *= cell.world_size
+    described = software.environment()
+    described.update(contract.ask(adapter, "describe"))
+    described.update(software.settings_in_force(launch))
+    return Outcome(
+        status=Status.OK,
+        reason="" if adapter.computes else adapter.parity_reason,
         first_step_seconds=first_step_seconds,
-        parameter_count=None if answer is None else answer.parameter_count,
-        answer=answer,
+        warmup_ns=warmup + [nanoseconds // count for nanoseconds in left_out],
+        samples_ns=samples,
+        final_loss=loss if finite else None,
+        final_loss_finite=finite,
+        peak_memory_bytes=peak_memory_bytes,
+        threads=evidence.thread_evidence(cell.all_threads, threads, earlier, later),
+        contention=evidence.contention(earlier, later),
+        software=described,
+        parameter_count=None if seen is None else seen.parameter_count,
+        gemm_flops_per_second=gemm,
+        steps_per_sample=count,
+        steady=steady,
+        cpus=cpus,
+        evidence_steps=(len(left_out) + len(samples)) * count,
+        device=watch.evidence(len(left_out)),
+        # Samples follow one another without a pause.
+        timed_between=[begun + sum(left_out) * 1e-9, ended],
+        parity_sample=seen,
     )
 
 
 def _checked(
-    adapter: Adapter, step: Callable[[], None], launch: Launch, taken: Taken, before: Dict[str, np.ndarray], host: Host
+    adapter: Adapter,
+    network: Network,
+    launch: Launch,
+    step: Callable[[], None],
+    finite: bool,
+    before: Dict[str, np.ndarray],
+    host: Host,
+    request: Any,
 ) -> Optional[ParitySample]:
-    """Carry out the parity check; None where nothing is computed, or where no host asks for one."""
+    """Run the parity check; None where nothing is computed, or where no host asks for one."""
     if not adapter.computes:
         return None
-    network = network_of(launch)
-    # Where the loss is not finite, nothing is to be learnt from the parameters.
+    # Without a finite loss the parameters show nothing.
     moved = None
-    if taken.final_loss is not None and math.isfinite(taken.final_loss):
-        moved = not parity.stood_still(contract.learnt(adapter, network), before)
-    if taken.order is None:
+    if finite:
+        moved = not parity.stood_still(contract.current_parameters(adapter, network), before)
+    if request is None:
         return None
-    return check.carry_out_check(adapter, step, launch, host, taken.order)._replace(moved=moved)
-
-
-def _told(adapter: Adapter, launch: Launch, warm: Warm, taken: Taken) -> Outcome:
-    """Return the outcome of timed samples, with the framework's own matrix product and description of itself."""
-    cell, series = launch.cell, taken.series
-    gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
-    described = software.environment()
-    described.update(contract.description(adapter))
-    described.update(software.settings_in_force(launch))
-    finite = None if taken.final_loss is None else math.isfinite(taken.final_loss)
-    return Outcome(
-        status=Status.OK,
-        reason="" if adapter.computes else adapter.parity_reason,
-        warmup_ns=warm.warmup + [nanoseconds // warm.steps_per_sample for nanoseconds in series.before],
-        samples_ns=series.samples,
-        final_loss=taken.final_loss if finite else None,
-        final_loss_finite=finite,
-        peak_memory_bytes=taken.peak_memory_bytes,
-        threads=evidence.thread_evidence(cell.all_threads, _all_threads_said(adapter, launch), *taken.readings),
-        contention=evidence.contention(*taken.readings),
-        software=described,
-        gemm_flops_per_second=gemm,
-        steps_per_sample=warm.steps_per_sample,
-        steady=series.steady,
-        cpus=taken.cpus,
-        evidence_steps=(len(series.before) + len(series.samples)) * warm.steps_per_sample,
-        device=device.evidence(adapter, taken.on_device, len(series.before)),
-        # Samples follow one another without a pause.
-        timed_between=[taken.monotonic[0] + sum(series.before) * 1e-9, taken.monotonic[1]],
-    )
-
-
-def _all_threads_said(adapter: Adapter, launch: Launch) -> Optional[int]:
-    said = contract.threads(adapter)
-    return said * launch.cell.world_size if said is not None and team.needed(adapter, launch) else said
+    return check.run_check(adapter, step, launch, host, request)._replace(moved=moved)

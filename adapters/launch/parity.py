@@ -2,8 +2,8 @@
 
 Some steps of a launch (see ``check``) run with the recipe's learning rate. Their losses and, at a few seeded entries of
 every parameter, the total update are compared with those of the reference. Whole updates would be a hundred million
-numbers; 64 entries per parameter find a wrong gate order, a bias trained twice, a shifted padding or a sum taken for a
-mean, each of which changes whole tensors. The guest observes, the host judges.
+numbers; 64 entries per parameter reveal a wrong gate order, a bias trained twice, a shifted padding or a sum taken for
+a mean, each of which changes whole tensors. The guest observes, the host judges.
 """
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
@@ -15,30 +15,11 @@ from ..networks import Network
 from ..protocol import Parity
 from .batches import sampled_entries
 
-
-class Allowance(NamedTuple):
-    """The smallest tolerances that honest arithmetic of a lower precision needs; relative, as a recipe's."""
-
-    loss: float
-    update: float
-
-
-NO_ALLOWANCE = Allowance(0.0, 0.0)
-
-
-class Rounding(NamedTuple):
-    """What the rounding of a precision does to a loss, and to updates without and with kinks in the network."""
-
-    loss: float
-    smooth: float
-    kinked: float
-
-
-#: By the cell's precision; float32, on every device, has the recipes' own tolerances. The unit round-off u is 2**-11
-#: for TF32 and float16 and 2**-8 for bfloat16: four of them for the loss, which is a mean over examples, and 64 for the
-#: updates of smooth networks. Where there are ReLUs or maxima, u decides which share of them falls to the other side,
-#: and the update's error grows with its root: 16 of it, but less than 1, which is what a parameter that stands still
-#: shows.
+#: What a precision's rounding does to a loss, and to updates without and with kinks in the network, relative; float32,
+#: on every device, has the recipes' own tolerances. The unit round-off u is 2**-11 for TF32 and float16 and 2**-8 for
+#: bfloat16: four of them for the loss, which is a mean over examples, and 64 for the updates of smooth networks. Where
+#: there are ReLUs or maxima, u decides which share of them falls to the other side, and the update's error grows with
+#: its root: 16 of it, but less than 1, which is the error of a parameter that stands still.
 #:
 #: Largest errors seen of the small shipped mini-batches, products rounded in PyTorch on a CPU (TF32 by cutting off, the
 #: worse of what GPUs do) and PyTorch's own autocast to bfloat16:
@@ -53,26 +34,24 @@ class Rounding(NamedTuple):
 #:     alexnet   2.0e-4, 1.0e-1  9.8e-6, 8.0e-2  1.4e-4, 3.2e-1
 #:     resnet50  2.4e-5, 1.8e-1  8.9e-6, 1.7e-1  2.6e-4, 5.5e-1
 #:     ========  ==============  ==============  =================
-ROUNDINGS = {
-    "tf32": Rounding(2.0**-9, 2.0**-5, 0.4),
-    "float16": Rounding(2.0**-9, 2.0**-5, 0.4),
-    "bfloat16": Rounding(2.0**-6, 2.0**-2, 0.8),
-}
+ROUNDINGS = {"tf32": (2.0**-9, 2.0**-5, 0.4), "float16": (2.0**-9, 2.0**-5, 0.4), "bfloat16": (2.0**-6, 2.0**-2, 0.8)}
+
+#: The smallest tolerances, of losses and of updates, that honest arithmetic of a lower precision needs.
+Allowance = Tuple[float, float]
+NO_ALLOWANCE = (0.0, 0.0)
 
 
 def allowance(network: Network, precision: str) -> Allowance:
-    """Return what a precision may err by in this network; nothing for one that the table does not know."""
-    rounding = ROUNDINGS.get(precision)
-    if rounding is None:
-        return NO_ALLOWANCE
-    return Allowance(rounding.loss, rounding.kinked if network.family.kinked() else rounding.smooth)
+    """Return the error that a precision may cause in this network; none for one that the table does not list."""
+    loss, smooth, kinked = ROUNDINGS.get(precision, (0.0, 0.0, 0.0))
+    return loss, kinked if network.family.kinked() else smooth
 
 
 class Observation(NamedTuple):
-    """What a launch's parity steps showed: the losses, and the update of each parameter's sampled entries."""
+    """Losses and updates of a launch's parity steps."""
 
     losses: List[float]
-    updates: Dict[str, np.ndarray]  # float64, at most 64 entries each
+    updates: Dict[str, np.ndarray]  # of each parameter's sampled entries, float64
     parameter_count: int = 0  # trainable scalars as the framework itself holds them
 
 
@@ -95,7 +74,7 @@ def observe(
 ) -> Observation:
     """Form the updates from the parameters after the parity steps and their sampled entries before.
 
-    ``parameters`` gives all of ``before`` (see ``contract.learnt``).
+    ``parameters`` gives all of ``before`` (see ``contract.current_parameters``).
     """
     updates = {}
     count = 0
@@ -106,7 +85,7 @@ def observe(
 
 
 def stood_still(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
-    """Tell whether every sampled entry is what it was; reads no parameter beyond the first that moved.
+    """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved.
 
     ``earlier`` is what `sample_weights` returned.
     """
@@ -122,8 +101,8 @@ def save(path: str, observation: Observation, earlier: Sequence[Observation] = (
     np.savez_compressed(path, losses=np.array(observation.losses), **arrays)
 
 
-def steps_told(path: str) -> Tuple[int, ...]:
-    """Return after how many steps a reference file tells losses and updates, in ascending order."""
+def steps_in(path: str) -> Tuple[int, ...]:
+    """Return after how many steps a reference file has losses and updates, in ascending order."""
     with np.load(path, allow_pickle=False) as archive:
         most = len(archive["losses"])
         names = {name.partition(":")[0] for name in archive.files}
@@ -133,14 +112,14 @@ def steps_told(path: str) -> Tuple[int, ...]:
 def load(path: str, steps: Optional[int] = None) -> Observation:
     """Read a reference file, as it is after so many steps; after all of them without a number.
 
-    Raises ValueError where it does not tell what is after so many steps.
+    Raises ValueError where the file has nothing for so many steps.
     """
     with np.load(path, allow_pickle=False) as archive:
         losses = [float(loss) for loss in archive["losses"]]
         start = "update:" if steps in (None, len(losses)) else "update%d:" % steps
         updates = {name[len(start) :]: archive[name] for name in archive.files if name.startswith(start)}
     if not updates:
-        raise ValueError("%s tells nothing of %s steps" % (path, steps))
+        raise ValueError("%s has nothing for %s steps" % (path, steps))
     return Observation(losses[:steps], updates)
 
 
@@ -150,7 +129,7 @@ def _update_error(found: Dict[str, np.ndarray], expected: Dict[str, np.ndarray])
     worst, name_of_worst = 0.0, ""
     for name, update in expected.items():
         # A parameter whose sampled entries hardly move (rare embedding rows, dead ReLUs) is judged against the
-        # largest update of the network, lest float32 noise be divided by nothing.
+        # largest update of the network, lest float32 noise be divided by almost nothing.
         floor = 1e-6 * scale * np.sqrt(update.size)
         error = float(np.linalg.norm(found[name] - update) / max(float(np.linalg.norm(update)), floor))
         if np.isnan(error):
@@ -161,7 +140,7 @@ def _update_error(found: Dict[str, np.ndarray], expected: Dict[str, np.ndarray])
 
 
 def _wider(recipe: ParityRecipe, allowed: Allowance) -> Allowance:
-    return Allowance(max(recipe.loss_tolerance, allowed.loss), max(recipe.update_tolerance, allowed.update))
+    return max(recipe.loss_tolerance, allowed[0]), max(recipe.update_tolerance, allowed[1])
 
 
 def judge(
@@ -171,16 +150,16 @@ def judge(
     if len(observation.losses) != len(reference.losses) or set(observation.updates) != set(reference.updates):
         raise ValueError("the reference was made for another recipe or another network: make it anew")
     losses, expected = np.array(observation.losses), np.array(reference.losses)
-    # A small network may know a small mini-batch by heart after one step: its loss is next to nothing then.
+    # After one step a small network may have memorised a small mini-batch: its loss is close to zero then.
     scale = np.maximum(np.abs(expected), 0.1 * abs(expected[0]))
     loss_error = float(np.max(np.abs(losses - expected) / scale))  # unlike max(), keeps a NaN
     update_error, worst = _update_error(observation.updates, reference.updates)
-    tolerance = _wider(recipe, allowed)
+    loss_tolerance, update_tolerance = _wider(recipe, allowed)
     problems = []
-    if not loss_error <= tolerance.loss:
-        problems.append("loss off by %.1e (tolerance %.0e)" % (loss_error, tolerance.loss))
-    if not update_error <= tolerance.update:
-        problems.append("update of %s off by %.1e (tolerance %.0e)" % (worst, update_error, tolerance.update))
+    if not loss_error <= loss_tolerance:
+        problems.append("loss off by %.1e (tolerance %.0e)" % (loss_error, loss_tolerance))
+    if not update_error <= update_tolerance:
+        problems.append("update of %s off by %.1e (tolerance %.0e)" % (worst, update_error, update_tolerance))
     finite = bool(np.isfinite(loss_error) and np.isfinite(update_error))
     return Parity(
         verdict="disagrees" if problems else "agrees",
@@ -189,13 +168,12 @@ def judge(
         loss_error=loss_error if finite else None,
         update_error=update_error if finite else None,
         worst_parameter=worst,
-        loss_tolerance=tolerance.loss,
-        update_tolerance=tolerance.update,
+        loss_tolerance=loss_tolerance,
+        update_tolerance=update_tolerance,
         seconds=0.0,
     )
 
 
 def unchecked(network: Network, reason: str, allowed: Allowance = NO_ALLOWANCE) -> Parity:
     """Return the verdict of a launch that could not be compared, with the reason."""
-    tolerance = _wider(network.parity, allowed)
-    return Parity("unchecked", reason, [], None, None, "", tolerance.loss, tolerance.update, 0.0)
+    return Parity("unchecked", reason, [], None, None, "", *_wider(network.parity, allowed), 0.0)

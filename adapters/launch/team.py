@@ -1,12 +1,12 @@
-"""Workers that train together, each in a process of its own: how they are started, told what to do, and lost.
+"""Workers that train together, each in its own process: how they are started, what they are sent, and their loss.
 
 The process that the host started is the first worker. It starts the others, which run the same guest with the same
-``cell.json``, and tells them through pipes what it is about to do: they join in, since a step, and the mean of the
-losses, need everybody. Each step of the first worker waits for the others inside the framework's own engine, so its
-clock times the step of all.
+``cell.json``, and sends them a line through a pipe before each of its own calls: they join in, since a step, and the
+mean of the losses, need all workers. Each step of the first worker waits for the others inside the framework's own
+engine, so its clock times the step of all.
 
-A sample of several short steps is told in one line: what telling costs, some microseconds, is spread over a sample.
-Engines that drive all their devices from one process need none of this.
+A sample of several short steps is one line: its cost, some microseconds, is spread over a sample. Engines that drive
+all their devices from one process need none of this.
 """
 
 import os
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -26,35 +26,35 @@ from . import batches, check, evidence
 from .batches import Batch
 
 OPTION = "--worker"  # as `__main__` reads it
-#: A worker that is lost makes the engine of the others fail, with words of sockets: its own reason is waited for so
-#: many seconds, and as long the others may take to fail by themselves.
+#: A lost worker makes the engine of the others fail with a message about sockets: its own reason is awaited for so many
+#: seconds, and the others have as long to fail by themselves.
 GRACE_SECONDS = 2.0
 _END_SECONDS = 5.0
 
 
 class WorkerLost(Exception):  # noqa: N818 - a finding about the launch
-    """Another worker ended before its time; the text tells which, and why."""
+    """Another worker ended early; the text says which, and why."""
 
 
 def needed(adapter: Adapter, launch: Launch) -> bool:
-    """Tell whether the launch is carried out by a process for each worker."""
+    """Tell whether each worker of the launch is a process."""
     return launch.cell.world_size > 1 and adapter.data_parallel == PROCESSES
 
 
 def refusal(adapter: Adapter, launch: Launch) -> str:
-    """Return why these workers cannot train together; empty where they can, or where there is one alone."""
+    """Return why these workers cannot train together; empty where they can, or where there is only one."""
     workers, size = launch.cell.world_size, launch.cell.batch_size
     if workers == 1:
         return ""
     if not adapter.data_parallel:
         return "world size %d: this adapter trains with one worker only" % workers
     if size % workers:
-        return "world size %d: a mini-batch of %d cannot be dealt out evenly" % (workers, size)
+        return "world size %d: a mini-batch of %d cannot be split evenly" % (workers, size)
     return ""
 
 
 def see_own_gpu(launch: Launch, worker: int) -> None:
-    """Let this process see its worker's GPU alone, before the framework looks: it is device 0 then."""
+    """Let this process see its worker's GPU only, before the framework looks: it is device 0 then."""
     if launch.gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = launch.gpu.split(",")[worker]
 
@@ -77,21 +77,17 @@ def meeting_place(directory: str) -> str:
     return os.path.join(directory, "meeting")
 
 
-def _last_words(directory: str, worker: int) -> str:
+def _report(directory: str, worker: int) -> str:
     return os.path.join(directory, "worker-%d.json" % worker)
 
 
 def say_why(directory: str, worker: int, outcome: Outcome) -> None:
-    """Leave a worker's reason for ending where the first one looks for it."""
-    write_json(_last_words(directory, worker), {"status": outcome.status.value, "reason": outcome.reason})
+    """Write a worker's reason for ending where the first one looks for it."""
+    write_json(_report(directory, worker), {"status": outcome.status.value, "reason": outcome.reason})
 
 
-class _Lost(NamedTuple):
-    """What a lost worker makes of the launch, and whether it is the cause: the lowest rank, then the first moment."""
-
-    rank: int
-    moment: float
-    outcome: Outcome
+#: A lost worker's rank as the cause, the moment of its report, and what it makes of the launch.
+_Lost = Tuple[int, float, Outcome]
 
 
 class Team:
@@ -119,49 +115,47 @@ class Team:
             watch.daemon = True
             watch.start()
 
-    def tell(self, line: bytes) -> None:
-        """Tell all others what comes next; raises WorkerLost where one cannot be told."""
+    def send(self, line: bytes) -> None:
+        """Send all others what comes next; raises WorkerLost where one cannot be reached."""
         for place, pipe in enumerate(self._pipes):
             try:
                 os.write(pipe, line)
             except OSError:
-                raise WorkerLost("worker %d of %d takes no more orders" % (place + 1, self._world_size)) from None
+                raise WorkerLost("worker %d of %d has closed its pipe" % (place + 1, self._world_size)) from None
 
     def why_lost(self) -> Optional[Outcome]:
         """Return the outcome that a lost worker makes of this launch, its own reason in it; None where all are there.
 
         Of several lost ones the first cause counts, others fail for the lack of that worker: memory that ran out, or
-        what cannot be done; then an end without words; then the reason that was told first.
+        an unsupported cell; then an end without a report; then the earliest report.
         """
         deadline = time.monotonic() + GRACE_SECONDS
         while True:
+            late = time.monotonic() > deadline
             lost = [each for each in map(self._lost, range(1, self._world_size)) if each is not None]
-            if any(each.rank == 0 for each in lost) or (lost and time.monotonic() > deadline):
-                return min(lost, key=lambda each: (each.rank, each.moment)).outcome
-            if time.monotonic() > deadline:
+            if any(rank == 0 for rank, _, _ in lost) or (lost and late):
+                return min(lost, key=lambda each: each[:2])[2]
+            if late:
                 return None
             time.sleep(0.05)
 
     def _lost(self, worker: int) -> Optional[_Lost]:
-        path = _last_words(self._directory, worker)
-        words = read_json_object(path)
-        if words is not None:
-            status = Status(words.get("status", "crashed"))
-            reason = "worker %d of %d: %s" % (worker, self._world_size, words.get("reason", ""))
-            rank = 2 if status is Status.CRASHED else 0
-            return _Lost(rank, os.stat(path).st_mtime, Outcome(status, reason))
+        path, name = _report(self._directory, worker), "worker %d of %d" % (worker, self._world_size)
+        report = read_json_object(path)
+        if report is not None:
+            status = Status(report.get("status", "crashed"))
+            outcome = Outcome(status, "%s: %s" % (name, report.get("reason", "")))
+            return 2 if status is Status.CRASHED else 0, os.stat(path).st_mtime, outcome
         code = self._others[worker - 1].poll()
         if code is None:
             return None
         if code == -signal.SIGKILL and evidence.oom_kills() > self._oom_kills:
-            reason = "worker %d of %d was killed by the kernel: memory ran out" % (worker, self._world_size)
-            return _Lost(0, 0.0, Outcome(Status.OUT_OF_MEMORY, reason))
+            return 0, 0.0, Outcome(Status.OUT_OF_MEMORY, name + " was killed by the kernel: memory ran out")
         ended = "by signal %d" % -code if code < 0 else "with exit code %d" % code
-        reason = "worker %d of %d ended %s" % (worker, self._world_size, ended)
-        return _Lost(1, 0.0, Outcome(Status.CRASHED, reason))
+        return 1, 0.0, Outcome(Status.CRASHED, "%s ended %s" % (name, ended))
 
     def _watch(self, worker: int, other: "subprocess.Popen[bytes]") -> None:
-        """Wait for a worker's end. Where it comes too soon, and the first hangs waiting for it, end the launch."""
+        """Wait for a worker's end. Where it is early, and the first worker hangs waiting for it, end the launch."""
         other.wait()
         # Let the first worker fail by itself, if it can.
         time.sleep(2 * GRACE_SECONDS)
@@ -177,7 +171,7 @@ class Team:
                 os._exit(0)
 
     def end(self) -> None:
-        """Let the others go; from now on the end of one is no loss."""
+        """Let the others end; from now on the end of one is no loss."""
         with self._lock:
             self._over = True
         for other in self._others:
@@ -194,60 +188,60 @@ class Team:
                 other.kill()
 
 
-class Step:
-    """The first worker's step: the others are told to take theirs, then it takes its own."""
+def _step_of_all(team: Team, adapter: Adapter) -> Any:
+    """Return the first worker's step: the others are sent theirs, then it takes its own.
 
-    def __init__(self, team: Team, adapter: Adapter) -> None:
-        self._tell = team.tell
-        self._adapter = adapter  # whose step may be another one once it has prepared
+    Its ``several(count)`` returns a call that takes so many, sent in one line.
+    """
 
-    def __call__(self) -> None:
-        """Carry out one step."""
-        self._tell(b"step 1\n")
-        self._adapter.step()
+    def step() -> None:
+        team.send(b"step 1\n")
+        adapter.step()  # may be another one once the adapter has prepared
 
-    def several(self, count: int) -> Callable[[], None]:
-        """Return a call that carries out this many steps, told in one line."""
-        tell, step, line = self._tell, self._adapter.step, b"step %d\n" % count
+    def several(count: int) -> Callable[[], None]:
+        send, own, line = team.send, adapter.step, b"step %d\n" % count
 
         def steps() -> None:
-            tell(line)
+            send(line)
             for _ in range(count):
-                step()
+                own()
 
         return steps
 
+    step.several = several  # type: ignore[attr-defined]
+    return step
+
 
 class Lead:
-    """The first worker's adapter, whose calls the others join in; anything else is asked of the adapter itself."""
+    """The first worker's adapter, whose calls the others join in; other attributes are the adapter's own."""
 
     def __init__(self, team: Team, adapter: Adapter) -> None:
         self._team = team
         self._adapter = adapter
-        self.step = Step(team, adapter)
+        self.step = _step_of_all(team, adapter)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._adapter, name)
 
     def set_learning_rate(self, rate: float) -> None:
         """Use this rate in all workers."""
-        self._team.tell(("rate %r\n" % rate).encode("ascii"))
+        self._team.send(("rate %r\n" % rate).encode("ascii"))
         self._adapter.set_learning_rate(rate)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Put the check's weights, and of its mini-batch each worker's part, in place in all of them."""
-        self._team.tell(b"reset\n")
+        """Put the check's weights, and each worker's part of its mini-batch, in place in all of them."""
+        self._team.send(b"reset\n")
         self._adapter.reset(weights, part_of(batch, 0, self._adapter.cell.world_size))
 
     def last_loss(self) -> float:
         """Return the mean over all workers."""
-        self._team.tell(b"loss\n")
+        self._team.send(b"loss\n")
         return self._adapter.last_loss()
 
 
-def follow(adapter: Adapter, orders: Any, reset: Callable[[], None]) -> None:
-    """Join in what the first worker does, until its end of the pipe is closed."""
-    for line in iter(orders.readline, b""):
+def follow(adapter: Adapter, lines: Any, reset: Callable[[], None]) -> None:
+    """Join in the first worker's calls, until its end of the pipe is closed."""
+    for line in iter(lines.readline, b""):
         what, _, rest = line.decode("ascii").strip().partition(" ")
         if what == "step":
             for _ in range(int(rest)):
@@ -261,4 +255,4 @@ def follow(adapter: Adapter, orders: Any, reset: Callable[[], None]) -> None:
             adapter.synchronize()
             reset()
         else:
-            raise ValueError("no order is %r" % line)
+            raise ValueError("unknown line from the first worker: %r" % line)

@@ -28,13 +28,13 @@ def time_one(step: Callable[[], None], synchronize: Callable[[], None]) -> int:
 
 
 def several(step: Callable[[], None], count: int) -> Callable[[], None]:
-    """Return a call that carries out this many steps; a step that has a way of its own to do so is asked for it."""
+    """Return a call that runs this many steps, by the step's own ``several`` where it has one."""
     if count == 1:
         return step
     together: Any = getattr(step, "several", None)
     if together is not None:
-        found: Callable[[], None] = together(count)
-        return found
+        steps_of_team: Callable[[], None] = together(count)
+        return steps_of_team
 
     def steps() -> None:
         for _ in range(count):
@@ -48,8 +48,8 @@ def steps_per_sample(
 ) -> Tuple[int, List[int]]:
     """Return how many steps make a sample that lasts this long, and a step's nanoseconds in each try to find out.
 
-    ``step_nanoseconds`` is a first guess of a step's time; where that calls for several, as many are tried out: steps
-    in a row cost less than single ones, and those of a warm-up may be slow.
+    ``step_nanoseconds`` is a first guess of a step's time; where that means several, as many are tried out: steps in a
+    row cost less than single ones, and those of a warm-up may be slow.
     """
     wanted = seconds * 1e9
     count = max(1, math.ceil(wanted / max(step_nanoseconds, 1000)))
@@ -65,7 +65,7 @@ def steps_per_sample(
 
 
 def keep_busy(step: Callable[[], None], synchronize: Callable[[], None], seconds: float) -> List[int]:
-    """Run steps for at least this many seconds, one at least; return a step's nanoseconds, batch by batch, in order.
+    """Run steps for at least this many seconds, one at least; return a step's nanoseconds in each batch of them.
 
     Batches grow until one lasts a hundredth of the time, so that short steps keep the device at work as they will while
     timed, and leave some hundred numbers behind, not some hundred thousand.

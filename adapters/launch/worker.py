@@ -14,12 +14,10 @@ from .measurement import Phases, measure, network_of
 
 
 def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> int:
-    """Carry out the launch described in this control directory; return the exit code.
+    """Run the launch described in this control directory; return the exit code.
 
-    With several workers this is the first one; `join` is the others.
-
-    Whatever goes wrong in the framework is an outcome (exit code 0). Without an outcome file the host takes the
-    launch for crashed.
+    With several workers this is the first one; `join` is the others. Whatever goes wrong in the framework is an outcome
+    (exit code 0). Without an outcome file the host takes the launch for crashed.
     """
     launch = read_launch(directory)
     phases = Phases(directory)
@@ -52,14 +50,14 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         each.end()
     write_outcome(directory, outcome)
     if not teams and outcome.samples_ns and device.wants_profile(launch):
-        # With the measurement safe on disk: a profiler that crashes takes nothing of it along.
+        # With the measurement safe on disk: a profiler that crashes loses nothing of it.
         phases.enter(PROFILE)
         outcome = device.with_profile(outcome, launch, made[0])
         if os.getpid() != process:
             return 1
         write_outcome(directory, outcome)
     if not teams and outcome.samples_ns and measurement.trains_on_text(launch):
-        # Should it end this process, that is what the answer says.
+        # Should it end this process, the outcome says so.
         write_outcome(directory, outcome._replace(curve_ended="the process ended while it trained"))
         outcome = measurement.with_curve(outcome, made[0], launch, phases.enter)
         if os.getpid() != process:

@@ -152,7 +152,7 @@ def _parameters(naming: Any, name: str, shapes: Dict[str, Tuple[int, ...]]) -> T
 def _stack(spec: Recurrent, naming: Any) -> Any:
     if spec.cell == "lstm":
         return Lstm(spec, naming)
-    made, inputs, rows = [], spec.width, CELLS[spec.cell].gates * spec.hidden
+    made, inputs, rows = [], spec.width, CELLS[spec.cell] * spec.hidden
     for name in spec.layer_names():
         shapes: Dict[str, Tuple[int, ...]] = dict.fromkeys(spec.parts, (rows,))
         shapes.update(input_weight=(rows, inputs), hidden_weight=(rows, spec.hidden))

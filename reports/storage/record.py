@@ -152,7 +152,7 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
         return records
     last: dict[tuple[object, ...], Record] = {}
     for each in sorted(records, key=lambda record: (record.attempt, record.started)):
-        last[each.run, each.cell, each.side, each.stage, each.launch, each.environment] = each
+        last[each.run, each.machine, each.cell, each.side, each.stage, each.launch, each.environment] = each
     counting = {id(record) for record in last.values()}
     return [record for record in records if id(record) in counting]
 
@@ -231,7 +231,7 @@ def _plain(kept: Run | Record) -> dict[str, Any]:
             value = [each.to_dict() for each in value]
         content[name] = [to_dict(each) for each in value] if name == "plan" else to_dict(value)
     if "outcome" in content:
-        del content["outcome"]["answer"]  # the judge's alone
+        del content["outcome"]["parity_sample"]  # the judge's alone
     return content
 
 

@@ -9,7 +9,7 @@ import typer
 
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.cells import build_matrix, column_of, group_of, row_of
+from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import REPORT, explain
 from dlbench.reports.flags import disturbed
@@ -33,7 +33,7 @@ from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..run import preparation, references
 from ..run.launch import LaunchRunner
-from ..run.launcher import Launched, Launcher, LaunchRequest, ProcessLauncher, Tick, no_tick
+from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.machine_lock import measuring
 from ..run.outcomes import read_phase
 from ..run.references import Reference
@@ -113,8 +113,8 @@ def explain_command(
 
 def stored_time(target: str, record: Record) -> str:
     """Return the newest time of a record's cell in a store, in words; raises StoreError."""
-    place = group_of(record.cell), row_of(record.cell), column_of(record.machine, record.cell)
-    found = build_matrix(Results.read([target], machine=record.machine, newest=True)).cells.get(place)
+    matrix = build_matrix(Results.read([target], machine=record.machine, newest=True))
+    found = matrix.cells.get(Place(record.machine, record.cell._replace(adapter="")))
     if found is None or found.timed is None:
         return f"{target} has no time of this cell on this machine."
     launches = f"{found.timed.launches} launch{'es' if found.timed.launches != 1 else ''}"
@@ -165,18 +165,6 @@ def _plan(cell: str, name: str, chosen: SuiteOverrides, machine: Machine) -> Pla
     return plan
 
 
-@dataclass(frozen=True)
-class _Profiling:
-    """A launcher whose launches profile so many steps after the timed ones."""
-
-    launcher: Launcher
-    steps: int
-
-    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
-        """Carry out one launch."""
-        return self.launcher.launch(replace(order, launch=order.launch._replace(profiled_steps=self.steps)), tick)
-
-
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
     """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
     planned = PlannedLaunch(plan.cells[0], 0)
@@ -184,9 +172,12 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
     source = sources[planned.cell.framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
-    launcher = _Profiling(ProcessLauncher(), steps)
+
+    def profiled(request: LaunchRequest, tick: Tick) -> Launched:
+        return launch_process(replace(request, launch=request.launch._replace(profiled_steps=steps)), tick)
+
     run = preparation.new_run(plan, machine, "explain")
-    launch_runner = LaunchRunner(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
+    launch_runner = LaunchRunner(plan, run, profiled, sources, partial(_reference_at_hand, plan), machine=machine)
     with measuring(say, wait=True, computes=plan.computes):
         say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:

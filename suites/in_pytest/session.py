@@ -34,9 +34,9 @@ from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
 from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.launch import LaunchRunner
-from ..run.launcher import ProcessLauncher
+from ..run.launcher import launch_process
 from ..run.machine_lock import measuring
-from ..run.quiet_machine import open_gate
+from ..run.quiet_gate import open_gate
 from ..run.runner import Runner
 from ..run.schedules import BlockSchedule
 from .plugin import of_suite
@@ -265,7 +265,7 @@ class SuiteSession:
             launch_runner = LaunchRunner(
                 plan,
                 run,
-                ProcessLauncher(),
+                launch_process,
                 sources,
                 reference,
                 machine=self._machine,
@@ -273,12 +273,12 @@ class SuiteSession:
                 ceilings=store.ceilings(self._machine.fingerprint),
             )
             schedule = BlockSchedule(plan, (), launch_runner.host)
-            result = Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
+            Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
             self._run = next(each for each in store.runs() if each.id == run.id)
-            said.line(f"measured {counted(result.records, 'launch', 'launches')}{kept}")
+            said.line(f"measured {counted(schedule.count, 'launch', 'launches')}{kept}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -12,11 +12,11 @@ which batch systems set; a GPU that is named is used regardless.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dlbench.hardware_probe import Gpus, probe_gpus
+from dlbench.hardware_probe import Gpus
 
 from ..errors import UsageError
 
@@ -32,14 +32,10 @@ _WORDS = "cpu, cuda:0 (a GPU by its number), cuda:all, gpus (all there are, if a
 class Device:
     """A GPU, or a MIG device of one, that a launch can be given."""
 
-    name: str
-    """"cuda:0", or "cuda:0:1" of a MIG device: what stands in cells."""
-    index: int
-    """The GPU's, as NVML numbers it."""
-    title: str | None
-    """"NVIDIA H200"; None where the driver does not tell."""
-    uuid: str | None
-    """None: it does not answer."""
+    name: str  # in cells: "cuda:0", or "cuda:0:1" of a MIG device
+    index: int  # the GPU's, as NVML numbers it
+    title: str | None  # "NVIDIA H200", where the driver says so
+    uuid: str | None  # None: it does not answer
 
     @property
     def words(self) -> str:
@@ -114,39 +110,37 @@ def _named(word: str, gpus: Gpus) -> Device:
     """Return the one device that a word names."""
     if not gpus.devices:
         raise _none(word, gpus)
-    return _of_uuid(word, gpus) if _UUID.fullmatch(word) else _of_number(word, gpus)
-
-
-def _of_number(word: str, gpus: Gpus) -> Device:
+    there_are = f"There are: {CPU}, {_listed(present(gpus))}."
     match = _NUMBERED.fullmatch(word)
-    assert match is not None
-    number = int(match[1])
-    gpu = next((gpu for gpu in gpus.devices if gpu.index == number), None)
-    if gpu is None:
-        raise UsageError(f"There is no GPU {number} here. {_there_are(gpus)}")
-    if gpu.mig_enabled and match[2] is None:
-        raise _whole(number, gpus)
-    if match[2] is not None and not gpu.mig_enabled:
-        raise UsageError(f"GPU {number} is not in MIG mode. Write cuda:{number}.")
-    name = f"cuda:{number}" if match[2] is None else f"cuda:{number}:{int(match[2])}"
-    device = next((device for device in present(gpus) if device.name == name), None)
-    if device is None:
-        raise UsageError(f"There is no {name} here. {_there_are(gpus)}")
-    if device.uuid is None:
-        raise UsageError(f"{device.words} does not answer ({gpus.reason or 'the driver says no more'}).")
-    return device
-
-
-def _of_uuid(word: str, gpus: Gpus) -> Device:
-    matching = [device for device in present(gpus) if (device.uuid or "").startswith(word)]
-    if len(matching) > 1:
-        raise UsageError(f"{word} matches several GPUs: {_listed(matching)}. Give more characters.")
-    if matching:
-        return matching[0]
-    for gpu in gpus.devices:
-        if gpu.mig_enabled and (gpu.uuid or "").startswith(word):
-            raise _whole(gpu.index, gpus)
-    raise UsageError(f"No GPU here has a UUID that begins with {word}. {_there_are(gpus)}")
+    if match is None:
+        found = [device for device in present(gpus) if (device.uuid or "").startswith(word)]
+        gpu = next((gpu for gpu in gpus.devices if (gpu.uuid or "").startswith(word)), None)
+        if len(found) > 1:
+            raise UsageError(f"{word} matches several GPUs: {_listed(found)}. Give more characters.")
+        if not found and gpu is None:
+            raise UsageError(f"No GPU here has a UUID that begins with {word}. {there_are}")
+    else:
+        number, part = int(match[1]), match[2]
+        gpu = next((gpu for gpu in gpus.devices if gpu.index == number), None)
+        if gpu is None:
+            raise UsageError(f"There is no GPU {number} here. {there_are}")
+        if part is not None and not gpu.mig_enabled:
+            raise UsageError(f"GPU {number} is not in MIG mode. Write cuda:{number}.")
+        name = f"cuda:{number}" if part is None else f"cuda:{number}:{int(part)}"
+        found = [device for device in present(gpus) if device.name == name]
+        if not found and part is not None:
+            raise UsageError(f"There is no {name} here. {there_are}")
+    if not found:  # a GPU in MIG mode, named as a whole
+        assert gpu is not None
+        slices = [device for device in present(gpus) if device.index == gpu.index]
+        if not slices:
+            raise UsageError(
+                f"GPU {gpu.index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), or leave MIG mode."
+            )
+        raise UsageError(f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {_listed(slices)}.")
+    if found[0].uuid is None:
+        raise UsageError(f"{found[0].words} does not answer ({gpus.reason or 'the driver says no more'}).")
+    return found[0]
 
 
 def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
@@ -155,20 +149,6 @@ def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
     if visible is not None and present(gpus):
         why = f"CUDA_VISIBLE_DEVICES={visible[:80]} leaves none"
     return UsageError(f"{word} means no device here: no GPU can be used ({why}). There is: {CPU} (--devices {CPU}).")
-
-
-def _whole(index: int, gpus: Gpus) -> UsageError:
-    """Return the error for a GPU in MIG mode that was named as a whole."""
-    slices = [device for device in present(gpus) if device.index == index]
-    if not slices:
-        return UsageError(
-            f"GPU {index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), or leave MIG mode."
-        )
-    return UsageError(f"GPU {index} is in MIG mode and cannot be used as a whole. It has: {_listed(slices)}.")
-
-
-def _there_are(gpus: Gpus) -> str:
-    return f"There are: {CPU}, {_listed(present(gpus))}."
 
 
 def _listed(devices: Iterable[Device]) -> str:
@@ -186,61 +166,31 @@ def variables(uuid: str | None) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuid}
 
 
-@dataclass(frozen=True)
-class Located:
-    """A launch's devices, found again before it, or the reason why they were not."""
+def locate(
+    name: str, planned: Gpus, now: Gpus, count: int = 1, named: tuple[str, ...] = (), visible: str | None = None
+) -> tuple[Device, ...] | str:
+    """Return the device of this name and the next ones, as many as counted, found again by UUID; or why there are none.
 
-    devices: tuple[Device, ...] = ()
-    reason: str = ""
-    driver: str | None = None
-
-    @property
-    def uuids(self) -> str | None:
-        """Their UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them; None: no device."""
-        return ",".join(device.uuid or "" for device in self.devices) or None
-
-
-@dataclass
-class Locator:
-    """Finds the devices of a plan again, by UUID, before each launch on them.
-
-    A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise.
+    A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise. The next
+    ones are the devices that the plan names or, where it names only one, those in CUDA_VISIBLE_DEVICES.
     """
-
-    planned: Gpus | None
-    """The devices planned with; None: those of the first look."""
-    look: Callable[[], Gpus] = probe_gpus
-    named: tuple[str, ...] = ()
-    """Those of the plan."""
-    visible: str | None = None
-    """CUDA_VISIBLE_DEVICES."""
-
-    def find(self, name: str, count: int = 1) -> Located:
-        """Look now for the device of this name and the next ones, as many as counted. Raises nothing.
-
-        The next ones are the devices that the plan names or, where it names only one, those in CUDA_VISIBLE_DEVICES.
-        """
-        now = self.look()
-        planned = self.planned = self.planned or now
-        known = present(planned)
-        first = next((place for place, device in enumerate(known) if device.name == name), None)
-        if first is None:
-            return Located((), f"this machine has no {name}, but: {_listed(known) or 'no GPU'}")
-        left = {device.name for device in _left(known, self.visible)}
-        offered = set(self.named) if len(self.named) > 1 else left
-        chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
-        if len(chosen) < count:
-            return Located((), f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}")
-        slices = [device.name for device in chosen if device.name.count(":") > 1]
-        if count > 1 and slices:
-            return Located((), f"workers on MIG devices ({', '.join(slices)}) cannot reach one another")
-        if len({device.title for device in chosen}) > 1:
-            # Each step lasts as long as its slowest worker's: nothing could be said of either board.
-            unlike = ", ".join(device.words for device in chosen)
-            return Located((), f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices")
-        answering = {device.uuid for device in present(now)} - {None}
-        for device in chosen:
-            if device.uuid not in answering:
-                reason = now.reason or "the driver no longer lists it"
-                return Located((), f"{device.words} does not answer: {reason}")
-        return Located(chosen, "", now.driver_version)
+    known = present(planned)
+    first = next((place for place, device in enumerate(known) if device.name == name), None)
+    if first is None:
+        return f"this machine has no {name}, but: {_listed(known) or 'no GPU'}"
+    offered = set(named) if len(named) > 1 else {device.name for device in _left(known, visible)}
+    chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
+    if len(chosen) < count:
+        return f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}"
+    slices = [device.name for device in chosen if device.name.count(":") > 1]
+    if count > 1 and slices:
+        return f"workers on MIG devices ({', '.join(slices)}) cannot reach one another"
+    if len({device.title for device in chosen}) > 1:
+        # Each step lasts as long as its slowest worker's: nothing could be said of either board.
+        unlike = ", ".join(device.words for device in chosen)
+        return f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices"
+    answering = {device.uuid for device in present(now)} - {None}
+    lost = next((device for device in chosen if device.uuid not in answering), None)
+    if lost is not None:
+        return f"{lost.words} does not answer: {now.reason or 'the driver no longer lists it'}"
+    return chosen

@@ -4,8 +4,9 @@
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dlbench.adapters.networks import family_of
 from dlbench.hardware_probe import Machine
 from dlbench.reports.compare.verdict import Rule
 from dlbench.reports.storage.hosts import Host, Node, host_of
@@ -17,12 +18,12 @@ from ..display.screen import err, resume_command, say
 from ..errors import interruptible
 from ..planning.plan import Plan
 from . import capabilities, preparation, sides
-from .judge import FirstLosses
+from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
-from .launcher import ProcessLauncher
+from .launcher import launch_process
 from .machine_lock import measuring
-from .quiet_machine import busy_gpus, open_gate
-from .runner import Runner, RunResult
+from .quiet_gate import busy_gpus, open_gate
+from .runner import Runner
 from .schedules import BlockSchedule, Schedule
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
@@ -30,7 +31,7 @@ from .texts import Text
 
 @dataclass(frozen=True)
 class RunProfile:
-    """Purpose and schedule of a run."""
+    """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a fleet's node or not."""
 
     purpose: str = "suite"
     schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = BlockSchedule
@@ -44,19 +45,12 @@ class RunProfile:
     """What launches train on."""
     lines: Callable[[], Iterable[str]] = tuple
     """Describes the run: its size, then further lines."""
-
-
-@dataclass(frozen=True)
-class ResumeState:
-    """How a run begins: as a new one or an unfinished one, on a node of a fleet or not."""
-
-    run: Run | None = None
-    """The unfinished run to be resumed."""
+    unfinished: Run | None = None
+    """The run to be resumed."""
     sources: Sources | None = None
     """The interpreters by side, where they are prepared already."""
     node: Callable[[], Node | None] = lambda: None
-    command: str = ""
-    """The command that resumes the run; empty: the same one with --resume."""
+    resume_command: str = field(default_factory=resume_command)
 
 
 def run_plan(
@@ -64,19 +58,18 @@ def run_plan(
     machine: Machine,
     store: Store,
     profile: RunProfile,
-    state: ResumeState,
     *,
     budget_seconds: float | None = None,
     build_missing: bool = True,
     matrix: Callable[[str], str] | None = None,
-) -> tuple[Run, RunResult, Schedule]:
-    """Prepare and carry out a run; return it with its result and the final state of its schedule.
+) -> tuple[Run, Schedule]:
+    """Prepare and carry out a run; return it with the final state of its schedule.
 
     ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
     """
-    launcher, paired = ProcessLauncher(), len(profile.sides) > 1
+    paired = len(profile.sides) > 1
     store.add_machine(machine.fingerprint, machine.to_dict())
-    sources = state.sources or sides.prepare(plan, profile.sides, say, build_missing)
+    sources = profile.sources or sides.prepare(plan, profile.sides, say, build_missing)
     with measuring(say, wait=True, computes=plan.computes):
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
@@ -84,9 +77,11 @@ def run_plan(
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)
-            defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launcher, say)
+            defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launch_process, say)
         named = sides.described(profile.sides, sources) if paired else {}
-        run = state.run or preparation.begin(plan, store, machine, profile.purpose, named, state.node(), profile.rule)
+        run = profile.unfinished or preparation.begin(
+            plan, store, machine, profile.purpose, named, profile.node(), profile.rule
+        )
         size, *lines = profile.lines()
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
@@ -99,7 +94,7 @@ def run_plan(
             side.name: LaunchRunner(
                 plan,
                 run,
-                launcher,
+                launch_process,
                 sources[side.name],
                 reference,
                 machine=machine,
@@ -110,7 +105,7 @@ def run_plan(
                 ceilings=store.ceilings(machine.fingerprint),
                 text=profile.text,
                 first_losses=first_losses[side.name],
-                node=state.node,
+                node=profile.node,
             )
             for side in profile.sides
         }
@@ -118,14 +113,18 @@ def run_plan(
         with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
-            with interruptible(state.command or resume_command()):
-                result = Runner(store, launchers, schedule, display, budget_seconds).run()
-    return run, result, schedule
+            with interruptible(profile.resume_command):
+                Runner(store, launchers, schedule, display, budget_seconds).run()
+    return run, schedule
 
 
 def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:
     """Return the first losses for each side: two files compute different things, even where they have one name."""
-    if any(side.step is not None for side in of_run):
-        return {side.name: FirstLosses.of(each for each in records if each.side == side.name) for side in of_run}
-    shared = FirstLosses.of(records)
-    return {side.name: shared for side in of_run}
+    apart = any(side.step is not None for side in of_run)
+    shared: FirstLosses = {}
+    found: dict[str, FirstLosses] = {side.name: {} if apart else shared for side in of_run}
+    for record in records:
+        if record.network is not None:
+            known = found.get(record.side, shared)
+            note_losses(known, record.cell, record.outcome, family_of(record.network))
+    return found

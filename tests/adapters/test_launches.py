@@ -31,7 +31,7 @@ from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 from dlbench.suites.run.judge import judged
-from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 
 def test_the_life_of_an_adapter(tmp_path):
@@ -50,7 +50,7 @@ def test_the_outcome_of_a_launch(tmp_path, monkeypatch):
     assert (len(outcome.warmup_ns), len(outcome.samples_ns)) == (2, 4)
     assert outcome.first_step_seconds > 0
     assert (outcome.final_loss, outcome.final_loss_finite) == (2.5, True)
-    assert (outcome.parity, outcome.answer, outcome.reason) == (None, None, "it only pretends")
+    assert (outcome.parity, outcome.parity_sample, outcome.reason) == (None, None, "it only pretends")
     assert (outcome.threads.requested, outcome.threads.framework_says) == (2, 3)
     assert outcome.contention.voluntary_switches >= 0
     assert outcome.software["framework"] == "a pretender"
@@ -151,12 +151,12 @@ def test_good_answers_pass_unchanged():
     adapter = Answers(supports=(True, ""), loss=np.float32(2.5), parameters=WEIGHTS.items(), threads=3, describe=good)
     assert contract.supports(adapter, NETWORK) == (True, "")
     assert contract.loss(adapter) == 2.5
-    assert {name: value is WEIGHTS[name] for name, value in contract.learnt(adapter, NETWORK)} == dict.fromkeys(
-        WEIGHTS, True
-    )
-    assert contract.threads(adapter) == 3
-    assert contract.threads(Answers(threads=None)) is None
-    assert contract.description(adapter) == good
+    assert {
+        name: value is WEIGHTS[name] for name, value in contract.current_parameters(adapter, NETWORK)
+    } == dict.fromkeys(WEIGHTS, True)
+    assert contract.ask(adapter, "effective_threads") == 3
+    assert contract.ask(Answers(threads=None), "effective_threads") is None
+    assert contract.ask(adapter, "describe") == good
 
 
 def changed(name, value):
@@ -176,7 +176,7 @@ def changed(name, value):
 )
 def test_parameters_are_the_networks(parameters, words):
     with pytest.raises(ContractBroken, match=words):
-        list(contract.learnt(Answers(parameters=parameters), NETWORK))
+        list(contract.current_parameters(Answers(parameters=parameters), NETWORK))
 
 
 def test_a_probe_is_two_calls_or_none():
@@ -185,12 +185,12 @@ def test_a_probe_is_two_calls_or_none():
             return self.answers[name]
 
     good = Probe(print, print)
-    assert contract.device_probe(Probing(copy=good), "copy", 8) is good
-    assert contract.device_probe(Probing(copy=None), "copy", 8) is None
-    assert contract.device_probe(Answers(), "copy", 8) is None  # nobody need offer any
+    assert contract.ask(Probing(copy=good), "device_probe", "copy", 8) is good
+    assert contract.ask(Probing(copy=None), "device_probe", "copy", 8) is None
+    assert contract.ask(Answers(), "device_probe", "copy", 8) is None  # nobody need offer any
     for bad in (print, (print, print), Probe(print, None), Probe(3, print)):
         with pytest.raises(ContractBroken, match="device_probe"):
-            contract.device_probe(Probing(copy=bad), "copy", 8)
+            contract.ask(Probing(copy=bad), "device_probe", "copy", 8)
 
 
 def outside_launch(folder, adapter="outside_mine"):
@@ -235,7 +235,7 @@ def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
     """Carry out one launch of the null framework in a process of its own."""
     launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
     order = LaunchRequest(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
-    return judged(order, ProcessLauncher().launch(order), None).outcome
+    return judged(order, launch_process(order), None).outcome
 
 
 def fastest(launch, near):
@@ -298,7 +298,7 @@ def test_a_launch_bound_to_a_cpu_has_that_one_and_numpy_too(tmp_path):
 def guest(interpreter, folder, **options):
     """Carry out one launch of the null framework as the product does it."""
     launch = launch_of(folder, **options)
-    return ProcessLauncher().launch(LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
+    return launch_process(LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
 
 
 def given_interpreters():
@@ -415,7 +415,7 @@ class Pipe:
     def __init__(self):
         self.written = b""
 
-    def tell(self, line):
+    def send(self, line):
         self.written += line
 
 

@@ -110,11 +110,11 @@ def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(batch,
 
 
 def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
-    parts = batches.read_text(str(text))
-    assert (len(parts.training), len(parts.kept)) == (4500, 500)
-    parts.training[:] = 1
-    parts.kept[:] = 2
-    *training, last = (list(block.batches) for block in batches.text_blocks(parts, NETWORK, 4, 120))
+    trained, kept = batches.read_text(str(text))
+    assert (len(trained), len(kept)) == (4500, 500)
+    trained[:] = 1
+    kept[:] = 2
+    *training, last = (list(block.batches) for block in batches.text_blocks(trained, kept, NETWORK, 4, 120))
     assert [len(each) for each in training] == [50, 50, 20]
     assert {int(each.labels.max()) for block in training for each in block} == {1}
     assert {int(each.labels.min()) for each in last} == {2}

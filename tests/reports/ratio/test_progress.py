@@ -18,7 +18,7 @@ from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, name
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
-from dlbench.reports.cells import Build, released
+from dlbench.reports.builds import Build, released
 from dlbench.reports.formats.layout import times
 from dlbench.reports.ratio.progress import REPORT
 from dlbench.reports.report import ReportOptions

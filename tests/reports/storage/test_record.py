@@ -45,7 +45,7 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
 
 networks = st.none() | st.builds(lambda family: {"family": family, "numbers": {}}, text)
 records = st.builds(
-    lambda made, network: replace(made, network=network, outcome=made.outcome._replace(answer=None)),
+    lambda made, network: replace(made, network=network, outcome=made.outcome._replace(parity_sample=None)),
     of(Record),
     networks,
 )

@@ -1,29 +1,88 @@
-"""Where a series of step times becomes steady: the last change-point, found by optimal partitioning.
+"""Warm-up and steady state: which steps come before the timed ones, and from where on their times keep their level.
+
+A launch warms up for at least ``Protocol.warmup_steps`` steps, the first one included, and on a GPU for `GPU_SECONDS`
+more. With ``Protocol.maximum_warmup_steps`` up to so many timed samples count as warm-up too: those before the last
+change of level, found by optimal partitioning.
 
 The series is cut where that lowers the sum of squared deviations from the segments' means by more than a penalty for
 each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"; PELT, Killick et al.
 2012, gives the same cuts in less time). The penalty is in units of the noise's variance, estimated from the
-differences of samples close by, so that neither trend nor level enters. Own code because the guest has NumPy alone; the
-tests hold it against ``ruptures``.
+differences of samples close by, so that neither trend nor level enters. Our own code, because the guest has NumPy
+alone; the tests compare it with ``ruptures``.
 
-How far it can be relied on (``tests/adapters/test_timing.py``). Independent log-normal noise without any
-change: at most 2 % of series lose samples or are called unsteady. A warm-up of 4 steps or more is found in over 90 % of
-series where its slowness is 5 times the noise. A steady drift to the end is called unsteady where the drift is 10
-times the noise. Noise that remembers the step before (autocorrelation 0.5) looks like changes of level: of 20 to 200
-samples, under 10 % of series lose leading ones; the median of what is left is unbiased, its spread is a quarter wider.
+Reliability (``tests/adapters/test_timing.py``). Independent log-normal noise without any change: at most 2 % of series
+lose samples or are called unsteady. A warm-up of 4 steps or more is found in over 90 % of series where its slowness is
+5 times the noise. A steady drift to the end is called unsteady where the drift is 10 times the noise. Autocorrelated
+noise (0.5) looks like changes of level: of 20 to 200 samples, under 10 % of series lose leading ones; the median of the
+rest is unbiased, its spread is a quarter wider.
 """
 
 import math
-from typing import List, Optional, Sequence
+import time
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
+
+from ..base import Adapter
+from ..protocol import Launch, Protocol
+from . import timing
+
+#: A GPU that rests lowers its clocks, and takes tenths of a second of work to raise them again; libraries try out their
+#: kernels, and allocators grow, in the first steps. After a second both have passed; later changes (heat, a power
+#: limit) are for the search for a steady state and for the telemetry to find.
+GPU_SECONDS = 1.0
 
 SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
 PENALTY = 6.0  # times the noise's variance and the logarithm of the length
 RELEVANT = 0.01  # relative: a smaller change of level is left alone
 DISTURBED = 0.1  # share of the steady samples that may lie on another level, from which they came back
-APART = 3  # samples: in noise that remembers, neighbours are alike and make it look smaller than it is
+APART = 3  # samples: neighbours in autocorrelated noise are alike and make it look smaller than it is
 LONGEST = 200  # samples looked at; a longer series is looked at in groups
+
+
+def warm_up(
+    adapter: Adapter, launch: Launch, step: Callable[[], None], note_loss: Callable[[], None]
+) -> Tuple[List[int], int]:
+    """Run the steps between the first and the timed ones; return their nanoseconds, and the steps of a sample."""
+    protocol, spent = launch.protocol, []
+    # The first step counts as warm-up.
+    for _ in range(max(1, protocol.warmup_steps - 1)):
+        spent.append(timing.time_one(step, adapter.synchronize))
+        note_loss()
+    if not launch.cell.on_cpu:
+        spent += timing.keep_busy(step, adapter.synchronize, GPU_SECONDS)
+    count, tried = timing.steps_per_sample(step, adapter.synchronize, min(spent), protocol.sample_seconds)
+    return spent + tried, count
+
+
+def timed_samples(
+    sample: Callable[[], None], synchronize: Callable[[], None], protocol: Protocol
+) -> Tuple[List[int], List[int], Optional[bool]]:
+    """Time samples, and more of them while too few are steady; return those that were warm-up, and the others.
+
+    Last whether these are steady; None where that was not looked for. With the longest warm-up over, or once more
+    samples have lasted for the protocol's seconds, the search ends: all samples are kept then.
+    """
+    samples = timing.timed_loop(sample, synchronize, protocol)
+    longest = protocol.maximum_warmup_steps
+    if longest == 0:
+        return [], samples, None
+    left, deadline = longest, time.perf_counter() + protocol.seconds
+    start = steady_from(samples, protocol.minimum_steps)
+    while start is None and left > 0 and time.perf_counter() < deadline:
+        more = protocol._replace(steps=min(left, protocol.minimum_steps))
+        further = timing.timed_loop(sample, synchronize, more)
+        samples += further
+        left -= len(further)
+        start = steady_from(samples, protocol.minimum_steps)
+    if start is None or start > longest:
+        return [], samples, False
+    return samples[:start], samples[start:], True
+
+
+def _logarithms(times: Sequence[float]) -> np.ndarray:
+    logs: np.ndarray = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    return logs
 
 
 def smooth(times: Sequence[float]) -> np.ndarray:
@@ -31,7 +90,7 @@ def smooth(times: Sequence[float]) -> np.ndarray:
 
     The first and the last take their neighbour's: a spike at an end is a spike all the same.
     """
-    logs: np.ndarray = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    logs = _logarithms(times)
     if len(logs) < 3:
         return logs
     inner = np.median(np.stack([logs[:-2], logs[1:-1], logs[2:]]), axis=0)
@@ -40,7 +99,7 @@ def smooth(times: Sequence[float]) -> np.ndarray:
 
 def noise_variance(times: Sequence[float]) -> float:
     """Return the variance of the logarithms around their level, robustly, from differences of times `APART` samples."""
-    logs: np.ndarray = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    logs = _logarithms(times)
     apart = APART if len(logs) >= 6 * APART else 1
     differences = np.abs(logs[apart:] - logs[:-apart])
     # 0.6745: the median of |x| of a standard normal x.
@@ -93,7 +152,7 @@ def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
         return None
     head, tail = signal[: bounds[first]], signal[bounds[first] :]
     if len(tail) < len(head) and float(np.mean(tail)) - float(np.mean(head)) > RELEVANT:
-        # The longer part was faster: somebody came, or the machine slows down. More samples must tell which is steady.
+        # The longer part was faster: a neighbour appeared, or the machine slows down. More samples decide.
         return None
     index = bounds[first] * group
     return index if len(times) - index >= minimum else None
