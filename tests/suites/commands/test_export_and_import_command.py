@@ -15,8 +15,6 @@ from processes import null_cell
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
 
-pytestmark = pytest.mark.alone
-
 
 def fill(name, run_id="run-1", days=0):
     """Make a store with one run: two cells of two launches."""

@@ -18,8 +18,6 @@ from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation, resume
 
-pytestmark = pytest.mark.alone
-
 HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
 
 
