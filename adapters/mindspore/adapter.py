@@ -99,18 +99,18 @@ class MindSporeAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.built = build(network, weights)
+        self.network, self.trainable = build(network, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
-        parameters = mindspore.ParameterTuple(self.built.parameters.values())
+        parameters = mindspore.ParameterTuple(self.trainable.values())
         in_place = self.how_to_update == "descent"
         self.update = Descent(parameters) if in_place else nn.SGD(parameters, LEARNING_RATE)
-        loss = Loss(self.built.cell, LOSSES[self.family.loss]())
+        loss = Loss(self.network, LOSSES[self.family.loss]())
         self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
         self.train = Step(loss, parameters, self.update, self.family.clip)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters, which plain SGD keeps nothing beside; the mini-batch is made anew."""
-        load(self.built.parameters, weights)
+        load(self.trainable, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
 
     def step(self) -> None:
@@ -129,7 +129,7 @@ class MindSporeAdapter(EveryFamily):
         return float(self.loss.asnumpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, parameter in self.built.parameters.items():
+        for name, parameter in self.trainable.items():
             yield name, parameter.asnumpy()
 
     def describe(self) -> Dict[str, Any]:

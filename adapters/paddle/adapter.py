@@ -105,29 +105,29 @@ class PaddleAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.built = build(network, weights)
+        self.layer, self.layers = build(network, weights)
         self.inputs, self.labels = [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
             LEARNING_RATE,
-            parameters=list(self.built.parameters.values()),
+            parameters=list(self.layers.parameters.values()),
             grad_clip=nn.ClipGradByGlobalNorm(clip) if clip else None,
         )
         self.criterion = LOSSES[network.family.loss]
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the tensors that there are; gradients were cleared, and plain SGD keeps nothing."""
-        load(self.built, weights)
+        load(self.layers, weights)
         for tensor, array in zip((self.inputs, self.labels), laid_out(self.family, batch, np.int64)):
             tensor.set_value(array)
 
     def step(self) -> None:
         """Run forward, backward and update; PaddlePaddle returns when they are done."""
-        self.loss = self.criterion(self.built.layer(self.inputs), self.labels)
+        self.loss = self.criterion(self.layer(self.inputs), self.labels)
         self.loss.backward()
         self.optimizer.step()
         # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
-        self.built.layer.clear_gradients(set_to_zero=False)
+        self.layer.clear_gradients(set_to_zero=False)
 
     def set_learning_rate(self, rate: float) -> None:
         """Hand the rate to the optimizer."""
@@ -137,9 +137,9 @@ class PaddleAdapter(EveryFamily):
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, parameter in self.built.parameters.items():
+        for name, parameter in self.layers.parameters.items():
             value = parameter.numpy()
-            yield name, value.T if name in self.built.transposed else value
+            yield name, value.T if name in self.layers.transposed else value
 
     def effective_threads(self) -> Optional[int]:
         """Return the most threads that one of its libraries uses: MKL for products, OpenMP for its own loops."""

@@ -326,10 +326,8 @@ class TorchAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         dense = networks.onednn_dense if self.dense == "onednn" else plain_dense
-        built = build(network, weights, dense, self._loop)
-        self._parameters = built.parameters
+        module, self._parameters = build(network, weights, dense, self._loop)
         self._family = network.family
-        module = built.module
         if len(network.family.drawn_inputs().shape) == 3:
             module.to(memory_format=self._images)
         #: The mini-batch where the cell's placement says; and where the step reads it.
@@ -345,7 +343,7 @@ class TorchAdapter(EveryFamily):
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
         if self.cell.world_size > 1:
             module = steps.among_workers(module, self.cell.on_cpu)
-        trainable = list(built.parameters.values())
+        trainable = list(self._parameters.values())
         criterion = steps.LOSSES[network.family.loss]
         task = steps.Task(module, trainable, inputs, labels, self.settings, criterion, network.family.clip)
         self._training = self._make_step()(task)

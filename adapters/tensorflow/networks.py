@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ..families import Chain, Flatten
 from ..launch.batches import Batch
-from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
+from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
 from ..libraries.walks import HIDDEN, Functions, State
 from ..networks import Network
 
@@ -24,16 +24,16 @@ def _layout_of(network: Network, name: str, shape: Tuple[int, ...]) -> Layout:
     """Return how the parameter of this name is held."""
     family = network.family
     if len(shape) == 4:
-        return ConvolutionLayout()
+        return Layout(CONVOLUTION)
     if len(shape) != 2 or name in ("embedding.weight", "position.weight"):
         return Layout()
     if isinstance(family, Chain):
         before = None
         for layer in family.layers:
             if isinstance(before, Flatten) and getattr(layer, "name", "") + ".weight" == name:
-                return FlattenedLayout(family.flattened)
+                return Layout(FLATTENED, family.flattened)
             before = layer
-    return DenseLayout()
+    return Layout(DENSE)
 
 
 class Variables:

@@ -218,11 +218,11 @@ ASKED: dict[str, list[asked.Check]] = {
     ],
     "paddle": [
         *(asked.reference(**settings) for settings in ({}, {"widest_kernels": True})),
-        asked.one_bias("[getattr(adapter.built.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
+        asked.one_bias("[getattr(adapter.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
         asked.threads_of_variables("paddle"),
         asked.rate(),
         asked.reset(
-            "[each.data_ptr() for each in [*adapter.built.layer.parameters(), adapter.inputs, adapter.labels]]"
+            "[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, adapter.labels]]"
         ),
         asked.memory(
             {
@@ -247,7 +247,7 @@ ASKED: dict[str, list[asked.Check]] = {
             for update in ("sgd", "descent")
             for check in (asked.reference, asked.completion, asked.rate_of_compiled, asked.reset_of_compiled)
         ),
-        asked.one_bias("[each.asnumpy() for each in adapter.built.cell.layers.layers.b_hh_list]"),
+        asked.one_bias("[each.asnumpy() for each in adapter.network.layers.layers.b_hh_list]"),
         asked.no_word_on_threads(),
         asked.memory(
             {

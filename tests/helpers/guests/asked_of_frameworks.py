@@ -184,7 +184,7 @@ def rate_of_compiled(**settings: Any) -> Check:
 
 def reset_of_compiled(**settings: Any) -> Check:
     """A reset compiles no step of MindSpore's, and keeps the parameters that there are."""
-    return reset("[len(adapter.train.compile_cache), *map(id, adapter.built.parameters.values())]", **settings)
+    return reset("[len(adapter.train.compile_cache), *map(id, adapter.trainable.values())]", **settings)
 
 
 @question
