@@ -4,18 +4,17 @@
 sentinel's `Reading`, whose `disturbances` say why the machine is not quiet now.
 """
 
-from dlbench.hardware_probe.ceilings import Ceiling, CeilingError, Ceilings, measure
-from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Place, Virtualisation, bound_mask, probe_cpu
-from dlbench.hardware_probe.gpu import Gpu, Gpus, MigDevice, probe_gpus
+from dlbench.hardware_probe.ceilings import Ceiling, Ceilings, ProbeError, measure
+from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Virtualisation, bound_mask, probe_cpu
+from dlbench.hardware_probe.gpu import Gpu, Gpus, probe_gpus
 from dlbench.hardware_probe.machine import Machine, OperatingSystem, describe, probe
 from dlbench.hardware_probe.memory import Memory, probe_memory
-from dlbench.hardware_probe.sentinel import Reading, SentinelError, disturbances
+from dlbench.hardware_probe.sentinel import Reading, disturbances
 from dlbench.hardware_probe.sentinel import take as take_reading
 
 __all__ = [
     "Cache",
     "Ceiling",
-    "CeilingError",
     "Ceilings",
     "Cpu",
     "Frequency",
@@ -23,11 +22,9 @@ __all__ = [
     "Gpus",
     "Machine",
     "Memory",
-    "MigDevice",
     "OperatingSystem",
-    "Place",
+    "ProbeError",
     "Reading",
-    "SentinelError",
     "Virtualisation",
     "bound_mask",
     "describe",

@@ -39,41 +39,56 @@ RESTRAINING_VARIABLES = (
 )
 
 
-class WorkerFailed(Exception):  # noqa: N818 - the caller raises its own error
-    """The program wrote no result; the text is its exit status and its last words."""
+WORKER = Path(__file__).with_name("worker.py")
 
 
-def run_worker(worker: Path, request: dict[str, Any], folder: Path, python: str | Path, timeout_seconds: float) -> Any:
-    """Run ``python -I worker REQUEST.json RESULT.json`` in this folder and return what it wrote.
+class ProbeError(RuntimeError):
+    """A ceiling or the sentinel could not be measured; the message says why, and what to do."""
 
-    The request holds "threads", and what else the program asks for. Raises WorkerFailed, subprocess.TimeoutExpired, and
-    OSError where the interpreter cannot be started.
+
+def run_worker(task: str, request: dict[str, Any], python: str | Path, timeout_seconds: float) -> dict[str, Any]:
+    """Run ``python -I worker.py REQUEST.json RESULT.json`` in a folder of its own and return the result.
+
+    The request holds "threads" and "array_bytes" at least (see `worker`). Raises ProbeError, whose text begins with the
+    task.
     """
     environment = {name: value for name, value in os.environ.items() if name not in RESTRAINING_VARIABLES}
     environment.update(dict.fromkeys(THREAD_VARIABLES, str(request["threads"])))
     # Else a runtime may decide for fewer threads on a machine that it finds loaded.
     environment.update(OMP_DYNAMIC="FALSE", MKL_DYNAMIC="FALSE")
-    request_path, result_path = folder / "request.json", folder / "result.json"
-    request_path.write_text(json.dumps(request))
-    # Standard error goes through a pipe, so that this process sleeps in the kernel until the end; waiting with a
-    # time-out and no pipe would wake up again and again beside the measurement.
-    process = subprocess.run(
-        [str(python), "-I", str(worker), str(request_path), str(result_path)],
-        env=environment,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        timeout=timeout_seconds,
-        check=False,
+    try:
+        with tempfile.TemporaryDirectory(prefix="dlbench-probe-") as folder:
+            request_path, result_path = Path(folder, "request.json"), Path(folder, "result.json")
+            request_path.write_text(json.dumps(request))
+            # Standard error goes through a pipe, so that this process sleeps in the kernel until the end; waiting with
+            # a time-out and no pipe would wake up again and again beside the measurement.
+            process = subprocess.run(
+                [str(python), "-I", str(WORKER), str(request_path), str(result_path)],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=timeout_seconds,
+            )
+            if result_path.exists():
+                result: dict[str, Any] = json.loads(result_path.read_text(encoding="utf-8"))
+                return result
+    except subprocess.TimeoutExpired as error:
+        raise ProbeError(
+            f"{task} took longer than {timeout_seconds:g} s: this machine is too busy to measure anything. End what "
+            "else runs on it."
+        ) from error
+    except OSError as error:
+        what = f"{python} cannot be started" if error.filename == str(python) else "no temporary file can be written"
+        raise ProbeError(f"{task} failed: {what}: {error.strerror}.") from error
+    last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+    megabytes = 2 * request["array_bytes"] / 1e6
+    raise ProbeError(
+        f"{task} failed (exit status {process.returncode}): {last_words[0]}. {python} needs NumPy and {megabytes:.0f} "
+        "MB of memory."
     )
-    if not result_path.exists():
-        last_words = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
-        raise WorkerFailed(f"(exit status {process.returncode}): {last_words[0]}")
-    return json.loads(result_path.read_text(encoding="utf-8"))
 
-
-WORKER = Path(__file__).with_name("worker.py")
 
 # The share of the CPUs asked for that must have been at work: 0.99 on a quiet machine, when tried; a neighbour
 # that is always busy leaves two threads on two CPUs at most two thirds by fair sharing.
@@ -81,10 +96,6 @@ _BUSY_ENOUGH = 0.85
 
 _LARGEST_ORDER = 8192
 _SMALLEST_ARRAY, _LARGEST_ARRAY = 64 * 1024**2, 1024**3
-
-
-class CeilingError(RuntimeError):
-    """A ceiling could not be measured; the message says for how many threads, why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +110,14 @@ class Ceiling:
     bandwidth_bytes_per_second: float
     """Bytes read and written by a += b, without traffic that the caches add."""
     gemm_samples: tuple[float, ...]
-    """FLOP/s of each repetition."""
     bandwidth_samples: tuple[float, ...]
-    """Bytes per second of each round."""
     gemm_order: int
     """n of the n x n matrices."""
     gemm_cpus_busy: float
-    """CPU seconds per second during the products."""
+    """CPU seconds per second."""
     bandwidth_cpus_busy: float
-    """The same during the bandwidth loop."""
     cpus_available: float
-    """What affinity mask and quota left to this process; see `Cpu.capacity_cpus`."""
+    """`Cpu.capacity_cpus` of the measuring process."""
     array_bytes: int
     """Each of the two arrays of the bandwidth loop."""
     numpy: str
@@ -174,66 +182,33 @@ def measure(
     caches). `array_bytes`, for each of two arrays, defaults to four times all last-level caches together, and
     `largest_order`, of the matrices, to 8192; both to less where memory is short.
 
-    Raises ValueError for numbers of threads that are not positive or are none at all, and CeilingError where
-    the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one number of
-    threads.
+    Raises ValueError for numbers of threads that are not positive or are none at all, and ProbeError where
+    the interpreter cannot be started, fails, or takes longer than `timeout_seconds` for one number of threads.
     """
     counts = sorted(set(thread_counts))
     if not counts or counts[0] < 1:
         raise ValueError(f"thread_counts must be one or more positive numbers, not {counts}")
     cpu = probe_cpu()
-    request = {
-        "seconds": seconds,
-        "array_bytes": array_bytes or _default_array_bytes(cpu.last_level_cache_bytes or 0),
-        "largest_order": largest_order or _default_largest_order(),
-    }
-    measured: list[Ceiling] = []
-    for threads in counts:
-        ceiling = _measure_one({"threads": threads, **request}, python, timeout_seconds, cpu.capacity_cpus)
-        measured.append(ceiling)
-    return Ceilings(tuple(measured))
-
-
-def _measure_one(request: dict[str, Any], python: str | Path, timeout_seconds: float, cpus_available: float) -> Ceiling:
-    measuring = f"measuring the ceilings with {request['threads']} threads"
-    with tempfile.TemporaryDirectory(prefix="dlbench-ceiling-") as folder:
-        try:
-            result = run_worker(WORKER, request, Path(folder), python, timeout_seconds)
-        except subprocess.TimeoutExpired as error:
-            raise CeilingError(
-                f"{measuring} took longer than {timeout_seconds:g} s: allow more time, or give a smaller array_bytes "
-                "or largest_order"
-            ) from error
-        except OSError as error:
-            raise CeilingError(f"the interpreter {python} cannot be started: {error}") from error
-        except WorkerFailed as error:
-            raise CeilingError(
-                f"{measuring} failed in {python} {error}. The interpreter needs NumPy and memory for two arrays of "
-                f"{request['array_bytes']} bytes"
-            ) from error
-    samples: dict[str, Any] = {name: tuple(result.pop(name)) for name in ("gemm_samples", "bandwidth_samples")}
-    return Ceiling(
-        gemm_flops_per_second=max(samples["gemm_samples"]),
-        bandwidth_bytes_per_second=max(samples["bandwidth_samples"]),
-        cpus_available=cpus_available,
-        **samples,
-        **result,
-    )
-
-
-def _default_array_bytes(cache_bytes: int) -> int:
-    """Return four times all last-level caches together, as STREAM's run rules ask; within what memory allows."""
-    # The upper bound keeps the time bounded on servers with over 256 MiB of cache; two arrays of 1 GiB are
-    # still more than the caches hold there.
-    wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * cache_bytes))
-    return min(wanted, _spare_bytes() // 2)
-
-
-def _default_largest_order() -> int:
-    return max(64, min(_LARGEST_ORDER, int((_spare_bytes() / (3 * 4)) ** 0.5)))  # three matrices of float32
-
-
-def _spare_bytes() -> int:
-    """Return the memory that may be taken for a while: a quarter of what is available under the group's limit."""
+    # A quarter of what is available under the group's limit may be taken for a while.
     memory = probe_memory()
-    return min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4
+    spare_bytes = min(memory.available_bytes, memory.limit_bytes or memory.available_bytes) // 4
+    # Four times all last-level caches together, as STREAM's run rules ask. The upper bound keeps the time bounded on
+    # servers with over 256 MiB of cache; two arrays of 1 GiB are still more than the caches hold there.
+    wanted = min(_LARGEST_ARRAY, max(_SMALLEST_ARRAY, 4 * (cpu.last_level_cache_bytes or 0)))
+    order = max(64, min(_LARGEST_ORDER, int((spare_bytes / (3 * 4)) ** 0.5)))  # three matrices of float32
+    measured = []
+    for threads in counts:
+        request = {
+            "threads": threads,
+            "seconds": seconds,
+            "array_bytes": array_bytes or min(wanted, spare_bytes // 2),
+            "largest_order": largest_order or order,
+        }
+        result = run_worker(f"Measuring the ceilings with {threads} threads", request, python, timeout_seconds)
+        samples: dict[str, Any] = {name: tuple(result.pop(name)) for name in ("gemm_samples", "bandwidth_samples")}
+        rates = {
+            "gemm_flops_per_second": max(samples["gemm_samples"]),
+            "bandwidth_bytes_per_second": max(samples["bandwidth_samples"]),
+        }
+        measured.append(Ceiling(cpus_available=cpu.capacity_cpus, **rates, **samples, **result))
+    return Ceilings(tuple(measured))

@@ -9,7 +9,6 @@ Only numbers leave this module: the names of groups may hold user names and cont
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dlbench.hardware_probe.files import ROOT, read_int, read_text
@@ -18,46 +17,20 @@ from dlbench.hardware_probe.files import ROOT, read_int, read_text
 _NO_MEMORY_LIMIT = 1 << 60
 
 
-@dataclass(frozen=True)
-class _Hierarchy:
-    """One mounted hierarchy: where it is mounted, and the directory of this process's group in it."""
-
-    mount: Path
-    group: Path
-
-    def directories(self) -> Iterator[Path]:
-        """Yield the process's group, then its visible ancestors up to the mount point."""
-        directory = self.group
-        while directory != self.mount and self.mount in directory.parents:
-            yield directory
-            directory = directory.parent
-        yield self.mount
-
-
 def cpu_quota(root: Path = ROOT) -> float | None:
     """Return the CPUs' worth of time per period that the tightest quota allows this process (1.5 is possible).
 
     None means that no quota is set or that there are no control groups.
     """
-    quotas: list[float] = []
-    for hierarchy in _hierarchies(root, "cpu"):
-        for directory in hierarchy.directories():
-            quota = _quota_v2(directory) or _quota_v1(directory)
-            if quota is not None:
-                quotas.append(quota)
-    return min(quotas, default=None)
+    quotas = (_quota_v2(directory) or _quota_v1(directory) for directory in _directories(root, "cpu"))
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
     """Return the bytes of memory that the tightest group allows this process; None where there is no limit."""
-    limits: list[int] = []
-    for hierarchy in _hierarchies(root, "memory"):
-        for directory in hierarchy.directories():
-            for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
-                limit = read_int(directory / name)  # "max" is no integer: None
-                if limit is not None and 0 < limit < _NO_MEMORY_LIMIT:
-                    limits.append(limit)
-    return min(limits, default=None)
+    names = ("memory.max", "memory.high", "memory.limit_in_bytes")
+    limits = (read_int(directory / name) for directory in _directories(root, "memory") for name in names)
+    return min((limit for limit in limits if limit is not None and 0 < limit < _NO_MEMORY_LIMIT), default=None)
 
 
 def _quota_v2(directory: Path) -> float | None:
@@ -76,34 +49,29 @@ def _quota_v1(directory: Path) -> float | None:
     return quota / period
 
 
-def _hierarchies(root: Path, controller: str) -> Iterator[_Hierarchy]:
-    """Yield every mounted hierarchy that may hold limits of `controller`; both versions may be mounted at once."""
-    groups = _groups_of_this_process(root)
+def _directories(root: Path, controller: str) -> Iterator[Path]:
+    """Yield this process's group and its visible ancestors in each mounted hierarchy that may limit `controller`.
+
+    Versions 1 and 2 may be mounted at once.
+    """
+    groups: dict[str, str] = {}  # by controller; the version 2 hierarchy has the key ""
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        groups |= dict.fromkeys(controllers.split(","), path)
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
-        before, separator, after = line.partition(" - ")
+        before, _, after = line.partition(" - ")
         left, right = before.split(), after.split()
-        if not separator or len(left) < 5 or len(right) < 1:
+        if len(left) < 5 or not right:
             continue
-        kind, options = right[0], right[-1].split(",")
-        if kind == "cgroup2":
+        if right[0] == "cgroup2":
             key = ""
-        elif kind == "cgroup" and controller in options:
+        elif right[0] == "cgroup" and controller in right[-1].split(","):
             key = controller
         else:
             continue
         mount = root / left[4].lstrip("/")
-        yield _Hierarchy(mount, mount / _below_mount(groups.get(key, "/"), left[3]))
-
-
-def _groups_of_this_process(root: Path) -> dict[str, str]:
-    """Return the path of this process's group by controller; the version 2 hierarchy has the key ""."""
-    groups: dict[str, str] = {}
-    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
-        fields = line.split(":", 2)
-        if len(fields) == 3:
-            for controller in fields[1].split(","):
-                groups[controller] = fields[2]
-    return groups
+        directory = mount / _below_mount(groups.get(key, "/"), left[3])
+        yield from (each for each in (directory, *directory.parents) if each.is_relative_to(mount))
 
 
 def _below_mount(group: str, mount_root: str) -> PurePosixPath:

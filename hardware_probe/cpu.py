@@ -2,18 +2,14 @@
 
 Read from ``/proc`` and ``/sys`` directly. py-cpuinfo knows no topology, and on an AMD machine it gave /proc/cpuinfo's
 "cache size" (the second level) as the third level's; besides, py-cpuinfo and py-cpuinfo2, which pytest-benchmark
-requires, overwrite one another's package. ``lscpu`` and ``systemd-detect-virt`` are missing in small images. Where
-there is no /proc (macOS, Windows), psutil and the standard library fill in what they know.
+requires, overwrite one another's package. ``lscpu`` and ``systemd-detect-virt`` are missing in small images.
 """
 
 import math
-import os
 import platform
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from dlbench.hardware_probe.cgroups import cpu_quota
 from dlbench.hardware_probe.files import ROOT, parse_cpu_list, parse_fields, parse_size, read_int, read_text
@@ -29,7 +25,7 @@ KNOWN = {name: name for name in _SAME_NAME} | {"asimd": "neon", "asimdhp": "fp16
 
 # (implementer, part), as in the kernel's arch/arm64/include/asm/cputype.h, for the cores of servers and
 # boards.
-_ARM_CORES = {
+_ARM_CORES: dict[tuple[str | None, str | None], str] = {
     ("0x41", "0xd03"): "Arm Cortex-A53",
     ("0x41", "0xd07"): "Arm Cortex-A57",
     ("0x41", "0xd08"): "Arm Cortex-A72",
@@ -46,20 +42,8 @@ _ARM_CORES = {
 }
 
 
-def instruction_sets(flags: frozenset[str]) -> tuple[str, ...]:
-    """Return the known instruction sets among the kernel's `flags`, sorted by name."""
-    return tuple(sorted({name for flag, name in KNOWN.items() if flag in flags}))
-
-
-def arm_model(implementer: str | None, part: str | None) -> str | None:
-    """Return the name of an Arm core, its numbers where it is not known, None where there are no numbers."""
-    if implementer is None or part is None:
-        return None
-    return _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}")
-
-
 # What the firmware calls the machine, in lower case, and the hypervisor that this betrays. The order counts:
-# clouds name themselves as the vendor and sometimes KVM as the product.
+# clouds name themselves as the vendor and sometimes KVM as the product. Amazon's "c6g.metal" is the hardware itself.
 _FIRMWARE_NAMES = {
     "amazon ec2": "Amazon Nitro",
     "google": "Google (KVM)",
@@ -80,6 +64,14 @@ _FIRMWARE_NAMES = {
 _CLOCKS = {"kvm-clock": "KVM", "hyperv_clocksource": "Microsoft Hyper-V", "xen": "Xen"}
 
 
+# containerd leaves no trace but Kubernetes' own.
+_CONTAINER_FILES = {
+    "run/.containerenv": "podman",
+    ".dockerenv": "docker",
+    "var/run/secrets/kubernetes.io": "kubernetes",
+}
+
+
 @dataclass(frozen=True)
 class Virtualisation:
     """Where the CPUs that this process sees come from."""
@@ -92,85 +84,55 @@ class Virtualisation:
     """"docker", "podman", "lxc", ... where this process runs in a container; None otherwise."""
 
 
-def probe_virtualisation(cpu_flags: frozenset[str], root: Path = ROOT) -> Virtualisation:
+def _virtualisation(cpu_flags: frozenset[str], root: Path) -> Virtualisation:
     """Judge from the CPU flag that x86 hypervisors set, the firmware's names, the clocks, the device tree."""
     hypervisor = _hypervisor(root)
     # A physical machine made by Google or Microsoft has the vendor's name too, but not the CPU flag. Arm has
     # no such flag, so there the name alone decides.
-    x86 = "fpu" in cpu_flags
-    virtual = "hypervisor" in cpu_flags or (not x86 and hypervisor is not None)
-    return Virtualisation(
-        kind="vm" if virtual else "none", hypervisor=hypervisor if virtual else None, container=_container(root)
-    )
+    virtual = "hypervisor" in cpu_flags or ("fpu" not in cpu_flags and hypervisor is not None)
+    container = next((name for file, name in _CONTAINER_FILES.items() if (root / file).exists()), None)
+    # systemd writes here what PID 1's environment says, readable to everyone.
+    container = container or read_text(root / "run/systemd/container")
+    return Virtualisation("vm" if virtual else "none", hypervisor if virtual else None, container)
 
 
 def _hypervisor(root: Path) -> str | None:
     sys = root / "sys"
     if (read_text(sys / "hypervisor/type") or "").lower() == "xen":
         return "Xen"
-    firmware = " ".join(
-        read_text(sys / "class/dmi/id" / name) or "" for name in ("sys_vendor", "product_name", "bios_vendor")
-    ).lower()
-    for trace, name in _FIRMWARE_NAMES.items():
-        if trace in firmware and ".metal" not in firmware:  # Amazon's "c6g.metal" is the hardware itself.
-            return name
-    clocks = (read_text(sys / "devices/system/clocksource/clocksource0/available_clocksource") or "").split()
-    for trace, name in _CLOCKS.items():
-        if trace in clocks:
-            return name
+    names = (read_text(sys / "class/dmi/id" / name) or "" for name in ("sys_vendor", "product_name", "bios_vendor"))
+    firmware = " ".join(names).lower()
+    clocks = read_text(sys / "devices/system/clocksource/clocksource0/available_clocksource") or ""
+    found = [name for trace, name in _FIRMWARE_NAMES.items() if trace in firmware and ".metal" not in firmware]
+    found += [name for trace, name in _CLOCKS.items() if trace in clocks.split()]
     compatible = read_text(root / "proc/device-tree/hypervisor/compatible") or ""
-    if "kvm" in compatible:
-        return "KVM"
-    return "Xen" if "xen" in compatible else None
-
-
-def _container(root: Path) -> str | None:
-    if (root / "run/.containerenv").exists():
-        return "podman"
-    if (root / ".dockerenv").exists():
-        return "docker"
-    if (root / "var/run/secrets/kubernetes.io").exists():  # containerd leaves no other trace
-        return "kubernetes"
-    # systemd writes here what PID 1's environment says, readable to everyone.
-    return read_text(root / "run/systemd/container")
+    found += [name for trace, name in (("kvm", "KVM"), ("xen", "Xen")) if trace in compatible]
+    return found[0] if found else None
 
 
 @dataclass(frozen=True)
 class Cache:
-    """One kind of cache."""
+    """One kind of cache: "L1d", "L1i", "L2", "L3", ..."""
 
     name: str
-    """"L1d", "L1i", "L2", "L3", ..."""
     size_bytes: int
     """One instance; the largest where the cores differ."""
     instances: int
     total_bytes: int
-    """All instances together."""
 
 
 @dataclass(frozen=True)
 class Frequency:
-    """Clock rates in MHz; None where the system does not report them, as on most virtual machines."""
+    """Clock rates; None where the system does not report them, as on most virtual machines."""
 
     minimum_mhz: float | None
     maximum_mhz: float | None
     current_mhz: float | None
     """Mean over the CPUs at the moment of the probe."""
     governor: str | None
-    """The frequency governor; several, joined by commas, where the CPUs differ."""
+    """Several, joined by commas, where the CPUs differ."""
     boost: bool | None
     """Whether turbo frequencies are allowed."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a physical core lies, and which kind of core it is."""
-
-    socket: int
-    node: int
-    """The NUMA node; 0 where unknown."""
-    kind: int
-    """0 for the machine's fastest kind of core, 1 for the next ("efficiency" cores), and so on."""
 
 
 @dataclass(frozen=True)
@@ -194,16 +156,18 @@ class Cpu:
     """For each physical core the numbers of its logical CPUs: the masks to choose from when binding."""
     numa_nodes: int
     caches: tuple[Cache, ...]
+    """In the order L1d, L1i, L2, L3, ...; empty where they are unknown."""
     instruction_sets: tuple[str, ...]
-    """Those that matter to numerical kernels, sorted; see `instruction_sets.KNOWN`."""
+    """Values of `KNOWN`, sorted."""
     frequency: Frequency
     virtualisation: Virtualisation
     affinity: tuple[int, ...]
     """The logical CPUs that this process may run on."""
     quota_cpus: float | None
     """CPUs' worth of time that control groups allow (1.5 is possible); None without a quota."""
-    core_places: tuple[Place, ...] = ()
-    """Of each core in `core_siblings`; empty in records of older versions."""
+    core_places: tuple[dict[str, int], ...] = ()
+    """For each core in `core_siblings` its "socket", NUMA "node" and "kind" (0 for the fastest kind of core, 1 for the
+    next, and so on); empty in records of older versions."""
 
     @property
     def usable_physical_cores(self) -> int:
@@ -249,88 +213,69 @@ def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | No
     if threads < 1:
         raise ValueError(f"{threads} threads cannot be bound; give 1 or more")
     allowed = set(cpu.affinity)
-    places = (
-        cpu.core_places if len(cpu.core_places) == len(cpu.core_siblings) else (Place(0, 0, 0),) * cpu.physical_cores
-    )
+    places = cpu.core_places or ({"socket": 0, "node": 0, "kind": 0},) * cpu.physical_cores
     cores = [
-        (place, usable)
+        (place["kind"], place["socket"], place["node"], usable)
         for place, core in zip(places, cpu.core_siblings, strict=True)
-        if (usable := tuple(sorted(allowed.intersection(core))))
+        if (usable := sorted(allowed.intersection(core)))
     ]
-    of_socket = Counter((place.kind, place.socket) for place, _ in cores)
-    of_node = Counter((place.kind, place.socket, place.node) for place, _ in cores)
-
-    def order(core: tuple[Place, tuple[int, ...]]) -> tuple[int, ...]:
-        place, usable = core
-        socket, node = of_socket[place.kind, place.socket], of_node[place.kind, place.socket, place.node]
-        return place.kind, -socket, place.socket, -node, place.node, usable[0]
-
-    ordered = [usable for _, usable in sorted(cores, key=order)]
+    of_socket = Counter(core[:2] for core in cores)
+    of_node = Counter(core[:3] for core in cores)
+    cores.sort(key=lambda core: (core[0], -of_socket[core[:2]], core[1], -of_node[core[:3]], core[2], core[3][0]))
+    ordered = [core[3] for core in cores]
     most = max((len(usable) for usable in ordered), default=0)
-    chosen = [usable[sibling] for sibling in range(most) for usable in ordered if sibling < len(usable)]
+    chosen = [usable[sibling] for sibling in range(most) for usable in ordered if sibling < len(usable)][:threads]
     if threads > len(chosen):
         return None
     if workers == 1:
-        return tuple(sorted(chosen[:threads]))
-    taken = set(chosen[:threads])
-    left = [group for usable in ordered if (group := [each for each in usable if each in taken])]
-    return tuple(each for _ in range(workers) for each in _share(left, threads // workers))
-
-
-def _share(left: list[list[int]], count: int) -> list[int]:
-    """Take so many CPUs off what is left of the cores: whole ones as long as one fits, then parts."""
-    found: list[int] = []
-    while len(found) < count:
-        wanted = count - len(found)
-        core = next((core for core in left if len(core) <= wanted), left[0])
-        found += core[:wanted]
-        del core[:wanted]
-        left[:] = [each for each in left if each]
-    return found
+        return tuple(sorted(chosen))
+    left = [group for usable in ordered if (group := [cpu for cpu in usable if cpu in chosen])]
+    dealt: list[int] = []
+    for worker in range(workers):
+        while wanted := (worker + 1) * (threads // workers) - len(dealt):
+            core = next((core for core in left if len(core) <= wanted), left[0])
+            dealt += core[:wanted]
+            del core[:wanted]
+            left = [core for core in left if core]
+    return tuple(dealt)
 
 
 def probe_cpu(root: Path = ROOT) -> Cpu:
     """Read the processors of this machine, or of a tree recorded from another one."""
     cpuinfo = read_text(root / "proc/cpuinfo") or ""
     blocks = [parse_fields(block.splitlines()) for block in cpuinfo.split("\n\n")]
-    processors = [block for block in blocks if "processor" in block]
+    processors = {block["processor"]: block for block in blocks if "processor" in block}
     first = parse_fields(cpuinfo.splitlines())  # On Arm some facts stand after the last processor.
     flags = frozenset((first.get("flags") or first.get("Features") or "").split())
-
-    online = _online(root, processors)
+    listed = sorted(int(number) for number in processors if number.isdecimal())
+    online = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online")) or tuple(listed) or (0,)
     cores = _core_siblings(root, online, processors)
+    places = _core_places(root, cores, processors)
     status = parse_fields((read_text(root / "proc/self/status") or "").splitlines())
     # The mask may name CPUs that do not exist (the kernel's default allows all that it was built for).
     allowed = set(parse_cpu_list(status.get("Cpus_allowed_list"))).intersection(online)
     return Cpu(
         architecture=_architecture(root, flags),
         vendor=first.get("vendor_id") or first.get("CPU implementer"),
-        model=_model(root, first),
+        model=_model(first),
         family=first.get("cpu family") or first.get("CPU architecture"),
         model_number=first.get("model") or first.get("CPU part"),
         stepping=first.get("stepping") or first.get("CPU revision"),
         microcode=first.get("microcode"),
-        sockets=_sockets(root, online, processors),
+        sockets=len({place["socket"] for place in places}),
         physical_cores=len(cores),
         logical_cpus=len(online),
         threads_per_core=max(len(core) for core in cores),
         core_siblings=cores,
         numa_nodes=len(parse_cpu_list(read_text(root / "sys/devices/system/node/online"))) or 1,
         caches=_caches(root, online),
-        instruction_sets=instruction_sets(flags),
+        instruction_sets=tuple(sorted({name for flag, name in KNOWN.items() if flag in flags})),
         frequency=_frequency(root, online, processors),
-        virtualisation=probe_virtualisation(flags, root),
+        virtualisation=_virtualisation(flags, root),
         affinity=tuple(sorted(allowed)) or online,
         quota_cpus=cpu_quota(root),
-        core_places=_core_places(root, cores, processors),
+        core_places=places,
     )
-
-
-def _online(root: Path, processors: list[dict[str, str]]) -> tuple[int, ...]:
-    numbers = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online"))
-    if not numbers:
-        numbers = tuple(int(each["processor"]) for each in processors if each["processor"].isdecimal())
-    return numbers or tuple(range(os.cpu_count() or 1))
 
 
 def _topology(root: Path, cpu: int, name: str) -> str | None:
@@ -338,29 +283,21 @@ def _topology(root: Path, cpu: int, name: str) -> str | None:
 
 
 def _core_siblings(
-    root: Path, online: tuple[int, ...], processors: list[dict[str, str]]
+    root: Path, online: tuple[int, ...], processors: dict[str, dict[str, str]]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the online logical CPUs grouped by physical core, both sorted."""
-    listed = {each["processor"]: each for each in processors}
     groups: dict[object, list[int]] = {}
     for cpu in online:
         # "core_cpus_list" is the newer name (Linux 5.3) of "thread_siblings_list".
         siblings = _topology(root, cpu, "core_cpus_list") or _topology(root, cpu, "thread_siblings_list")
-        fields = listed.get(str(cpu), {})
-        key: object
+        fields = processors.get(str(cpu), {})
+        key: object = cpu
         if siblings is not None:
             key = parse_cpu_list(siblings)
         elif "core id" in fields:
             # The number of a core is unique only within its socket.
             key = (fields.get("physical id"), fields["core id"])
-        else:
-            key = cpu
         groups.setdefault(key, []).append(cpu)
-    if root == ROOT and not processors:
-        # No /proc: the grouping is unknown, but psutil counts cores; deal the CPUs out evenly.
-        cores = psutil.cpu_count(logical=False) or len(online)
-        each = max(1, len(online) // cores)
-        return tuple(online[start : start + each] for start in range(0, len(online), each))
     return tuple(sorted(tuple(sorted(group)) for group in groups.values()))
 
 
@@ -368,8 +305,9 @@ def _core_siblings(
 _SAME_KIND = 0.85
 
 
-def _core_places(root: Path, cores: tuple[tuple[int, ...], ...], processors: list[dict[str, str]]) -> tuple[Place, ...]:
-    listed = {each["processor"]: each for each in processors}
+def _core_places(
+    root: Path, cores: tuple[tuple[int, ...], ...], processors: dict[str, dict[str, str]]
+) -> tuple[dict[str, int], ...]:
     nodes = {
         cpu: node
         for node in parse_cpu_list(read_text(root / "sys/devices/system/node/online"))
@@ -377,10 +315,10 @@ def _core_places(root: Path, cores: tuple[tuple[int, ...], ...], processors: lis
     }
     kinds = _kinds(root, tuple(core[0] for core in cores))
     places = []
-    for core in cores:
-        package = _topology(root, core[0], "physical_package_id") or listed.get(str(core[0]), {}).get("physical id", "")
+    for cpu, *_ in cores:
+        package = _topology(root, cpu, "physical_package_id") or processors.get(str(cpu), {}).get("physical id", "")
         socket = int(package) if package.isdecimal() else 0
-        places.append(Place(socket, nodes.get(core[0], 0), kinds.get(core[0], 0)))
+        places.append({"socket": socket, "node": nodes.get(cpu, 0), "kind": kinds.get(cpu, 0)})
     return tuple(places)
 
 
@@ -400,13 +338,6 @@ def _kinds(root: Path, cpus: tuple[int, ...]) -> dict[int, int]:
     return kinds
 
 
-def _sockets(root: Path, online: tuple[int, ...], processors: list[dict[str, str]]) -> int:
-    packages = {_topology(root, cpu, "physical_package_id") for cpu in online} - {None}
-    if not packages:
-        packages = {each.get("physical id") for each in processors} - {None}
-    return max(1, len(packages))
-
-
 def _architecture(root: Path, flags: frozenset[str]) -> str:
     if root == ROOT:
         return platform.machine() or "unknown"
@@ -416,16 +347,14 @@ def _architecture(root: Path, flags: frozenset[str]) -> str:
     return "aarch64" if "asimd" in flags else "unknown"
 
 
-def _model(root: Path, first: dict[str, str]) -> str:
-    name = first.get("model name") or arm_model(first.get("CPU implementer"), first.get("CPU part"))
-    name = name or first.get("cpu") or first.get("uarch")  # POWER's and RISC-V's words for it
-    if not name and root == ROOT:
-        name = platform.processor()
+def _model(first: dict[str, str]) -> str:
+    implementer, part = first.get("CPU implementer"), first.get("CPU part")
+    arm = _ARM_CORES.get((implementer, part), f"Arm implementer {implementer} part {part}") if implementer else None
+    name = first.get("model name") or arm or first.get("cpu") or first.get("uarch")  # the last two on POWER and RISC-V
     return " ".join(name.split()) if name else "unknown"
 
 
 def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
-    """Return the caches in the order L1d, L1i, L2, L3, ...; empty where sysfs has none."""
     found: dict[tuple[int, str], dict[object, int]] = {}
     for cpu in online:
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache"
@@ -443,7 +372,7 @@ def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
     )
 
 
-def _frequency(root: Path, online: tuple[int, ...], processors: list[dict[str, str]]) -> Frequency:
+def _frequency(root: Path, online: tuple[int, ...], processors: dict[str, dict[str, str]]) -> Frequency:
     system = root / "sys/devices/system/cpu"
     folders = [system / f"cpu{cpu}/cpufreq" for cpu in online]
 
@@ -453,10 +382,8 @@ def _frequency(root: Path, online: tuple[int, ...], processors: list[dict[str, s
     current = mhz("scaling_cur_freq")
     if not current:
         # On a virtual machine this is the nominal rate that the host reports, not what the core does now.
-        rates = [each.get("cpu MHz", "") for each in processors]
+        rates = [processor.get("cpu MHz", "") for processor in processors.values()]
         current = [float(rate) for rate in rates if rate.replace(".", "", 1).isdecimal()]
-    if not current and root == ROOT and not processors and (reported := psutil.cpu_freq()) is not None:
-        current = [reported.current]
     no_turbo, boost = read_int(system / "intel_pstate/no_turbo"), read_int(system / "cpufreq/boost")
     if no_turbo is not None:
         boost = 1 - no_turbo

@@ -5,13 +5,15 @@ A stand-in for NVML plays drivers and GPUs that a machine does not have. The var
 counts as missing from the driver. What one driver or board does not support costs one field, never the probe.
 """
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import os
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 VARIABLE = "DLBENCH_NVML"
@@ -31,17 +33,6 @@ def in_use() -> Any:
     return pynvml
 
 
-class _Unusable:
-    """An NVML that does not start."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        """Say why."""
-        raise RuntimeError(self._reason)
-
-
 @functools.cache  # one object for a process: a stand-in may remember what it was asked
 def _stand_in(text: str) -> Any:
     try:
@@ -50,8 +41,12 @@ def _stand_in(text: str) -> Any:
         module, _, attribute = text.partition(":")
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's own code raises
-        said = " ".join(str(error).split()) or type(error).__name__
-        return _Unusable(f"{VARIABLE}={text} cannot be used: {said}")
+        reason = f"{VARIABLE}={text} cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
+
+        def refuse() -> None:
+            raise RuntimeError(reason)
+
+        return SimpleNamespace(nvmlInit=refuse)
 
 
 def _module_in(path: Path) -> ModuleType:
@@ -63,26 +58,75 @@ def _module_in(path: Path) -> ModuleType:
     return module
 
 
-def text_of(answer: Any) -> str | None:
-    """Return an answer that is text, which older bindings give as bytes; None where there was none."""
-    if isinstance(answer, bytes):
-        return answer.decode("utf-8", "replace")
-    return None if answer is None else str(answer)
+# NVML's numbers for two clock domains, and for its errors. They are part of its C interface, and so not asked of the
+# binding handed in.
+SM_CLOCK, MEMORY_CLOCK = 1, 2
+_NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13
+_GONE = frozenset({1, 9, 15, 16})  # uninitialised, driver not loaded, GPU is lost, GPU requires reset
 
 
-# NVML's numbers for two clock domains, and for the two errors that only mean "this board or driver has no
-# such thing". They are part of its C interface, and so not asked of the binding handed in.
-_SM_CLOCK, _MEMORY_CLOCK = 1, 2
-_NOT_SUPPORTED, _FUNCTION_NOT_FOUND = 3, 13
+class GpuGoneError(Exception):
+    """The GPU or its driver is no longer there."""
 
 
-@dataclass(frozen=True)
-class MigDevice:
-    """One slice of a GPU in MIG mode; what a framework then sees as its device."""
+class Queries:
+    """Asks NVML, and does not repeat what can never be answered; `notes` holds what went wrong otherwise, each once.
 
-    name: str | None
-    uuid: str | None
-    memory_bytes: int | None
+    ``watching`` is for a GPU that is asked again and again: one that is gone raises GpuGoneError, and a query that this
+    user may not make is no problem.
+    """
+
+    def __init__(self, nvml: Any, watching: bool = False) -> None:
+        self._nvml, self._watching = nvml, watching
+        self._silent = {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND} | ({_NO_PERMISSION} if watching else set())
+        self._never: set[Hashable] = set()
+        self._notes: dict[str, str] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What went wrong, with the function where it did first: a GPU off the bus answers every query alike."""
+        return [f"{function}: {error}" for error, function in self._notes.items()]
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """Return the answer of a function of NVML; None where there is none, or no handle."""
+        if None in arguments or (function, arguments[1:]) in self._never:
+            return None
+        try:
+            return getattr(self._nvml, function)(*arguments)
+        except Exception as error:
+            # Besides NVMLError: AttributeError from a binding older than the function, a mismatch class of the
+            # binding's own, UnicodeDecodeError from a broken board's name.
+            code = getattr(error, "value", None)
+            if code in _GONE and self._watching:
+                raise GpuGoneError(str(error)) from error
+            if code in self._silent or isinstance(error, AttributeError):
+                self._never.add((function, arguments[1:]))
+            else:
+                self._notes.setdefault(str(error) or type(error).__name__, function)
+            return None
+
+    def first(self, functions: Sequence[str], handle: Any) -> Any:
+        """Return the answer of the first of these functions that has one, or None."""
+        return next((answer for name in functions if (answer := self.ask(name, handle)) is not None), None)
+
+    def text(self, function: str, *arguments: Any) -> str | None:
+        """Return an answer that is text, which older bindings give as bytes."""
+        answer = self.ask(function, *arguments)
+        if isinstance(answer, bytes):
+            return answer.decode("utf-8", "replace")
+        return None if answer is None else str(answer)
+
+    def switch(self, function: str, handle: Any) -> bool | None:
+        """Return whether a mode is on; of a (current, pending) pair the current one."""
+        answer = self.ask(function, handle)
+        return None if answer is None else bool(answer[0] if isinstance(answer, list | tuple) else answer)
+
+    def slices(self, gpu: Any) -> Iterator[Any]:
+        """Yield the handles of a GPU's MIG devices: most GPUs have none, and a slot may be empty."""
+        for slot in range(self.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
+            handle = Queries(self._nvml).ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
+            if handle is not None:
+                yield handle
 
 
 @dataclass(frozen=True)
@@ -97,7 +141,6 @@ class Gpu:
     uuid: str | None
     """Identifies the board; not part of the fingerprint."""
     memory_bytes: int | None
-    """All of it, as the driver counts."""
     memory_free_bytes: int | None
     compute_capability: str | None
     """"9.0" for Hopper."""
@@ -108,12 +151,13 @@ class Gpu:
     power_limit_watts: float | None
     """The limit in force."""
     pcie_generation: int | None
-    """Of the moment: an idle link steps down."""
+    """At this moment: an idle link steps down."""
     pcie_generation_max: int | None
     pcie_width: int | None
     pcie_width_max: int | None
     mig_enabled: bool | None
-    mig_devices: tuple[MigDevice, ...]
+    mig_devices: tuple[dict[str, Any], ...]
+    """The slices of a GPU in MIG mode: "name", "uuid", "memory_bytes"."""
     ecc_enabled: bool | None
     persistence_mode: bool | None
     """Without it the first use after a pause pays for the driver's start."""
@@ -121,139 +165,106 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Gpus:
-    """All GPUs, with the driver that serves them; `reason` says why something is missing."""
+    """All GPUs, with the driver that serves them."""
 
     devices: tuple[Gpu, ...]
     driver_version: str | None
     cuda_driver_version: str | None
     """The newest CUDA version that the driver supports, "12.4"; not that of any toolkit or framework."""
     reason: str | None
-    """None when every GPU could be listed."""
+    """Why a GPU or a fact is missing; None when every GPU could be listed."""
 
 
 def probe_gpus(nvml: Any = None) -> Gpus:
     """List the GPUs; without a driver the list is empty and `reason` says so. Raises nothing.
 
-    `nvml` is the pynvml module or a stand-in with its functions; None: the one in use (see `nvml.in_use`).
+    `nvml` is the pynvml module or a stand-in with its functions; None: the one in use (see `in_use`).
     """
     nvml = in_use() if nvml is None else nvml
     try:
         nvml.nvmlInit()
-    except Exception as error:  # The reason for so wide a catch is given at _Queries.ask.
-        return Gpus((), None, None, f"no usable NVIDIA driver: {_words(error)}")
+    except Exception as error:  # The reason for so wide a catch is given at Queries.ask.
+        return Gpus((), None, None, f"no usable NVIDIA driver: {str(error) or type(error).__name__}")
     try:
-        return _list_gpus(nvml)
+        system = Queries(nvml)
+        driver, cuda = system.text("nvmlSystemGetDriverVersion"), system.ask("nvmlSystemGetCudaDriverVersion")
+        cuda_version = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"  # 12040 is 12.4
+        count = system.ask("nvmlDeviceGetCount")
+        if count is None:
+            why = ", ".join(system.notes) or "not supported"
+            return Gpus((), driver, cuda_version, f"the driver did not count its GPUs: {why}")
+        devices, reasons = [], [] if count else ["the driver is there, but has no GPU"]
+        for index in range(count):
+            queries = Queries(nvml)
+            devices.append(_probe_gpu(queries, index, nvml))
+            reasons += [f"GPU {index}: {', '.join(queries.notes)}"] if queries.notes else []
+        return Gpus(tuple(devices), driver, cuda_version, "; ".join(reasons) or None)
     finally:
-        _Queries(nvml).ask("nvmlShutdown")
+        with contextlib.suppress(Exception):
+            nvml.nvmlShutdown()
 
 
-@dataclass
-class _Queries:
-    """Asks NVML one thing at a time, and keeps what went wrong."""
-
-    nvml: Any
-    problems: list[str] = field(default_factory=list)
-
-    def ask(self, function: str, *arguments: object) -> Any:
-        """Return the answer of one NVML function; None without one, or without a handle.
-
-        Failures other than "not supported" are kept in `problems`, each once: a GPU that fell off the bus
-        answers every query alike.
-        """
-        if None in arguments:
-            return None
-        try:
-            return getattr(self.nvml, function)(*arguments)
-        except Exception as error:
-            # Besides NVMLError: AttributeError from a binding older than the function, a mismatch class of
-            # the binding's own, UnicodeDecodeError from a broken board's name. No answer of a driver is worth
-            # losing the rest of the probe.
-            unsupported = getattr(error, "value", None) in (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND)
-            if not unsupported and not isinstance(error, AttributeError) and _words(error) not in self.problems:
-                self.problems.append(_words(error))
-            return None
-
-    def text(self, function: str, *arguments: object) -> str | None:
-        """Return the same for text, which older bindings give as bytes."""
-        return text_of(self.ask(function, *arguments))
-
-    def memory(self, handle: Any) -> tuple[int | None, int | None]:
-        """Return total and free bytes of a GPU or MIG device."""
-        answer = self.ask("nvmlDeviceGetMemoryInfo", handle)
-        return (None, None) if answer is None else (int(answer.total), int(answer.free))
-
-    def switch(self, function: str, handle: Any) -> bool | None:
-        """Return the state of a mode that is on (1) or off (0); of a (current, pending) pair the current one."""
-        answer = self.ask(function, handle)
-        if answer is None:
-            return None
-        return bool(answer[0] if isinstance(answer, list | tuple) else answer)
-
-
-def _list_gpus(nvml: Any) -> Gpus:
-    system = _Queries(nvml)
-    driver = system.text("nvmlSystemGetDriverVersion")
-    cuda = system.ask("nvmlSystemGetCudaDriverVersion")
-    cuda_version = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"  # 12040 is 12.4
-    count = system.ask("nvmlDeviceGetCount")
-    if count is None:
-        why = ", ".join(system.problems) or "not supported"
-        return Gpus((), driver, cuda_version, f"the driver did not count its GPUs: {why}")
-    devices: list[Gpu] = []
-    reasons = [] if count else ["the driver is there, but has no GPU"]
-    for index in range(count):
-        queries = _Queries(nvml)
-        devices.append(_probe_gpu(queries, index))
-        if queries.problems:
-            reasons.append(f"GPU {index}: {', '.join(queries.problems)}")
-    return Gpus(tuple(devices), driver, cuda_version, "; ".join(reasons) or None)
-
-
-def _probe_gpu(queries: _Queries, index: int) -> Gpu:
+def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
     """Return one GPU; one that cannot be reached is still listed, all None, so that the count stays true."""
     handle = queries.ask("nvmlDeviceGetHandleByIndex", index)
-
-    def ask(function: str, *arguments: object) -> Any:
-        return queries.ask(function, handle, *arguments)
-
-    total, free = queries.memory(handle)
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
-    milliwatts = ask("nvmlDeviceGetEnforcedPowerLimit")
+    memory = queries.ask("nvmlDeviceGetMemoryInfo", handle)
+    capability = queries.ask("nvmlDeviceGetCudaComputeCapability", handle)
+    milliwatts = queries.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
     mig = queries.switch("nvmlDeviceGetMigMode", handle)
     return Gpu(
         index=index,
         name=queries.text("nvmlDeviceGetName", handle),
         uuid=queries.text("nvmlDeviceGetUUID", handle),
-        memory_bytes=total,
-        memory_free_bytes=free,
+        memory_bytes=None if memory is None else int(memory.total),
+        memory_free_bytes=None if memory is None else int(memory.free),
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
-        sm_clock_mhz=ask("nvmlDeviceGetClockInfo", _SM_CLOCK),
-        sm_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", _SM_CLOCK),
-        memory_clock_mhz=ask("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),
-        memory_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),
+        sm_clock_mhz=queries.ask("nvmlDeviceGetClockInfo", handle, SM_CLOCK),
+        sm_clock_max_mhz=queries.ask("nvmlDeviceGetMaxClockInfo", handle, SM_CLOCK),
+        memory_clock_mhz=queries.ask("nvmlDeviceGetClockInfo", handle, MEMORY_CLOCK),
+        memory_clock_max_mhz=queries.ask("nvmlDeviceGetMaxClockInfo", handle, MEMORY_CLOCK),
         power_limit_watts=None if milliwatts is None else milliwatts / 1000,
-        pcie_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
-        pcie_generation_max=ask("nvmlDeviceGetMaxPcieLinkGeneration"),
-        pcie_width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
-        pcie_width_max=ask("nvmlDeviceGetMaxPcieLinkWidth"),
+        pcie_generation=queries.ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+        pcie_generation_max=queries.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+        pcie_width=queries.ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
+        pcie_width_max=queries.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         mig_enabled=mig,
-        mig_devices=_mig_devices(queries, handle) if mig else (),
+        mig_devices=tuple(_mig_device(Queries(nvml), each) for each in queries.slices(handle)) if mig else (),
         ecc_enabled=queries.switch("nvmlDeviceGetEccMode", handle),
         persistence_mode=queries.switch("nvmlDeviceGetPersistenceMode", handle),
     )
 
 
-def _mig_devices(queries: _Queries, gpu: Any) -> tuple[MigDevice, ...]:
-    found: list[MigDevice] = []
-    for slot in range(queries.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
-        # Apart from the GPU's own queries: an empty slot answers "not found", no problem of the GPU.
-        device = _Queries(queries.nvml)
-        handle = device.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
-        if handle is not None:
-            name, uuid = (device.text(what, handle) for what in ("nvmlDeviceGetName", "nvmlDeviceGetUUID"))
-            found.append(MigDevice(name, uuid, memory_bytes=device.memory(handle)[0]))
-    return tuple(found)
+def _mig_device(queries: Queries, handle: Any) -> dict[str, Any]:
+    memory = queries.ask("nvmlDeviceGetMemoryInfo", handle)
+    return {
+        "name": queries.text("nvmlDeviceGetName", handle),
+        "uuid": queries.text("nvmlDeviceGetUUID", handle),
+        "memory_bytes": None if memory is None else int(memory.total),
+    }
 
 
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+#: NVML's functions that list the processes that compute, new name and old name.
+PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
+
+
+def computing(nvml: Any = None) -> dict[str, int]:
+    """Return by UUID how many processes compute on each GPU now, MIG devices apart; empty without a driver.
+
+    ``nvml`` is as for `probe_gpus`. Raises nothing: a GPU that does not answer is left out.
+    """
+    nvml = in_use() if nvml is None else nvml
+    counts: dict[str, int] = {}
+    with contextlib.suppress(Exception):  # no answer of a driver is worth a failure
+        nvml.nvmlInit()
+        try:
+            for index in range(nvml.nvmlDeviceGetCount()):
+                gpu = Queries(nvml).ask("nvmlDeviceGetHandleByIndex", index)
+                for handle in (gpu, *Queries(nvml).slices(gpu)):
+                    # Asked anew: what a GPU cannot answer, its MIG devices may.
+                    queries = Queries(nvml)
+                    uuid, listed = queries.text("nvmlDeviceGetUUID", handle), queries.ask(PROCESSES[0], handle)
+                    if uuid is not None and listed is not None:
+                        counts[uuid] = len(listed)
+        finally:
+            nvml.nvmlShutdown()
+    return counts

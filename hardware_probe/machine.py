@@ -6,14 +6,13 @@ they are.
 
 import hashlib
 import json
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, probe_cpu
-from dlbench.hardware_probe.files import ROOT, JsonRecord, read_text
+from dlbench.hardware_probe.cpu import Cpu, Frequency, probe_cpu
+from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_fields, read_text
 from dlbench.hardware_probe.gpu import Gpu, Gpus, probe_gpus
 from dlbench.hardware_probe.memory import Memory, probe_memory
 
@@ -27,7 +26,6 @@ class OperatingSystem:
     """The software between the hardware and the frameworks."""
 
     system: str
-    """"Linux", "Darwin", "Windows"."""
     kernel: str
     """The kernel's release."""
     distribution: str | None
@@ -108,50 +106,45 @@ def _identity(machine: Machine) -> dict[str, Any]:
 
 
 def _probe_operating_system(root: Path) -> OperatingSystem:
-    try:
-        libc = os.confstr("CS_GNU_LIBC_VERSION")  # of the running process, where libc_ver guesses from a file
-    except (AttributeError, ValueError, OSError):
-        libc = None
+    release = "\n".join(read_text(root / name) or "" for name in ("etc/os-release", "usr/lib/os-release"))
+    pretty_name = parse_fields(release.splitlines(), "=").get("PRETTY_NAME", "")
     return OperatingSystem(
-        system="Linux" if root != ROOT else platform.system(),
+        system="Linux",
         kernel=read_text(root / "proc/sys/kernel/osrelease") or platform.release(),
-        distribution=_distribution(root),
-        libc=libc or " ".join(platform.libc_ver()).strip() or None,
+        distribution=pretty_name.strip("\"'") or None,
+        libc=" ".join(platform.libc_ver()).strip() or None,
     )
-
-
-def _distribution(root: Path) -> str | None:
-    for name in ("etc/os-release", "usr/lib/os-release"):
-        for line in (read_text(root / name) or "").splitlines():
-            key, _, value = line.partition("=")
-            if key == "PRETTY_NAME":
-                return value.strip().strip("\"'") or None
-    return None
 
 
 def describe(machine: Machine) -> list[tuple[str, str]]:
     """Return the machine as (label, value) rows for a table; unknown facts have no row."""
-    cpu, memory = machine.cpu, machine.memory
-    gpus, system = machine.gpus, machine.operating_system
+    cpu, memory, gpus, system = machine.cpu, machine.memory, machine.gpus, machine.operating_system
+    numbers = (("family", cpu.family), ("model", cpu.model_number), ("stepping", cpu.stepping))
+    smt = f"{cpu.threads_per_core} threads per core" if cpu.threads_per_core > 1 else "no SMT"
+    counts = ((cpu.sockets, "socket"), (cpu.physical_cores, "physical core"), (cpu.logical_cpus, "logical CPU"))
+    quota = "no quota" if cpu.quota_cpus is None else f"quota of {cpu.quota_cpus:g}"
+    usable = f"affinity mask of {len(cpu.affinity)} on {_count(cpu.usable_physical_cores, 'physical core')}, {quota}"
+    virtual = cpu.virtualisation
+    host = f"virtual machine ({virtual.hypervisor or 'unknown hypervisor'})" if virtual.kind == "vm" else "none"
+    limit = f", limited to {_size(memory.limit_bytes)}" if memory.limit_bytes is not None else ""
+    cuda = f" (CUDA up to {gpus.cuda_driver_version})" if gpus.cuda_driver_version else ""
     rows = [
         ("Fingerprint", machine.fingerprint),
         ("CPU", cpu.model),
-        ("Architecture", _architecture(cpu)),
-        ("Cores", _cores(cpu)),
-        ("CPUs usable here", _usable(cpu)),
+        ("Architecture", ", ".join([cpu.architecture, *(f"{label} {value}" for label, value in numbers if value)])),
+        ("Cores", f"{', '.join(_count(*count) for count in counts)} ({smt})"),
+        ("CPUs usable here", f"{cpu.effective_cpus} ({usable})"),
         ("NUMA nodes", str(cpu.numa_nodes)),
-        ("Caches", ", ".join(_cache(cache) for cache in cpu.caches)),
+        ("Caches", ", ".join(f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}" for cache in cpu.caches)),
         ("Instruction sets", " ".join(cpu.instruction_sets)),
         ("Frequency", _frequency(cpu.frequency)),
-        ("Virtualisation", _virtualisation(cpu)),
-        ("Memory", _memory(memory)),
+        ("Virtualisation", f"{host}, {virtual.container} container" if virtual.container else host),
+        ("Memory", f"{_size(memory.total_bytes)} ({_size(memory.available_bytes)} available){limit}"),
         ("Swap", _size(memory.swap_total_bytes) if memory.swap_total_bytes else "none"),
         ("Transparent huge pages", memory.transparent_huge_pages or ""),
-    ]
-    rows += [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in gpus.devices]
-    rows += [
+        *((f"GPU {gpu.index}", _gpu(gpu)) for gpu in gpus.devices),
         ("GPUs", "" if gpus.devices else "none"),
-        ("GPU driver", _driver(gpus)),
+        ("GPU driver", f"{gpus.driver_version}{cuda}" if gpus.driver_version else ""),
         ("GPU note", gpus.reason or ""),
         ("Operating system", system.distribution or system.system),
         ("Kernel", f"{system.system} {system.kernel}"),
@@ -172,52 +165,15 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def _architecture(cpu: Cpu) -> str:
-    parts = [
-        f"{label} {value}"
-        for label, value in (("family", cpu.family), ("model", cpu.model_number), ("stepping", cpu.stepping))
-        if value
-    ]
-    return ", ".join([cpu.architecture, *parts])
-
-
-def _cores(cpu: Cpu) -> str:
-    smt = f"{cpu.threads_per_core} threads per core" if cpu.threads_per_core > 1 else "no SMT"
-    return (
-        f"{_count(cpu.sockets, 'socket')}, {_count(cpu.physical_cores, 'physical core')}, "
-        f"{_count(cpu.logical_cpus, 'logical CPU')} ({smt})"
-    )
-
-
-def _usable(cpu: Cpu) -> str:
-    text = f"{cpu.effective_cpus} (affinity mask of {len(cpu.affinity)}"
-    quota = "no quota" if cpu.quota_cpus is None else f"quota of {cpu.quota_cpus:g}"
-    return f"{text} on {_count(cpu.usable_physical_cores, 'physical core')}, {quota})"
-
-
-def _cache(cache: Cache) -> str:
-    return f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}"
-
-
 def _frequency(frequency: Frequency) -> str:
-    bounds = (("min", frequency.minimum_mhz), ("max", frequency.maximum_mhz), ("now", frequency.current_mhz))
-    parts = [f"{label} {value:.0f} MHz" for label, value in bounds if value is not None]
-    if frequency.governor is not None:
-        parts.append(f"governor {frequency.governor}")
-    if frequency.boost is not None:
-        parts.append("boost on" if frequency.boost else "boost off")
-    return ", ".join(parts)
-
-
-def _virtualisation(cpu: Cpu) -> str:
-    found = cpu.virtualisation
-    host = f"virtual machine ({found.hypervisor or 'unknown hypervisor'})" if found.kind == "vm" else "none"
-    return host if found.container is None else f"{host}, {found.container} container"
-
-
-def _memory(memory: Memory) -> str:
-    text = f"{_size(memory.total_bytes)} ({_size(memory.available_bytes)} available)"
-    return text if memory.limit_bytes is None else f"{text}, limited to {_size(memory.limit_bytes)}"
+    facts = (
+        ("min {:.0f} MHz", frequency.minimum_mhz),
+        ("max {:.0f} MHz", frequency.maximum_mhz),
+        ("now {:.0f} MHz", frequency.current_mhz),
+        ("governor {}", frequency.governor),
+        ("boost {}", None if frequency.boost is None else "on" if frequency.boost else "off"),
+    )
+    return ", ".join(words.format(value) for words, value in facts if value is not None)
 
 
 def _gpu(gpu: Gpu) -> str:
@@ -233,10 +189,3 @@ def _gpu(gpu: Gpu) -> str:
         ("MIG with {}", _count(len(gpu.mig_devices), "device") if gpu.mig_enabled else None),
     )
     return ", ".join(words.format(value) for words, value in facts if value is not None)
-
-
-def _driver(gpus: Gpus) -> str:
-    if gpus.driver_version is None:
-        return ""
-    cuda = f" (CUDA up to {gpus.cuda_driver_version})" if gpus.cuda_driver_version else ""
-    return f"{gpus.driver_version}{cuda}"

@@ -7,28 +7,26 @@ the next. A counter that a system does not report is None, never a guess.
 """
 
 import os
+import re
 import resource
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from dlbench.hardware_probe.ceilings import WorkerFailed, run_worker
+from dlbench.hardware_probe.ceilings import run_worker
 from dlbench.hardware_probe.cpu import probe_cpu
 from dlbench.hardware_probe.files import ROOT, JsonRecord, read_text
 
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The counters of one moment, all in seconds."""
+class Snapshot(NamedTuple):
+    """The kernel's counters at one moment, all in seconds but the share; None where the system does not count."""
 
     wall: float
     """A monotonic clock."""
@@ -44,74 +42,40 @@ class Snapshot:
     """Time in which a virtual CPU could run and its host did not let it, over these CPUs."""
 
 
-@dataclass(frozen=True)
-class Contention:
-    """What happened between two snapshots."""
-
-    pressure_share: float | None
-    """Share of the interval, from 0 to 1, in which some task waited for a CPU."""
-    pressure_avg10: float | None
-    """The kernel's mean at the end of it."""
-    steal_share: float | None
-    """Of the time that CPUs were wanted, the share that the host withheld; 0 on hardware without a host."""
-    others_cpus: float | None
-    """CPUs' worth of time that others than this process and its children took."""
-
-
 def snapshot(root: Path = ROOT) -> Snapshot:
     """Read the counters of the CPUs that this process may use, or of all CPUs of a recorded tree."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    stalled, average = _stalled(root)
-    mask = os.sched_getaffinity(0) if root == ROOT and hasattr(os, "sched_getaffinity") else ()
-    busy, stolen = _cpu_times(root, mask)
-    return Snapshot(
-        wall=time.monotonic(),
-        own_cpu=sum(usage.ru_utime + usage.ru_stime for usage in usages),
-        stalled=stalled,
-        stalled_avg10=average,
-        busy=busy,
-        stolen=stolen,
-    )
+    own_cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    mask = os.sched_getaffinity(0) if root == ROOT else ()
+    return Snapshot(time.monotonic(), own_cpu, *_stalled(root), *_cpu_times(root, mask))
 
 
-def between(before: Snapshot, after: Snapshot) -> Contention:
-    """Return what happened between two snapshots of the same machine."""
-    wall = after.wall - before.wall
-    stalled, busy, stolen = (
-        _growth(before.stalled, after.stalled),
-        _growth(before.busy, after.busy),
-        _growth(before.stolen, after.stolen),
-    )
+def between(before: Snapshot, after: Snapshot) -> dict[str, float | None]:
+    """Return what happened between two snapshots of a machine, under the names of `Reading`'s fields."""
+
+    def growth(name: str) -> float | None:
+        # A virtual machine that has moved to another host may see its counters fall.
+        first, last = getattr(before, name), getattr(after, name)
+        return None if first is None or last is None else max(0.0, last - first)
+
+    wall, stalled, busy, stolen = after.wall - before.wall, growth("stalled"), growth("busy"), growth("stolen")
     others = None
     if busy is not None and wall > 0:
         # Ticks and run times are counted apart, so a little less than nothing can be left over.
         others = max(0.0, busy - (after.own_cpu - before.own_cpu)) / wall
     wanted = (busy or 0.0) + (stolen or 0.0)
-    return Contention(
-        pressure_share=None if stalled is None or wall <= 0 else min(1.0, stalled / wall),
-        pressure_avg10=after.stalled_avg10,
-        steal_share=None if stolen is None else (stolen / wanted if wanted > 0 else 0.0),
-        others_cpus=others,
-    )
-
-
-def _growth(before: float | None, after: float | None) -> float | None:
-    # A virtual machine that has moved to another host may see its counters fall.
-    return None if before is None or after is None else max(0.0, after - before)
+    return {
+        "pressure_share": None if stalled is None or wall <= 0 else min(1.0, stalled / wall),
+        "pressure_avg10": after.stalled_avg10,
+        "steal_share": None if stolen is None else (stolen / wanted if wanted > 0 else 0.0),
+        "others_cpus": others,
+    }
 
 
 def _stalled(root: Path) -> tuple[float | None, float | None]:
     """Return the `some` line of PSI: total in seconds, avg10 as a share."""
-    for line in (read_text(root / "proc/pressure/cpu") or "").splitlines():
-        kind, *words = line.split()
-        if kind != "some":
-            continue
-        fields = dict(word.split("=", 1) for word in words if "=" in word)
-        try:
-            return int(fields["total"]) * 1e-6, float(fields["avg10"]) / 100
-        except (KeyError, ValueError):
-            return None, None
-    return None, None
+    some = re.search(r"^some avg10=([\d.]+) .*total=(\d+)$", read_text(root / "proc/pressure/cpu") or "", re.MULTILINE)
+    return (int(some[2]) * 1e-6, float(some[1]) / 100) if some else (None, None)
 
 
 def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float | None]:
@@ -131,8 +95,6 @@ def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float |
     return (user + nice + system + interrupts + soft_interrupts) / _TICKS_PER_SECOND, stolen / _TICKS_PER_SECOND
 
 
-WORKER = Path(__file__).with_name("worker.py")
-
 _TIMEOUT_SECONDS = 60.0
 # Both arrays together. Three times what the caches hold, so that memory is reached; no more than what any machine can
 # spare for a moment, so that processors with larger caches than a third of it show those instead.
@@ -147,10 +109,6 @@ STEAL_LIMIT = 0.05
 OTHERS_LIMIT = 0.10
 
 
-class SentinelError(RuntimeError):
-    """The sentinel could not run; the message says why, and what to do."""
-
-
 @dataclass(frozen=True)
 class Reading(JsonRecord):
     """One measurement of the sentinel; None where this system does not report it."""
@@ -162,13 +120,13 @@ class Reading(JsonRecord):
     waiting_share: float | None
     """Run-queue delay / (run-queue delay + CPU time) of the sentinel's thread, from 0 to 1."""
     steal_share: float | None
-    """Of the CPU time wanted, the share that the host of a virtual machine withheld."""
+    """Of the CPU time wanted, the share that the host of a virtual machine withheld; 0 on hardware without a host."""
     pressure_share: float | None
     """Share of the reading in which some task of the machine waited for a CPU (PSI's `some`)."""
     pressure_avg10: float | None
     """PSI's own mean: it remembers what was before the reading, the caller's own work too."""
     others_cpus: float | None
-    """CPUs' worth of time that other programs took meanwhile."""
+    """CPUs' worth of time that others than this process and its children took meanwhile."""
     cpus: float
     """CPUs in the affinity mask: others' time is counted on these alone; a quota reserves none of them."""
     method: str
@@ -193,54 +151,20 @@ def disturbances(reading: Reading) -> list[str]:
 
 
 def take(timeout_seconds: float = _TIMEOUT_SECONDS) -> Reading:
-    """Take one reading. Raises SentinelError where the process cannot be started, fails or takes far too long."""
+    """Take one reading. Raises ProbeError where the process cannot be started, fails or takes far too long."""
     cpu = probe_cpu()
-    array_bytes = _array_bytes(cpu.last_level_cache_bytes or 0)
+    # From the machine alone, never from the memory that happens to be free.
+    array_bytes = min(_LARGEST, max(_SMALLEST, _CACHES * (cpu.last_level_cache_bytes or 0))) // 2
     before = snapshot()
-    try:
-        with tempfile.TemporaryDirectory(prefix="dlbench-sentinel-") as folder:
-            result = _run(Path(folder), array_bytes, timeout_seconds)
-    except OSError as error:
-        raise SentinelError(f"The sentinel cannot write to the folder of temporary files: {error.strerror}.") from error
-    contention = between(before, snapshot())
+    result = run_worker("The sentinel", {"threads": 1, "array_bytes": array_bytes}, sys.executable, timeout_seconds)
+    counted = between(before, snapshot())
+    running, waiting = result["schedule"] or (0, 0)
     return Reading(
         gemm_flops_per_second=statistics.median(result["gemm"]),
         bandwidth_bytes_per_second=statistics.median(result["bandwidth"]),
-        waiting_share=_waiting_share(result["schedule"]),
-        steal_share=contention.steal_share,
-        pressure_share=contention.pressure_share,
-        pressure_avg10=contention.pressure_avg10,
-        others_cpus=contention.others_cpus,
+        waiting_share=waiting / (running + waiting) if running + waiting > 0 else None,
+        **counted,
         cpus=float(len(cpu.affinity)),
         method=f"NumPy {result['numpy']}, {result['gemm_order']} x {result['gemm_order']}, 2 x {array_bytes} bytes",
         taken=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
-
-
-def _run(folder: Path, array_bytes: int, timeout_seconds: float) -> dict[str, Any]:
-    request = {"threads": 1, "array_bytes": array_bytes}
-    try:
-        result: dict[str, Any] = run_worker(WORKER, request, folder, sys.executable, timeout_seconds)
-    except subprocess.TimeoutExpired as error:
-        raise SentinelError(
-            f"The sentinel took longer than {timeout_seconds:g} s instead of a third of a second: this machine is too "
-            "busy to measure anything. End what else runs on it."
-        ) from error
-    except OSError as error:
-        raise SentinelError(f"The sentinel's interpreter cannot be started: {error}.") from error
-    except WorkerFailed as error:
-        size = 2 * array_bytes / 1e6
-        raise SentinelError(f"The sentinel failed {error}. It needs NumPy and {size:.0f} MB of memory.") from error
-    return result
-
-
-def _array_bytes(cache_bytes: int) -> int:
-    """Return the size of each array; from the machine alone, never from the memory that happens to be free."""
-    return min(_LARGEST, max(_SMALLEST, _CACHES * cache_bytes)) // 2
-
-
-def _waiting_share(schedule: list[float] | None) -> float | None:
-    if schedule is None:
-        return None
-    running, waiting = schedule
-    return waiting / (running + waiting) if running + waiting > 0 else None

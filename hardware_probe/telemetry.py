@@ -37,89 +37,12 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import psutil
 
-from dlbench.hardware_probe.gpu import in_use, text_of
-
-# NVML's numbers, part of its C interface, and so not asked of the binding handed in.
-_NEVER_ANSWERED = frozenset({3, 4, 13})  # not supported, no permission, no such function in this driver
-_GONE = frozenset({1, 9, 15, 16})  # uninitialised, driver not loaded, GPU is lost, GPU requires reset
-
-
-class GpuGone(Exception):  # noqa: N818 - it is what happened
-    """The GPU or its driver is no longer there."""
-
-
-class Queries:
-    """Asks NVML, and does not repeat what can never be answered; `notes` holds what went wrong otherwise, each once."""
-
-    def __init__(self, nvml: Any) -> None:
-        self._nvml = nvml
-        self._never: set[Hashable] = set()
-        self.notes: list[str] = []
-
-    def ask(self, function: str, handle: Any, *arguments: Any) -> Any:
-        """Return the answer, or None where there is none; raises GpuGone."""
-        if handle is None or (function, arguments) in self._never:
-            return None
-        try:
-            return getattr(self._nvml, function)(handle, *arguments)
-        except Exception as error:
-            # Besides NVMLError: AttributeError from a binding older than the function, a mismatch class of the
-            # binding's own. Neither has a number, and both are for ever.
-            code = getattr(error, "value", None)
-            if code in _GONE:
-                raise GpuGone(str(error)) from error
-            if code is None or code in _NEVER_ANSWERED:
-                self._never.add((function, arguments))
-            elif (note := f"{function}: {error}") not in self.notes:
-                self.notes.append(note)
-            return None
-
-    def first(self, functions: Sequence[str], handle: Any) -> Any:
-        """Return the answer of the first of these functions that has one, or None; raises GpuGone."""
-        return next((found for each in functions if (found := self.ask(each, handle)) is not None), None)
-
-
-#: NVML's functions that list the processes that compute, new name and old name.
-PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
-
-
-def computing(nvml: Any = None) -> dict[str, int]:
-    """Return by UUID how many processes compute on each GPU now, MIG devices of their own; empty without a driver.
-
-    ``nvml`` is as for `gpu.probe_gpus`. Raises nothing: a GPU that does not answer is left out.
-    """
-    nvml = in_use() if nvml is None else nvml
-    found: dict[str, int] = {}
-    with contextlib.suppress(Exception):  # no answer of a driver is worth a failure
-        nvml.nvmlInit()
-        try:
-            for index in range(nvml.nvmlDeviceGetCount()):
-                with contextlib.suppress(Exception):
-                    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-                    for handle in (gpu, *_parts(nvml, gpu)):
-                        # Asked anew: what a GPU cannot answer, its MIG devices may.
-                        ask = Queries(nvml).ask
-                        uuid, listed = text_of(ask("nvmlDeviceGetUUID", handle)), ask(PROCESSES[0], handle)
-                        if uuid is not None and listed is not None:
-                            found[uuid] = len(listed)
-        finally:
-            nvml.nvmlShutdown()
-    return found
-
-
-def _parts(nvml: Any, gpu: Any) -> Iterator[Any]:
-    """Yield the MIG devices of a GPU: most have none, and a slot may be empty."""
-    ask = Queries(nvml).ask
-    for slot in range(ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
-        handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, slot)
-        if handle is not None:
-            yield handle
+from dlbench.hardware_probe.gpu import MEMORY_CLOCK, PROCESSES, SM_CLOCK, GpuGoneError, Queries
 
 
 def descends_from_this_process(pid: int) -> bool | None:
@@ -132,16 +55,6 @@ def descends_from_this_process(pid: int) -> bool | None:
         return None
 
 
-@dataclass
-class _Seen:
-    first: float
-    last: float
-    times: int = 0
-    held: int | None = None
-    own: bool | None = None
-    before: bool = False
-
-
 class Processes:
     """The processes that NVML listed, each with when it was seen.
 
@@ -152,46 +65,38 @@ class Processes:
 
     def __init__(self, own: Callable[[int], bool | None]) -> None:
         self._own = own
-        self._seen: dict[int, _Seen] = {}
-        self._listed = False
+        self._seen: dict[int, dict[str, Any]] | None = None
 
     def note(self, listed: Iterable[Any], now: float, before_launch: bool) -> None:
         """Take in a list of NVML's: objects with ``pid`` and ``usedGpuMemory`` (bytes or None)."""
-        self._listed = True
-        for each in listed:
-            seen = self._seen.setdefault(each.pid, _Seen(now, now))
-            seen.last, seen.times = now, seen.times + 1
-            seen.before = seen.before or before_launch
-            seen.held = max(seen.held or 0, each.usedGpuMemory) if each.usedGpuMemory else seen.held
-            if seen.own is None:
-                seen.own = self._own(each.pid)
+        self._seen = {} if self._seen is None else self._seen
+        for process in listed:
+            seen = self._seen.setdefault(
+                process.pid, {"first": now, "times": 0, "own": None, "before": False, "bytes": None}
+            )
+            seen["last"], seen["times"] = now, seen["times"] + 1
+            seen["before"] |= before_launch
+            if process.usedGpuMemory:
+                seen["bytes"] = max(seen["bytes"] or 0, process.usedGpuMemory)
+            if seen["own"] is None:
+                seen["own"] = self._own(process.pid)
 
     def to_json(self, origin: float) -> list[dict[str, Any]] | None:
         """Return them as plain JSON, their times in seconds after ``origin``; None where there was no list at all.
 
         Process numbers are left out.
         """
-        if not self._listed:
+        if self._seen is None:
             return None
-        all_seen = list(self._seen.values())
-        numbers_tell = any(seen.own for seen in all_seen)
-        return [
-            {
-                "whose": _whose(seen, numbers_tell),
-                "first": round(seen.first - origin, 4),
-                "last": round(seen.last - origin, 4),
-                "bytes": seen.held,
-            }
-            for seen in all_seen
-        ]
-
-
-def _whose(seen: _Seen, numbers_tell: bool) -> str:
-    if seen.own:
-        return "own"
-    # One that was listed once and cannot be seen may have been a short one of the launch.
-    known = numbers_tell and (seen.own is False or seen.times > 1)
-    return "other" if seen.before or known else "unknown"
+        numbers_count = any(seen["own"] for seen in self._seen.values())
+        rows = []
+        for seen in self._seen.values():
+            # One that was listed once and cannot be seen may have been a short one of the launch.
+            known = numbers_count and (seen["own"] is False or seen["times"] > 1)
+            whose = "own" if seen["own"] else "other" if seen["before"] or known else "unknown"
+            first, last = (round(seen[name] - origin, 4) for name in ("first", "last"))
+            rows.append({"whose": whose, "first": first, "last": last, "bytes": seen["bytes"]})
+        return rows
 
 
 SCHEMA = 1
@@ -204,8 +109,7 @@ END_SECONDS = 2.0
 MOST_SAMPLES = 3000
 """Kept of each kind, the latest: ten minutes at 5 Hz."""
 
-# NVML's numbers, part of its C interface, and so not asked of the binding handed in.
-_SM_CLOCK, _MEMORY_CLOCK = 1, 2
+# NVML's numbers, see `gpu`.
 _GPU_SENSOR = 0
 _SENT, _RECEIVED = 0, 1
 _CORRECTED, _UNCORRECTED, _SINCE_DRIVER_LOADED = 0, 1, 0
@@ -230,7 +134,7 @@ class Sampler:
         self._nvml = nvml
         self._period = period_seconds
         self._slow_every = max(1, round(SLOW_PERIOD_SECONDS / period_seconds))
-        self._queries = Queries(nvml)
+        self._queries = Queries(nvml, watching=True)
         self._gpu: Any = None
         self._part: Any = None  # what the launch has of it: the MIG device's handle, or the GPU's own
         self._facts: dict[str, Any] = {"uuid": uuid, "part": False}
@@ -292,7 +196,7 @@ class Sampler:
         try:
             if self._find():
                 self._loop()
-        except GpuGone as error:
+        except GpuGoneError as error:
             self._lost_at = time.monotonic()
             self._notes.append(f"the GPU stopped answering: {error}")
         except Exception as error:  # An answer of an unheard-of form; the launch must not end for it.
@@ -309,26 +213,22 @@ class Sampler:
         if self._part is None:
             self._notes.append(f"no GPU of this driver has the UUID {self._uuid}")
             return False
-        self._gpu = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if _is_slice(self._uuid) else None
+        self._gpu = (
+            ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if self._uuid.startswith("MIG-") else None
+        )
         parted = self._gpu is not None
         self._gpu = self._part if self._gpu is None else self._gpu
-        mode = ask("nvmlDeviceGetMigMode", self._gpu)
-        if not parted and mode is not None and bool(mode[0]):
+        if not parted and self._queries.switch("nvmlDeviceGetMigMode", self._gpu):
             # The launch has the first of its slices, and the lists of the whole GPU are about all of them.
             parted, self._processes = True, None
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", self._gpu)
         self._facts.update(
-            name=text_of(ask("nvmlDeviceGetName", self._part)),
-            driver=self._driver(),
+            name=self._queries.text("nvmlDeviceGetName", self._part),
+            driver=Queries(self._nvml).text("nvmlSystemGetDriverVersion"),
             power_limit_watts=None if limit is None else limit / 1000,
-            part=parted or _is_slice(self._uuid),
+            part=parted or self._uuid.startswith("MIG-"),
         )
         return True
-
-    def _driver(self) -> str | None:
-        with contextlib.suppress(Exception):
-            return text_of(self._nvml.nvmlSystemGetDriverVersion())
-        return None
 
     def _loop(self) -> None:
         turn, due = 0, time.monotonic()
@@ -351,38 +251,30 @@ class Sampler:
         millijoules = ask("nvmlDeviceGetTotalEnergyConsumption", gpu)
         milliwatts = ask("nvmlDeviceGetPowerUsage", gpu)
         rates = ask("nvmlDeviceGetUtilizationRates", gpu)
-        memory = ask("nvmlDeviceGetMemoryInfo", self._part)
         return {
             "at": now,
             "joules": None if millijoules is None else millijoules / 1000,
             "watts": None if milliwatts is None else round(milliwatts / 1000, 1),
-            "sm_mhz": ask("nvmlDeviceGetClockInfo", gpu, _SM_CLOCK),
-            "memory_mhz": ask("nvmlDeviceGetClockInfo", gpu, _MEMORY_CLOCK),
+            "sm_mhz": ask("nvmlDeviceGetClockInfo", gpu, SM_CLOCK),
+            "memory_mhz": ask("nvmlDeviceGetClockInfo", gpu, MEMORY_CLOCK),
             "temperature": ask("nvmlDeviceGetTemperature", gpu, _GPU_SENSOR),
             "reasons": self._queries.first(_REASONS, gpu),
-            "utilisation": None if rates is None else rates.gpu,
-            "memory_utilisation": None if rates is None else rates.memory,
-            "used_bytes": None if memory is None else memory.used,
+            "utilisation": getattr(rates, "gpu", None),
+            "memory_utilisation": getattr(rates, "memory", None),
+            "used_bytes": getattr(ask("nvmlDeviceGetMemoryInfo", self._part), "used", None),
         }
 
     def _take_slowly(self, pcie: bool) -> None:
         ask, gpu = self._queries.ask, self._gpu
-        now = time.monotonic()
-        row: dict[str, Any] = {"at": now, "sent": None, "received": None}
+        row: dict[str, Any] = {"at": time.monotonic(), "sent": None, "received": None}
         for name, kind in (("corrected", _CORRECTED), ("uncorrected", _UNCORRECTED)):
             row[name] = ask("nvmlDeviceGetTotalEccErrors", gpu, kind, _SINCE_DRIVER_LOADED)
-        self._look_for_processes(now)
+        if self._processes is not None and (listed := self._queries.first(PROCESSES, self._part)) is not None:
+            self._processes.note(listed, row["at"], before_launch=not self._launched.is_set())
         for name, way in (("sent", _SENT), ("received", _RECEIVED)) if pcie else ():
             kilobytes = ask("nvmlDeviceGetPcieThroughput", gpu, way)
             row[name] = None if kilobytes is None else kilobytes * 1000
         self._slow.append(row)
-
-    def _look_for_processes(self, now: float) -> None:
-        if self._processes is None:
-            return
-        listed = self._queries.first(PROCESSES, self._part)
-        if listed is not None:
-            self._processes.note(listed, now, before_launch=not self._launched.is_set())
 
 
 def _columns(rows: Sequence[dict[str, Any]], origin: float) -> dict[str, Any]:
@@ -397,7 +289,3 @@ def _columns(rows: Sequence[dict[str, Any]], origin: float) -> dict[str, Any]:
 
 def _since(origin: float, moment: float | None) -> float | None:
     return None if moment is None else round(moment - origin, 4)
-
-
-def _is_slice(uuid: str) -> bool:
-    return uuid.startswith("MIG-")

@@ -7,15 +7,11 @@ Which records count is decided by the store (`Results.newest`): for each cell on
 that measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import lru_cache
 from statistics import median
-from typing import Any, NamedTuple, NewType
-
-from packaging.version import InvalidVersion, Version
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Parity, Status
@@ -43,19 +39,14 @@ from dlbench.reports.statistics import Summary, clearly_slower, deviation_of_lau
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
-from dlbench.reports.storage.results import Results, untunable
-
-Group = NewType("Group", Cell)
-"""A block of rows whose numbers may be compared: the same work, one network at one mini-batch."""
-Row = NewType("Row", Cell)
-"""One row of a group: a framework in a mode, a way to do the work."""
+from dlbench.reports.storage.results import Results
 
 NO_THREADS = -1
 """The thread count of a device that has no threads to choose (a published GPU column)."""
 
 
 class Place(NamedTuple):
-    """A machine, and the axes that its cells have in common; the others are blank."""
+    """A cell on a machine, or the axes that several of its cells share; a column of the matrix is one."""
 
     machine: str
     cell: Cell
@@ -81,64 +72,39 @@ class Place(NamedTuple):
         return self.cell.on_cpu
 
 
-Column = Place
-"""A column of the matrix; columns of one machine stand together."""
+_NAMES_OF_ROLE = {role: tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN)}
 
 
 @lru_cache(20_000)
-def group_of(cell: Cell) -> Group:
-    """Return the group that a cell stands in."""
-    return Group(axes.project(cell, [axis.name for axis in axes.of_role(axes.GROUP)]))
+def group_of(cell: Cell) -> Cell:
+    """Return the axes of a cell's work: cells of one group may be compared, and stand in one block of rows."""
+    return axes.project(cell, _NAMES_OF_ROLE[axes.GROUP])
 
 
 @lru_cache(20_000)
-def row_of(cell: Cell) -> Row:
-    """Return the row that a cell stands in."""
-    return Row(axes.project(cell, [axis.name for axis in axes.of_role(axes.ROW)]))
+def row_of(cell: Cell) -> Cell:
+    """Return the axes of a cell's way to do the work: framework, mode and settings."""
+    return axes.project(cell, _NAMES_OF_ROLE[axes.ROW])
 
 
 @lru_cache(20_000)
-def column_of(machine: str, cell: Cell) -> Column:
-    """Return the column that a cell of this machine stands in."""
-    return Place(machine, axes.project(cell, [axis.name for axis in axes.of_role(axes.COLUMN)]))
+def column_of(machine: str, cell: Cell) -> Place:
+    """Return the column of this machine's cell: its device, threads and workers."""
+    return Place(machine, axes.project(cell, _NAMES_OF_ROLE[axes.COLUMN]))
 
 
-def group_at(network: str, batch_size: int, **others: Any) -> Group:
-    """Return the group of these values; axes that are not given have their usual value."""
-    return Group(axes.BLANK._replace(network=network, batch_size=batch_size, **others))
-
-
-def row_at(framework: str, mode: str, **others: Any) -> Row:
-    """Return the row of these values; axes that are not given have their usual value."""
-    return Row(axes.BLANK._replace(framework=framework, mode=mode, **others))
-
-
-def column_at(machine: str, device: str, threads: int | None, **others: Any) -> Column:
-    """Return the column of these values; axes that are not given have their usual value."""
-    given = NO_THREADS if threads is None else threads
-    return Place(machine, axes.BLANK._replace(device=device, threads=given, **others))
-
-
-def cell_at(group: Group, row: Row, column: Column) -> Cell:
-    """Return the cell that stands there, without its adapter's folder."""
-    holders = {axes.GROUP: group, axes.ROW: row, axes.COLUMN: column.cell}
-    return axes.BLANK._replace(**{axis.name: getattr(holders[axis.role], axis.name) for axis in axes.AXES})
-
-
-def values(cell: Cell, *left_out: str) -> dict[str, Any]:
-    """Return the axes by name, as JSON and CSV have them: threads are None where the device has none to choose."""
-    found = {name: value for name, value in axes.values(cell).items() if name not in left_out}
-    if found.get("threads") == NO_THREADS:
-        found["threads"] = None
-    return found
+def axis_value(cell: Cell, name: str) -> Any:
+    """Return the value of an axis for JSON and CSV: threads are None where the device has none to choose."""
+    value = getattr(cell, name)
+    return None if name == "threads" and value == NO_THREADS else value
 
 
 def differ(cells: Iterable[Cell], *names: str) -> bool:
     """Tell whether some of these cells differ in these axes and in no other."""
-    found: dict[Cell, set[Cell]] = {}
+    values: dict[Cell, set[Cell]] = {}
     for cell in cells:
-        found.setdefault(axes.without(cell, *names), set()).add(axes.project(cell, names))
-    return any(len(each) > 1 for each in found.values())
+        values.setdefault(axes.without(cell, *names), set()).add(axes.project(cell, names))
+    return any(len(several) > 1 for several in values.values())
 
 
 @dataclass(frozen=True)
@@ -178,18 +144,18 @@ class CellResult:
     """The framework's own thread count where none is set, if its adapter reports it."""
 
     @property
-    def group(self) -> Group:
-        """Its work."""
+    def group(self) -> Cell:
+        """The axes of its work."""
         return group_of(self.cell)
 
     @property
-    def row(self) -> Row:
-        """Its way to do the work."""
+    def row(self) -> Cell:
+        """The axes of its framework, mode and settings."""
         return row_of(self.cell)
 
     @property
-    def column(self) -> Column:
-        """Its machine, device and threads."""
+    def column(self) -> Place:
+        """Its machine, device, threads and workers."""
         return column_of(self.machine, self.cell)
 
     @property
@@ -210,64 +176,76 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Cells by where they stand; what is missing was not measured."""
+    """Cells with their places in a table; a place without a cell was not measured."""
 
     hosts: dict[str, Host] = field(default_factory=dict)
-    columns: tuple[Column, ...] = ()
-    rows: dict[Group, tuple[Row, ...]] = field(default_factory=dict)
-    cells: dict[tuple[Group, Row, Column], CellResult] = field(default_factory=dict)
+    """The machines that have columns, in order."""
+    columns: tuple[Place, ...] = ()
+    """Those of one machine stand together."""
+    rows: dict[Cell, tuple[Cell, ...]] = field(default_factory=dict)
+    """The rows of each group."""
+    cells: dict[Place, CellResult] = field(default_factory=dict)
+    """By machine and cell, in the order of the table."""
     notes: tuple[str, ...] = ()
 
-    def columns_of(self, machine: str) -> tuple[Column, ...]:
+    def at(self, group: Cell, row: Cell, column: Place) -> CellResult | None:
+        """Return the cell of this group, row and column."""
+        return self.cells.get(_place(group, row, column))
+
+    def columns_of(self, machine: str) -> tuple[Place, ...]:
         """Return the columns of one machine."""
         return tuple(column for column in self.columns if column.machine == machine)
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The fingerprints of the machines that have columns, in order."""
-        return tuple(dict.fromkeys(column.machine for column in self.columns))
+        """The fingerprints of the machines, in order."""
+        return tuple(self.hosts)
+
+
+def _place(group: Cell, row: Cell, column: Place) -> Place:
+    role = {axes.GROUP: group, axes.ROW: row, axes.COLUMN: column.cell}
+    return Place(column.machine, axes.BLANK._replace(**{a.name: getattr(role[a.role], a.name) for a in axes.AXES}))
 
 
 def build_matrix(results: Results) -> Matrix:
     """Return the matrix of these results, which hold no more than the records that count (`Results.newest`)."""
-    of_cell: dict[tuple[str, Cell], list[Record]] = {}
-    for record in sorted(results.records, key=lambda record: record.started):
+    of_cell: dict[Place, list[Record]] = {}
+    for record in sorted(last_attempts(results.records), key=lambda record: record.started):
         if record.side != BASELINE:
-            of_cell.setdefault((record.machine, record.cell), []).append(record)
-    of_cell = {key: last_attempts(records) for key, records in of_cell.items()}
-    ceilings = _Ceilings(results)
-    newest: dict[tuple[str, Row], Record] = {}
+            of_cell.setdefault(Place(record.machine, record.cell), []).append(record)
+    ceiling = _ceilings(results)
+    newest: dict[tuple[str, Cell], Record] = {}
     for (machine, cell), records in of_cell.items():
-        key, last = (machine, row_of(cell)), records[-1]
-        # Without an environment it never ran.
-        if last.environment and (key not in newest or last.started > newest[key].started):
-            newest[key] = last
+        if records[-1].environment:  # without one it never ran
+            row = machine, row_of(cell)
+            newest[row] = max(newest.get(row, records[-1]), records[-1], key=lambda record: record.started)
     cells = []
-    for (machine, _), records in of_cell.items():
-        made = _cell(records, results.hosts.get(machine), ceilings)
-        of_row = newest.get((machine, made.row))
-        if of_row is not None and made.environment and made.environment != of_row.environment:
-            sentence = f"environment {made.environment[:12]}, the row's newest is {of_row.environment[:12]}"
-            version = records[-1].outcome.software.get("version")
-            if version and version == of_row.outcome.software.get("version"):
-                sentence += f": two builds of version {version}"
-            made = replace(made, flags=(*made.flags, Flag(OTHER_ENVIRONMENT, sentence)))
-        cells.append(made)
-    cells = _with_deviations(cells)
-    return assemble(cells, results.hosts, _notes(results, [each for found in of_cell.values() for each in found]))
+    for place, records in of_cell.items():
+        made = _cell(records, results.hosts.get(place.machine), ceiling(place))
+        cells.append(_flag_older_environment(made, records[-1], newest.get((place.machine, row_of(place.cell)))))
+    shown = [record for records in of_cell.values() for record in records]
+    return assemble(_with_deviations(cells), results.hosts, _notes(results, shown))
+
+
+def _flag_older_environment(cell: CellResult, record: Record, newest: Record | None) -> CellResult:
+    if newest is None or cell.environment in ("", newest.environment):
+        return cell
+    sentence = f"environment {cell.environment[:12]}, the row's newest is {newest.environment[:12]}"
+    version = record.outcome.software.get("version")
+    if version and version == newest.outcome.software.get("version"):
+        sentence += f": two builds of version {version}"
+    return replace(cell, flags=(*cell.flags, Flag(OTHER_ENVIRONMENT, sentence)))
 
 
 def _with_deviations(cells: Sequence[CellResult]) -> list[CellResult]:
-    """Return the cells, those with few launches with the deviation between launches that their machine shows."""
+    """Return the cells with the deviation between launches that their machine shows."""
     of_machine: dict[str, list[Summary]] = {}
     for cell in cells:
         if cell.seconds is not None:
             of_machine.setdefault(cell.machine, []).append(cell.seconds)
     deviations = {machine: deviation_of_launches(summaries) for machine, summaries in of_machine.items()}
     return [
-        cell
-        if cell.seconds is None
-        else replace(cell, seconds=replace(cell.seconds, launch_deviation=deviations[cell.machine]))
+        replace(cell, seconds=cell.seconds and replace(cell.seconds, launch_deviation=deviations[cell.machine]))
         for cell in cells
     ]
 
@@ -299,43 +277,39 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
 
 def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iterable[str] = ()) -> Matrix:
     """Put cells side by side, in a settled order, and mark the best of each column within each group."""
-    by_place = {(cell.group, cell.row, cell.column): cell for cell in cells}
-    machines = {
-        name: place for place, name in enumerate(dict.fromkeys([*hosts, *(key[2].machine for key in by_place)]))
-    }
-    columns = sorted({key[2] for key in by_place}, key=lambda c: (machines[c.machine], _device_order(c)))
-    groups = sorted({key[0] for key in by_place}, key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g)))
-    rows = {group: tuple(sorted({row for of, row, _ in by_place if of == group})) for group in groups}
-    for group in groups:
+    by_place = {Place(cell.machine, cell.cell): cell for cell in cells}
+    known = {name: hosts.get(name) or Host(name, name[:12]) for name in [*hosts, *(p.machine for p in by_place)]}
+    machines = list(known)
+    columns = sorted({c.column for c in by_place.values()}, key=lambda c: (machines.index(c.machine), _device_order(c)))
+    groups = {cell.group for cell in by_place.values()}
+    rows: dict[Cell, tuple[Cell, ...]] = {}
+    ordered: dict[Place, CellResult] = {}
+    for group in sorted(groups, key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g))):
+        rows[group] = tuple(sorted({cell.row for cell in by_place.values() if cell.group == group}))
+        places = [_place(group, row, column) for row in rows[group] for column in columns]
+        ordered |= {place: by_place[place] for place in places if place in by_place}
         for column in columns:
-            for cell in _fastest([by_place[k] for row in rows[group] if (k := (group, row, column)) in by_place]):
-                by_place[group, cell.row, column] = replace(cell, best=True)
-    known = {name: hosts.get(name) or Host(name, name[:12]) for name in machines}
+            peers = [ordered[p] for row in rows[group] if (p := _place(group, row, column)) in ordered]
+            ordered |= {Place(cell.machine, cell.cell): replace(cell, best=True) for cell in _fastest(peers)}
     used = {column.machine for column in columns}
-    places = [(group, row, column) for group in groups for row in rows[group] for column in columns]
-    ordered = {place: by_place[place] for place in places if place in by_place}
-    lines = (*notes, *_of_one_name(groups))
-    return Matrix(
-        {n: h for n, h in known.items() if n in used}, tuple(columns), rows, ordered, tuple(dict.fromkeys(lines))
-    )
+    used_hosts = {name: host for name, host in known.items() if name in used}
+    return Matrix(used_hosts, tuple(columns), rows, ordered, tuple(dict.fromkeys([*notes, *_of_one_name(rows)])))
 
 
-def _of_one_name(groups: Sequence[Group]) -> list[str]:
+def _of_one_name(groups: Iterable[Cell]) -> list[str]:
     """Return a line for each name that stands for several networks here."""
-    found: dict[str, list[str]] = {}
+    digests: dict[str, dict[str, None]] = {}
     for group in groups:
-        digests = found.setdefault(group.network, [])
-        if group.specification not in digests:
-            digests.append(group.specification)
+        digests.setdefault(group.network, {})[group.specification] = None
     return [
-        f"{name} is the name of {len(digests)} networks with different numbers, shown separately in this order: "
-        + ", ".join(digest or "as first shipped" for digest in digests)
-        for name, digests in found.items()
-        if len(digests) > 1
+        f"{name} is the name of {len(several)} networks with different numbers, shown separately in this order: "
+        + ", ".join(digest or "as first shipped" for digest in several)
+        for name, several in digests.items()
+        if len(several) > 1
     ]
 
 
-def _device_order(column: Column) -> tuple[object, ...]:
+def _device_order(column: Place) -> tuple[object, ...]:
     """Order devices by their numbers, cuda:2 before cuda:10, and threads within everything else."""
     parts = [(int(part), "") if part.isdecimal() else (0, part) for part in column.device.split(":")]
     others = axes.sort_key(axes.without(column.cell, "device", "threads"))
@@ -366,43 +340,33 @@ def _fastest(cells: list[CellResult]) -> list[CellResult]:
     return [cell for cell, timed in pool if not clearly_slower(timed, least)]
 
 
-class _Ceilings:
-    """The highest matrix-product rate seen on a machine at no more than so many threads."""
+def _ceilings(results: Results) -> Callable[[Place], float | None]:
+    """Return the ceiling in FLOP/s by cell: the highest matrix-product rate on its machine at no more threads."""
+    # The frameworks' own products: (machine, device, precision) -> threads and FLOP/s. One that used more threads than
+    # it was asked to says nothing about that number of threads.
+    products = {where: list(rates) for where, rates in results.products.items()}
+    for record in results.records:
+        if rate := product_rate(record, results.hosts.get(record.machine)):
+            where = record.machine, record.cell.device, record.cell.precision
+            products.setdefault(where, []).append((record.cell.threads, rate))
 
-    def __init__(self, results: Results) -> None:
-        self._measured = results.ceilings
-        self._cpus = {name: host.effective_cpus for name, host in results.hosts.items()}
-        # The frameworks' own products: (machine, device, precision) -> threads -> the highest FLOP/s. One that used
-        # more threads than it was asked to says nothing about that number of threads.
-        self._sentinels: dict[tuple[str, str, str], dict[int, float]] = {}
-        for where, rates in results.products.items():
-            for threads, rate in rates:
-                self._saw(where, threads, rate)
-        for record in results.records:
-            if product := product_rate(record, results.hosts.get(record.machine)):
-                where = record.machine, record.cell.device, record.cell.precision
-                self._saw(where, record.cell.threads, product)
-
-    def _saw(self, where: tuple[str, str, str], threads: int, rate: float) -> None:
-        highest = self._sentinels.setdefault(where, {})
-        highest[threads] = max(rate, highest.get(threads, 0.0))
-
-    def rate(self, machine: str, cell: Cell) -> float | None:
-        """Return the ceiling in FLOP/s for this cell; None where nothing was measured."""
-        sentinels = self._sentinels.get((machine, cell.device, cell.precision), {})
-        on_device = cell.device != "cpu"
+    def ceiling(place: Place) -> float | None:
+        machine, cell = place
         # A framework's own product is one worker's. On the CPU the workers beyond those that fit add nothing.
         workers = cell.world_size
-        if not on_device and (cpus := self._cpus.get(machine)):
-            workers = min(workers, max(1, int(cpus) // max(1, cell.threads)))
-        rates = [rate * workers for threads, rate in sentinels.items() if on_device or threads <= cell.threads]
-        if cell.device == "cpu" and cell.precision == "float32" and machine in self._measured:
-            measured = self._measured[machine].gemm_flops_per_second(cell.all_threads)
-            rates += [measured] if measured else []
-        return max(rates, default=None)
+        host = results.hosts.get(machine)
+        if cell.on_cpu and host is not None and host.effective_cpus:
+            workers = min(workers, max(1, host.effective_cpus // max(1, cell.threads)))
+        own = products.get((machine, cell.device, cell.precision), [])
+        rates = [rate * workers for threads, rate in own if not cell.on_cpu or threads <= cell.threads]
+        if cell.on_cpu and cell.precision == "float32" and machine in results.ceilings:
+            rates.append(results.ceilings[machine].gemm_flops_per_second(cell.all_threads) or 0.0)
+        return max(rates, default=0.0) or None
+
+    return ceiling
 
 
-def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> CellResult:
+def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> CellResult:
     """Return the cell that these records of one cell, machine and environment make; the newest is last."""
     newest = records[-1]
     cell = newest.cell
@@ -427,7 +391,6 @@ def _cell(records: list[Record], host: Host | None, ceilings: _Ceilings) -> Cell
     family = family_of_record(newest)
     computes = any(record.outcome.parameter_count for record in timed)
     gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9 if family and computes else None
-    ceiling = ceilings.rate(newest.machine, cell)
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
     if fraction is not None and fraction > CEILING_SLACK:
@@ -462,79 +425,6 @@ def _status(records: list[Record]) -> tuple[Status, str]:
             of_parity = outcome.parity.reason if outcome.parity and wanted is Status.PARITY_FAILED else ""
             return wanted, outcome.reason or of_parity
     return records[-1].outcome.status, records[-1].outcome.reason
-
-
-_NIGHTLY = re.compile(r"\bdev(20\d{2})(\d{2})(\d{2})\b")
-
-
-class Build(NamedTuple):
-    """One version of a framework."""
-
-    adapter: str
-    """The folder in adapters/ that drives it; empty where no record names it."""
-    version: str
-    """As the framework says; empty where it never came to say so."""
-    released: date | None
-    """None: unknown."""
-
-
-class Builds:
-    """The builds of records, by machine, row and environment."""
-
-    def __init__(self, records: Iterable[Record], releases: Mapping[tuple[str, str], date]) -> None:
-        """Take records, and the dates of releases by adapter (folder) and version."""
-        self._releases = releases
-        self._known: dict[tuple[str, str, str], tuple[str, str]] = {}
-        self._newest: dict[tuple[str, str], tuple[str, str]] = {}
-        records = list(records)
-        self._untunable = untunable(records)
-        for record in sorted(records, key=lambda record: record.started):
-            if record.side == BASELINE:
-                continue  # another build under the row's name, which no cell of a matrix is made of
-            cell = record.cell
-            version = str(record.outcome.software.get("version") or "")
-            # A launch that crashed before it could say its version takes nothing from one that could.
-            build = cell.adapter, version or self._newest.get((record.machine, cell.framework), ("", ""))[1]
-            if version:
-                self._known[record.machine, cell.framework, record.environment] = build
-            self._newest[record.machine, cell.framework] = build
-
-    def of(self, cell: CellResult) -> Build:
-        """Return the build that a cell was measured with; of one that never ran, that of the rest of its row."""
-        machine, framework = cell.column.machine, cell.row.framework
-        newest = self._newest.get((machine, framework), ("", ""))
-        adapter, version = self._known.get((machine, framework, cell.environment), newest)
-        return Build(adapter, version, released(adapter, version, self._releases))
-
-    def is_as_installed_too(self, cell: CellResult) -> bool:
-        """Tell whether a cell's row has no setting there, so that the one cell is both."""
-        return (cell.column.machine, cell.cell) in self._untunable
-
-
-def released(adapter: str, version: str, releases: Mapping[tuple[str, str], date]) -> date | None:
-    """Return when a version was released; None where that is not known.
-
-    A local label ("2.13.0+cpu") and trailing zeros make no other release; a nightly build has its date in its version
-    ("2.14.0.dev20261010").
-    """
-    if (adapter, version) in releases:
-        return releases[adapter, version]
-    wanted = _public(version)
-    for (folder, known), when in releases.items():
-        if folder == adapter and wanted is not None and _public(known) == wanted:
-            return when
-    nightly = _NIGHTLY.search(version)
-    try:
-        return date(*map(int, nightly.groups())) if nightly else None
-    except ValueError:
-        return None
-
-
-def _public(version: str) -> Version | None:
-    try:
-        return Version(Version(version).public)
-    except InvalidVersion:
-        return None
 
 
 def fastest_mode(cells: Sequence[CellResult]) -> CellResult:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import axis_value
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Table, interval, number, times
@@ -80,12 +81,6 @@ def axis_columns(cell_of: Callable[[Row], Cell], names: Iterable[str] = axes.NAM
         return lambda row: axis_value(cell_of(row), name)
 
     return tuple(Column(name, None, value_of(name)) for name in names)
-
-
-def axis_value(cell: Cell, name: str) -> Any:
-    """Return the value of one axis; a device without threads to choose has None."""
-    value = axes.values(cell)[name]
-    return None if name == "threads" and value == -1 else value
 
 
 def table(

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dlbench.reports.cells import NO_THREADS, CellResult, Column, Matrix
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, Place
 from dlbench.reports.columns import Column as TableColumn
 from dlbench.reports.columns import axis_columns, csv_rows, objects
 from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
@@ -39,12 +39,12 @@ def _table(matrix: Matrix, quantity: str) -> Table:
     for group, names in matrix.rows.items():
         rows.append((Entry(group_name(group)),))
         for row in names:
-            cells = (matrix.cells.get((group, row, column)) for column in matrix.columns)
+            cells = (matrix.at(group, row, column) for column in matrix.columns)
             rows.append((Entry(row_name(row)), *(layout.entry(cell, shown, common) for cell in cells)))
     return Table(shown.title, ("threads", *(column_name(matrix, column) for column in matrix.columns)), tuple(rows))
 
 
-def column_name(matrix: Matrix, column: Column) -> str:
+def column_name(matrix: Matrix, column: Place) -> str:
     """Return the heading of a column: threads or device, and workers, behind the letter of one of many machines."""
     peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
     name = str(column.threads) if column.device == "cpu" and column.threads else column.device
@@ -73,10 +73,10 @@ def _machine_lines(matrix: Matrix) -> list[str]:
 
 def _gpus(matrix: Matrix, machine: str) -> str:
     found: dict[str, dict[str, None]] = {}
-    for (_, _, column), cell in matrix.cells.items():
+    for cell in matrix.cells.values():
         seen = cell.device_observed
-        if column.machine == machine and seen is not None and seen.name:
-            found.setdefault(column.device, {})[seen.name] = None
+        if cell.machine == machine and seen is not None and seen.name:
+            found.setdefault(cell.column.device, {})[seen.name] = None
     in_order = dict.fromkeys(column.device for column in matrix.columns_of(machine))
     return "".join(f", {device} {' or '.join(found[device])}" for device in in_order if device in found)
 
@@ -98,7 +98,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         lines.append(WORKERS_LEGEND)
     common = _common(matrix)
     lines += layout.flag_lines(shown, common)
-    if any((g, r, c) not in matrix.cells for g, rows in matrix.rows.items() for r in rows for c in matrix.columns):
+    if any(matrix.at(g, r, c) is None for g, rows in matrix.rows.items() for r in rows for c in matrix.columns):
         lines.append(f"{layout.MISSING} not measured")
     missing = [(layout.HOLES[c.status], c.reason or "no reason was given", c) for c in cells if not c.shown]
     facts = [

@@ -10,8 +10,9 @@ from functools import cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import CellResult, Matrix, assemble, cell_at, column_at, group_at, row_at
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, assemble
 from dlbench.reports.flags import NEAR_PEAK, Flag
 from dlbench.reports.statistics import published
 from dlbench.reports.storage.hosts import Host
@@ -130,11 +131,17 @@ def _cell(of: Study, line: Mapping[str, str]) -> CellResult:
     kind, _, why = (line.get("hole") or "").partition(": ")
     device = value("device") or ("cpu" if threads else "gpu")
     host = of.hosts[machine]
-    place = column_at(host.fingerprint, device, threads)
     rate = FIRST[network].family.training_flops(batch) / seconds if seconds and network in FIRST else None
     return CellResult(
         machine=host.fingerprint,
-        cell=cell_at(group_at(network, batch), row_at(value("framework"), value("mode")), place),
+        cell=axes.BLANK._replace(
+            network=network,
+            batch_size=batch,
+            framework=value("framework"),
+            mode=value("mode"),
+            device=device,
+            threads=threads or NO_THREADS,
+        ),
         status=Status.OK if seconds else _REASONS.get(kind, Status.UNSUPPORTED),
         reason=f"{why}, says the paper" if why else "" if seconds else value("reason"),
         flags=_doubts(rate, of.description["machines"][machine].get("peak")),

@@ -17,7 +17,7 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Narrowing, Results
 
 if TYPE_CHECKING:
-    from dlbench.reports.cells import Builds
+    from dlbench.reports.builds import Builds
     from dlbench.reports.claims.claims import Claim
     from dlbench.reports.published import Counterpart
 
@@ -84,7 +84,7 @@ class Source:
 
     def builds(self) -> "Builds":
         """Return the builds of the results."""
-        from dlbench.reports.cells import Builds
+        from dlbench.reports.builds import Builds
 
         return Builds(self.results().records, self.releases())
 

@@ -215,7 +215,7 @@ class ParityRecipe(NamedTuple):
     Tolerances stand about ten times above what honest float32 implementations show (five where rounding flips ReLUs)
     and far below what mistakes show. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
     TensorFlow (graph, XLA), MXNet and the reference's own code in float32, where measured; and the smallest update
-    error of the mistakes in tests/helpers/guests/mistakes.py that must be caught:
+    error of the mistakes in tests/adapters/mistakes.py that must be caught:
 
         ========  ==========  ============  ===============================
         network   loss error  update error  smallest mistake (update error)

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import flags
-from dlbench.reports.cells import Group
 from dlbench.reports.curve.threads import Curve, Point
 from dlbench.reports.formats.layout import times
 from dlbench.reports.naming import group_name
@@ -245,7 +244,7 @@ def _at(network: str, found: Contrast, some_only: bool) -> str:
     return f"{text} (untested)" if some_only and not found.tested else text
 
 
-def _workload(group: Group) -> str:
+def _workload(group: Cell) -> str:
     known = FIRST.get(group.network)
     usual = known is not None and known.batch_size == group.batch_size
     return group.network if usual else f"{group.network} b{group.batch_size}"

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, Row, column_of, differ, group_of, row_of
+from dlbench.reports.cells import CellResult, Matrix, Place, column_of, differ, group_of, row_of
 from dlbench.reports.columns import Column, attributes
 from dlbench.reports.curve.curve import (
     CurveColumns,
@@ -112,7 +112,7 @@ class Line:
         return self.points[0].cell.group.network
 
     @property
-    def row(self) -> Row:
+    def row(self) -> Cell:
         """The row of the matrix."""
         return self.points[0].cell.row
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
+from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, Row
+from dlbench.reports.cells import CellResult, Matrix, Place
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
@@ -67,7 +68,7 @@ _SAID_ONCE = {flags.FEW_LAUNCHES}
 class Line:
     """One row of the matrix at one place."""
 
-    row: Row
+    row: Cell
     place: Place
     host: Host
     work: Work
@@ -140,8 +141,9 @@ def study(matrix: Matrix, records: Sequence[Record]) -> CellStudy:
 
 def _lines(matrix: Matrix, records: Iterable[Record]) -> tuple[Line, ...]:
     nets = {(each.cell.network, each.cell.specification, each.cell.batch_size): net_of(each) for each in records}
-    found: dict[tuple[Work, Place, Row], dict[Net, CellResult]] = {}
-    for (group, row, column), cell in matrix.cells.items():
+    found: dict[tuple[Work, Place, Cell], dict[Net, CellResult]] = {}
+    for cell in matrix.cells.values():
+        group, column, row = cell.group, cell.column, cell.row
         net = nets.get((group.network, group.specification, group.batch_size))
         if net is not None and (group.precision, group.placement) == ("float32", "resident"):
             found.setdefault((net.work, column, row), {})[net] = cell

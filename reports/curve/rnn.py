@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell
-from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, Row, row_of
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, row_of
 from dlbench.reports.curve.curve import Knee, find_knee, usable_times
 from dlbench.reports.curve.fits import Crossing, LineFit, crossing, fit_line
 from dlbench.reports.naming import extra_of_place, place_name, row_name
@@ -71,7 +71,7 @@ class Line(NamedTuple):
         return usual == (1, 1, "float32", "resident", OVERSUBSCRIBED, TUNED)
 
     @property
-    def row(self) -> Row:
+    def row(self) -> Cell:
         """The framework, its mode, and how its threads are bound."""
         return row_of(self.cell)
 

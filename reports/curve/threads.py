@@ -27,7 +27,7 @@ from typing import NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND, Cell
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Group, Matrix, Row
+from dlbench.reports.cells import CellResult, Matrix
 from dlbench.reports.curve.curve import along, computes_nothing, usable
 from dlbench.reports.curve.fits import Fits, fit_scaling, karp_flatt
 from dlbench.reports.naming import row_name
@@ -77,12 +77,12 @@ class Curve:
     """Scaling laws; None where the same row bound to its CPUs has them, or nothing was timed."""
 
     @property
-    def group(self) -> Group:
+    def group(self) -> Cell:
         """The work."""
         return self.points[0].cell.group
 
     @property
-    def row(self) -> Row:
+    def row(self) -> Cell:
         """The framework, its mode, and how its threads are bound."""
         return self.points[0].cell.row
 
@@ -166,7 +166,7 @@ def threads(matrix: Matrix) -> Threads:
 
 def curves(matrix: Matrix) -> list[Curve]:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
-    on_cpu = [cell for (_, _, at), cell in matrix.cells.items() if at.on_cpu and at.threads and at.world_size == 1]
+    on_cpu = [cell for at, cell in matrix.cells.items() if at.on_cpu and at.threads and at.world_size == 1]
     of_rows = along(sorted(on_cpu, key=lambda cell: matrix.machines.index(cell.column.machine)), "threads")
     rows = [_row(matrix.hosts[place.machine], cells) for place, cells in of_rows.items()]
     # Comparisons of frameworks that compute nothing are a family of their own: made-up times must not cost real ones
@@ -182,7 +182,7 @@ def curves(matrix: Matrix) -> list[Curve]:
 
 def left_out(matrix: Matrix) -> list[str]:
     """Return a sentence about the CPU cells without a curve; empty where there are none."""
-    on_cpu = [column for _, _, column in matrix.cells if column.device == "cpu"]
+    on_cpu = [place for place in matrix.cells if place.on_cpu]
     workers = sum(column.world_size > 1 for column in on_cpu)
     unknown = sum(column.world_size == 1 and not column.threads for column in on_cpu)
     lines = []

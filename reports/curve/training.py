@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dlbench.adapters.families import ALPHABET, Recurrent
-from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import Row, row_of
+from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.cells import row_of
 from dlbench.reports.published import lines_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
@@ -105,7 +105,7 @@ class Curve:
 
     net: Net
     text: Text
-    row: Row
+    row: Cell
     adapter: str
     machine: str
     run: str

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from dlbench.reports.cells import CellResult, values
+from dlbench.adapters.axes import NAMES
+from dlbench.reports.cells import CellResult, axis_value
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, deviation, entries, number, why_hole
 from dlbench.reports.formats.markup import page_to_html
@@ -50,8 +51,8 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
             ).format(_seen(command, 4000), _seen("; ".join([*was, f"dlbench {document.version}"]), 4000))
         )
     if software is not None:
-        axes = [(name, value) for name, value in values(cell.cell).items() if value not in ("", None)]
-        facts = facts_html([*axes, ("run", cell.run)])
+        values = [(name, value) for name in NAMES if (value := axis_value(cell.cell, name)) not in ("", None)]
+        facts = facts_html([*values, ("run", cell.run)])
         parts.append(
             Markup("<h3>Software and settings in force</h3>{}<div data-software={}></div>").format(facts, software)
         )

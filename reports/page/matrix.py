@@ -9,7 +9,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.reports.cells import CellResult, Column, Matrix, Row, values
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import CellResult, Matrix, Place, axis_value
 from dlbench.reports.formats.layout import HOLES, MISSING, QUANTITIES, common_flags, deviation, number, why_hole
 from dlbench.reports.naming import group_name, place_name, row_name, slug
 from dlbench.reports.page.cells import ends
@@ -93,10 +94,10 @@ def page_matrix(matrix: Matrix) -> PageMatrix:
     common = common_flags(cell for cell in cells if cell.shown)
     shown = views[0].fields if views else [0] * len(cells)
 
-    def of_cell(place: tuple[Any, ...]) -> Field | None:
-        if (count := places.get(place)) is None:
+    def of_cell(group: Cell, row: Cell, column: Place) -> Field | None:
+        if (cell := matrix.at(group, row, column)) is None:
             return None
-        cell = cells[count]
+        count = places[Place(cell.machine, cell.cell)]
         if not cell.shown:
             return Field(count, keys[count], (HOLES[cell.status], "", why_hole(cell)), "hole", "")
         marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in common)
@@ -107,7 +108,7 @@ def page_matrix(matrix: Matrix) -> PageMatrix:
     blocks = [
         Block(
             group_name(group),
-            [(row_name(row), [of_cell((group, row, column)) for column in matrix.columns]) for row in rows],
+            [(row_name(row), [of_cell(group, row, column) for column in matrix.columns]) for row in rows],
         )
         for group, rows in matrix.rows.items()
     ]
@@ -153,13 +154,13 @@ def _quantity(name: str, cells: Sequence[CellResult]) -> View | None:
 class _Comparisons:
     """Times of cells as multiples of those of a row in the same group and column, or of the same cell on a machine."""
 
-    def __init__(self, matrix: Matrix, cells: Sequence[CellResult], places: dict[tuple[Any, ...], int]) -> None:
+    def __init__(self, matrix: Matrix, cells: Sequence[CellResult], places: dict[Place, int]) -> None:
         self._matrix, self._cells, self._places = matrix, cells, places
-        counts: dict[Row, int] = {}
+        counts: dict[Cell, int] = {}
         for cell in cells:
             if cell.shown:
                 counts[cell.row] = counts.get(cell.row, 0) + 1
-        self.rows: list[Row] = sorted(counts)
+        self.rows: list[Cell] = sorted(counts)
         most = MOST_COMPARED // max(1, len(cells))
         kept = set(sorted(self.rows, key=lambda row: (len(axes.unusual(row)), -counts[row]))[:most])
         self._references = [row for row in self.rows if row in kept] if len(self.rows) > 1 else []
@@ -175,15 +176,15 @@ class _Comparisons:
             found.append(self._view(names[machine], where, "compared with a machine", self._on(machine)))
         return found
 
-    def _beside(self, row: Row) -> Callable[[CellResult], CellResult | None]:
-        return lambda cell: self._matrix.cells.get((cell.group, row, cell.column))
+    def _beside(self, row: Cell) -> Callable[[CellResult], CellResult | None]:
+        return lambda cell: self._matrix.at(cell.group, row, cell.column)
 
     def _on(self, machine: str) -> Callable[[CellResult], CellResult | None]:
-        return lambda cell: self._matrix.cells.get((cell.group, cell.row, cell.column._replace(machine=machine)))
+        return lambda cell: self._matrix.cells.get(Place(machine, cell.cell))
 
     def _view(self, title: str, where: str, family: str, other: Callable[[CellResult], CellResult | None]) -> View:
         fields: list[Text | int] = []
-        pairs: dict[tuple[Row, Column], list[tuple[CellResult, CellResult]]] = {}
+        pairs: dict[tuple[Cell, Place], list[tuple[CellResult, CellResult]]] = {}
         for cell in self._cells:
             reference = other(cell)
             if not cell.shown:
@@ -219,7 +220,7 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
     if len(machines) > 1:
         of = [machines.index(cell.column.machine) for cell in cells]
         yield Filter("machine", "machine", [names[each] for each in machines], of)
-    at = [values(cell.cell) for cell in cells]
+    at = [{name: axis_value(cell.cell, name) for name in axes.NAMES} for cell in cells]
     for axis in axes.AXES:
         found = list(dict.fromkeys(each[axis.name] for each in at))
         if axis.goes_with or len(found) < 2:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Column, Group, Matrix, in_the_running
+from dlbench.reports.cells import CellResult, Matrix, Place, in_the_running
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, Table, deviation, entries, number, times
 from dlbench.reports.naming import group_name, place_name, row_name
@@ -26,7 +27,7 @@ _NAMED_TIES = 2
 class Ranking:
     """Rows of one group in one column by their time, the fastest first."""
 
-    group: Group
+    group: Cell
     rows: tuple[tuple[CellResult, Summary], ...]
     ties: int
     """Rows no slower than noise explains, the first included."""
@@ -37,17 +38,17 @@ class Ranking:
         return next((pair for pair in self.rows if clearly_slower(pair[1], self.rows[0][1])), None)
 
 
-def overview_column(matrix: Matrix) -> Column | None:
+def overview_column(matrix: Matrix) -> Place | None:
     """Return the column with most cells that have a time; of equal ones the last."""
     counts = Counter(cell.column for cell in matrix.cells.values() if cell.timed is not None)
     return max(matrix.columns, key=lambda column: (counts[column], matrix.columns.index(column)), default=None)
 
 
-def rankings(matrix: Matrix, column: Column) -> list[Ranking]:
+def rankings(matrix: Matrix, column: Place) -> list[Ranking]:
     """Return for each network the ranking of its group with most rows, where several rows have a time."""
     found: dict[tuple[str, str], Ranking] = {}
     for group, rows in matrix.rows.items():
-        cells = [matrix.cells[place] for row in rows if (place := (group, row, column)) in matrix.cells]
+        cells = [cell for row in rows if (cell := matrix.at(group, row, column))]
         ordered = sorted(in_the_running(cells), key=lambda pair: pair[1].median)
         network = group.network, group.specification
         if len(ordered) < 2 or (network in found and len(found[network].rows) >= len(ordered)):
@@ -57,7 +58,7 @@ def rankings(matrix: Matrix, column: Column) -> list[Ranking]:
     return list(found.values())
 
 
-def overview_place(matrix: Matrix, column: Column) -> str:
+def overview_place(matrix: Matrix, column: Place) -> str:
     """Return where the overview was measured: "2 threads of AMD EPYC"."""
     return f"{place_name(column.cell)} of {name_among(matrix.hosts, column.machine)}"
 

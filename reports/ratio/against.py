@@ -17,19 +17,9 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
-from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Status
-from dlbench.reports.cells import (
-    Build,
-    Builds,
-    CellResult,
-    Column,
-    Group,
-    Matrix,
-    build_matrix,
-    column_at,
-    fastest_mode,
-    row_at,
-)
+from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
+from dlbench.reports.builds import Build, Builds
+from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode
 from dlbench.reports.columns import MEDIAN, csv_rows, objects, table, within
 from dlbench.reports.columns import Column as TableColumn
 from dlbench.reports.curve.curve import computes_nothing
@@ -62,7 +52,7 @@ class Span(NamedTuple):
 class Where(NamedTuple):
     """The place of a pair."""
 
-    group: Group
+    group: Cell
     framework: str
     """The table's name."""
     row: str
@@ -162,7 +152,7 @@ def against(
     return Against(of, matches, counterparts, (*matrix.notes, *paper.notes, *left_out))
 
 
-def _comparable(column: Column) -> bool:
+def _comparable(column: Place) -> bool:
     # The paper's CPU columns are of one process.
     return column.on_cpu and column.world_size == 1
 
@@ -185,9 +175,10 @@ def _match(
     left_out = {count: why for count in sorted(own) if (why := _why_not(count, published, host, then))}
     counts = sorted(own & published - set(left_out))
     peak = of.peaks.get(theirs)
-    found: dict[tuple[Group, str, int], list[CellResult]] = {}
+    found: dict[tuple[Cell, str, int], list[CellResult]] = {}
     names: dict[str, set[str]] = {}
-    for (group, row, column), cell in matrix.cells.items():
+    for cell in matrix.cells.values():
+        group, row, column = cell.group, cell.row, cell.column
         # The paper did not bind threads to CPUs, and tuned what it measured.
         usual = row.affinity == OVERSUBSCRIBED and row.tuning == TUNED
         if usual and column.machine == machine and _comparable(column) and column.threads is not None:
@@ -201,7 +192,9 @@ def _match(
             counterpart = counterparts.get(framework)
             for name in sorted(names.get(counterpart.adapter, ())) if counterpart and counterpart.adapter else ():
                 for count in counts:
-                    past = paper.cells.get((group, row_at(framework, of.year), column_at(theirs, "cpu", count)))
+                    past = paper.cells.get(
+                        Place(theirs, group._replace(framework=framework, mode=of.year, device="cpu", threads=count))
+                    )
                     modes = sorted(found.get((group, name, count), ()), key=lambda cell: cell.row)
                     best = fastest_mode(modes) if modes else None
                     for now in modes if all_modes and modes else [best]:

@@ -74,8 +74,7 @@ def fastest(matrix: Matrix) -> Fastest:
     for machine in matrix.machines:
         for group, rows in matrix.rows.items():
             for column in matrix.columns_of(machine):
-                places = ((group, row, column) for row in rows)
-                pool = in_the_running(matrix.cells[place] for place in places if place in matrix.cells)
+                pool = in_the_running(cell for row in rows if (cell := matrix.at(group, row, column)))
                 if pool:
                     found.append(_leader(sorted(pool, key=lambda pair: pair[1].median)))
     return Fastest(matrix, tuple(found))

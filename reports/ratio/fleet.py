@@ -18,7 +18,8 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, disturbances
-from dlbench.reports.columns import MEDIAN, VALUE, Column, axis_value, csv_rows, objects, table, within
+from dlbench.reports.cells import axis_value
+from dlbench.reports.columns import MEDIAN, VALUE, Column, csv_rows, objects, table, within
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import CONTENDED, SHARED_NODE, disturbed
 from dlbench.reports.formats.csv import Rows

@@ -12,8 +12,7 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Group, Matrix, Row, differ, in_the_running
-from dlbench.reports.cells import Column as Place
+from dlbench.reports.cells import CellResult, Matrix, Place, differ, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table, within
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
@@ -40,14 +39,14 @@ _FEW = (
 )
 _WHOLE, _PART = "over all of them", "over some of them"
 _ITSELF = Ratio(1.0, 1.0, 1.0, "the reference itself")
-Times = Mapping[tuple[Place, Group], CellResult]
+Times = Mapping[tuple[Place, Cell], CellResult]
 
 
 @dataclass(frozen=True)
 class Standing:
     """A row beside the reference."""
 
-    row: Row
+    row: Cell
     means: Mapping[Place, Mean]
     """By the columns in which both have a network in common."""
     overall: Mean
@@ -59,12 +58,12 @@ class Compared:
     """The rows of one machine."""
 
     machine: str
-    reference: Row
+    reference: Cell
     places: tuple[Place, ...]
     """Those in which anything is compared."""
     standings: tuple[Standing, ...]
     """The reference among them: first rows that have all of its times, then others; the fastest first."""
-    apart: tuple[Row, ...]
+    apart: tuple[Cell, ...]
     """Rows that have nothing in common with the reference."""
 
     def whole(self, standing: Standing) -> bool:
@@ -86,25 +85,25 @@ def frameworks(matrix: Matrix) -> Frameworks:
     return Frameworks(matrix, tuple(each for each in found if each is not None))
 
 
-def _times_of(matrix: Matrix, machine: str) -> dict[Row, dict[tuple[Place, Group], CellResult]]:
-    by_place: dict[tuple[Place, Group], list[CellResult]] = {}
-    for (group, _, place), cell in matrix.cells.items():
-        if place.machine == machine:
-            by_place.setdefault((place, group), []).append(cell)
-    found: dict[Row, dict[tuple[Place, Group], CellResult]] = {}
+def _times_of(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, Cell], CellResult]]:
+    by_place: dict[tuple[Place, Cell], list[CellResult]] = {}
+    for cell in matrix.cells.values():
+        if cell.machine == machine:
+            by_place.setdefault((cell.column, cell.group), []).append(cell)
+    found: dict[Cell, dict[tuple[Place, Cell], CellResult]] = {}
     for at, cells in by_place.items():
         for cell, _ in in_the_running(cells):
             found.setdefault(cell.row, {})[at] = cell
     return found
 
 
-def _reference(found: Mapping[Row, Times]) -> Row:
+def _reference(found: Mapping[Cell, Times]) -> Cell:
     """Return the row with the most times, of several the fastest where all of these have a time."""
     most = max(map(len, found.values()))
     rows = [row for row, times in found.items() if len(times) == most]
     common = set.intersection(*(set(found[row]) for row in rows))
 
-    def rank(row: Row) -> tuple[float, str]:
+    def rank(row: Cell) -> tuple[float, str]:
         return math.fsum(math.log(cell.timed.median) for at in common if (cell := found[row][at]).timed), row_name(row)
 
     return min(rows, key=rank)
@@ -126,7 +125,7 @@ def _compared(matrix: Matrix, machine: str) -> Compared | None:
     return Compared(machine, reference, places, tuple(standings), apart)
 
 
-def _standing(row: Row, of: Times, reference: Times) -> Standing | None:
+def _standing(row: Cell, of: Times, reference: Times) -> Standing | None:
     pairs = {at: pair for at in of if (pair := pair_of(of[at], reference.get(at))) is not None}
     if not pairs:
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import NO_THREADS, CellResult, Group
+from dlbench.reports.cells import NO_THREADS, CellResult
 from dlbench.reports.columns import Column
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.naming import group_name, head_of
@@ -47,7 +47,7 @@ class Mean:
     pairs: tuple[Pair, ...]
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[Cell, ...]:
         """The networks, each mini-batch by itself."""
         return tuple(dict.fromkeys(each.cell.group for each in self.pairs))
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import INSTALLED, TUNED
-from dlbench.reports.cells import Build, Builds, CellResult, Group, Matrix, Place, differ, fastest_mode
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
+from dlbench.reports.builds import Build, Builds
+from dlbench.reports.cells import CellResult, Matrix, Place, differ, fastest_mode
 from dlbench.reports.columns import GROUP, MEDIAN, VALUE, Column, axis_columns, csv_rows, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FlagKind
@@ -62,7 +63,7 @@ class Standing:
 class Ranking:
     """The frameworks on one network at one place, the oldest first, those without a date last."""
 
-    group: Group
+    group: Cell
     place: Place
     standings: tuple[Standing, ...]
 
@@ -72,7 +73,7 @@ class Overall:
     """The newest over the oldest of those frameworks that have a number for every network at a place."""
 
     place: Place
-    groups: tuple[Group, ...]
+    groups: tuple[Cell, ...]
     """Those that two dated builds have a number for."""
     oldest: tuple[str, Build] | None = None
     """Row name and build; None where fewer than two dated builds have them all."""
@@ -81,7 +82,7 @@ class Overall:
     """Over the networks."""
 
     @property
-    def disturbed(self) -> tuple[Group, ...]:
+    def disturbed(self) -> tuple[Cell, ...]:
         """The networks where other programs disturbed one of the two."""
         pairs = self.mean.pairs if self.mean else ()
         return tuple(each.cell.group for each in pairs if each.cell.has(CONTENDED) or each.other.has(CONTENDED))
@@ -105,10 +106,10 @@ class Progress:
 
 def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
-    found: dict[tuple[Place, Group], list[CellResult]] = {}
-    for (group, _, column), cell in matrix.cells.items():
-        place = Place(column.machine, axes.project(cell.cell, _PLACE))
-        found.setdefault((place, group), []).append(cell)
+    found: dict[tuple[Place, Cell], list[CellResult]] = {}
+    for cell in matrix.cells.values():
+        place = Place(cell.machine, axes.project(cell.cell, _PLACE))
+        found.setdefault((place, cell.group), []).append(cell)
     for (place, group), cells in list(found.items()):
         if place.cell.tuning == INSTALLED:
             tuned = place._replace(cell=place.cell._replace(tuning=TUNED)), group
@@ -137,7 +138,7 @@ def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
     return {name: fastest_mode(modes) for name, modes in by_name.items()}
 
 
-def _ranking(group: Group, place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool) -> Ranking:
+def _ranking(group: Cell, place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool) -> Ranking:
     def age(cell: CellResult) -> tuple[bool, date, str, str]:
         build = builds.of(cell)
         return build.released is None, build.released or date.max, cell.row.framework, cell.row.mode
@@ -157,9 +158,9 @@ def _counts(cell: CellResult) -> bool:
     return cell.timed is not None and not computes_nothing(cell)
 
 
-def _overall(place: Place, best: dict[Group, dict[str, CellResult]], builds: Builds) -> Overall:
+def _overall(place: Place, best: dict[Cell, dict[str, CellResult]], builds: Builds) -> Overall:
     """Compare the newest with the oldest build that has a number in every group that two of them have at all."""
-    by_build: dict[tuple[str, Build], dict[Group, CellResult]] = {}
+    by_build: dict[tuple[str, Build], dict[Cell, CellResult]] = {}
     for group, cells in best.items():
         for name, cell in cells.items():
             if _counts(cell) and builds.of(cell).released is not None:

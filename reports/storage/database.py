@@ -3,6 +3,7 @@
 Functions raise StoreError, in one line that names the store and the remedy.
 """
 
+import contextlib
 import errno
 import lzma
 import os
@@ -21,6 +22,7 @@ from dlbench.reports.storage import schema, servers
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for other writers before it gives up."""
+_READERS_MS = 1000
 
 LARGEST_PACKED = 500_000_000
 """Bytes of a packed store that are read into memory."""
@@ -103,6 +105,21 @@ def _turn_on_write_ahead_log(engine: sa.Engine, name: str) -> None:
             raise _explain(error, name) from error
     finally:
         connection.close()
+
+
+def checkpoint(engine: sa.Engine) -> None:
+    """Move the write-ahead log into the file, so that a copy of the file alone holds every finished launch.
+
+    SQLite's own checkpoints leave out what a reader of an older state keeps them from; this one waits for readers, but
+    not long: the next one makes up for it.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    words = f"busy_timeout={_READERS_MS}", "wal_checkpoint(FULL)", f"busy_timeout={BUSY_SECONDS * 1000:.0f}"
+    # Where it fails, the record is on the disk all the same.
+    with contextlib.closing(engine.raw_connection()) as connection, contextlib.suppress(sqlite3.OperationalError):
+        for pragma in words:
+            connection.cursor().execute(f"PRAGMA {pragma}")
 
 
 def _sqlite_path(target: str) -> Path | None:
@@ -212,10 +229,6 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
         # The sqlite3 module shall not begin transactions by itself: see _begin.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous=FULL")
-        # The file itself lacks no more than a few records, so that a plain copy of it is worth something.
-        connection.execute("PRAGMA wal_autocheckpoint=16")
-        # So that a copy of the file alone holds every finished launch.
-        connection.execute("PRAGMA wal_autocheckpoint=1")
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:

@@ -152,7 +152,7 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
         return records
     last: dict[tuple[object, ...], Record] = {}
     for each in sorted(records, key=lambda record: (record.attempt, record.started)):
-        last[each.run, each.cell, each.side, each.stage, each.launch, each.environment] = each
+        last[each.run, each.machine, each.cell, each.side, each.stage, each.launch, each.environment] = each
     counting = {id(record) for record in last.values()}
     return [record for record in records if id(record) in counting]
 

@@ -159,6 +159,7 @@ class Store:
         """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
         with self._writing() as connection:
             self._insert_records(connection, [record])
+        database.checkpoint(self._engine)
 
     def append_runs(self, runs: Iterable[tuple[Run, Iterable[Record]]]) -> None:
         """Keep runs and their records in one transaction, e.g. to import them.

@@ -27,8 +27,8 @@ from ..planning.own import OwnSteps
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
-from ..run.schedules import Next, PairSchedule
-from ..run.session import ResumeState, RunProfile, run_plan
+from ..run.schedules import PairRule, PairSchedule
+from ..run.session import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
 from .options import OptionGroup
@@ -192,13 +192,10 @@ class ComparisonOptions(options.GroupOfGroups):
         return Asked(plan, pair, machine, purpose, rule, self.session, bare=not chosen.narrows)
 
 
-def measure(asked: Asked, following: Next) -> Comparison:
-    """Measure both sides, in interleaved pairs, and return the comparison.
-
-    ``following`` says which pairs are needed.
-    """
+def measure(asked: Asked, rule: PairRule) -> Comparison:
+    """Measure both sides, in the interleaved pairs that a rule needs, and return the comparison."""
     plan, machine, session = asked.plan, asked.machine, asked.session
-    state = ResumeState()
+    unfinished, sources = None, None
     if session.resume:
         with Store.open(delivery.local_or(session.store_file), create=False) as store:
             unfinished = resume.unfinished(store, plan, machine, asked.purpose, asked.bare)
@@ -208,22 +205,22 @@ def measure(asked: Asked, following: Next) -> Comparison:
         for record in records:
             resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
-        state = ResumeState(unfinished, sources)
     profile = RunProfile(
         asked.purpose,
-        lambda plan, records, _: PairSchedule(plan, records, following),
+        lambda plan, records, _: PairSchedule(plan, records, rule),
         asked.pair,
         asked.rule,
         ceilings=False,
         lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides",),
+        unfinished=unfinished,
+        sources=sources,
     )
-    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=state.run) as store:
-        run, result, _ = run_plan(
-            plan, machine, store, profile, state, budget_seconds=session.seconds, build_missing=not session.no_build
+    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
+        run, schedule = run_plan(
+            plan, machine, store, profile, budget_seconds=session.seconds, build_missing=not session.no_build
         )
-        if result.launches_left:
-            left = counted(result.launches_left // 2, "pair")
-            say(f"The budget is spent with about {left} left. Resume: {resume_command()}")
+        if left := schedule.launches_left():
+            say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
         measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
         found = sides.report_of(store, run, asked.rule)
         left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())

@@ -85,9 +85,9 @@ def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
     width = share_of(what.interval, "--interval") or INTERVAL
     asked = given.asked("compare", what.suite_name or "quick")
     cells = len(asked.plan.cells)
-    following = for_compare(host_of(asked.machine), cells, fewest, most, width, asked.rule)
+    rule = for_compare(host_of(asked.machine), cells, fewest, most, width, asked.rule)
     say(_pairs_in_words(cells, fewest, most, asked.rule))
-    measured = measure(asked, following)
+    measured = measure(asked, rule)
     show(measured, form, given.output.write)
     if not any(cell.measured for cell in measured.cells):
         raise typer.Exit(NOTHING_MEASURED)

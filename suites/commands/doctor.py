@@ -2,11 +2,12 @@
 
 import os
 import textwrap
+from dataclasses import replace
 
 from rich.text import Text
 
-from dlbench.hardware_probe import SentinelError
-from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_settings, take_sample
+from dlbench.hardware_probe import ProbeError
+from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_facts, take_sample
 from dlbench.reports.formats.inert import visible
 
 from ..display.screen import counted, out, print_json, say
@@ -54,16 +55,16 @@ def doctor_command(as_json: options.Json = False) -> None:
 
 
 def _gather() -> Facts:
-    settings = gather_settings(variables=os.environ, passed_on=guest_environment({}))
+    facts = gather_facts(variables=os.environ, passed_on=guest_environment({}))
     try:
         # A measurement must not be disturbed by the doctor, nor would it be a neighbour worth reporting.
         with measuring(say):
             say(f"looking at this machine for some seconds ({READINGS} readings)")
-            return Facts(settings, take_sample(READINGS))
+            return replace(facts, sample=take_sample(READINGS))
     except UsageError as error:
-        return Facts(settings, None, str(error).partition(",")[0])
-    except SentinelError as error:
-        return Facts(settings, None, str(error))
+        return replace(facts, no_sample=str(error).partition(",")[0])
+    except ProbeError as error:
+        return replace(facts, no_sample=str(error))
 
 
 def _count(findings: tuple[Finding, ...], severity: Severity) -> int:
@@ -88,7 +89,7 @@ def show(findings: tuple[Finding, ...]) -> None:
     for severity in Severity:
         chosen = [finding for finding in findings if finding.severity is severity]
         for number, finding in enumerate(chosen):
-            if number == 0 or finding.remedy is not None:
+            if number == 0 or finding.advice:
                 out.print()
             if number == 0:
                 out.print(Text(_HEADINGS[severity], style=_COLOURS.get(severity, "bold")))
@@ -97,12 +98,11 @@ def show(findings: tuple[Finding, ...]) -> None:
 
 def _show(finding: Finding, width: int) -> None:
     _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
-    remedy = finding.remedy
-    if remedy is None:
+    if not finding.advice:
         return
     _print(finding.why, width, 4)
-    _print(f"-> {remedy.advice}{' Needs root.' if remedy.needs_root else ''}", width, 4, hanging=3)
-    for line in folded(visible(remedy.command), width - 9) if remedy.command else ():
+    _print(f"-> {finding.advice}{' Needs root.' if finding.needs_root else ''}", width, 4, hanging=3)
+    for line in folded(visible(finding.command), width - 9) if finding.command else ():
         out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.cells import build_matrix, column_of, group_of, row_of
+from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import REPORT, explain
 from dlbench.reports.flags import disturbed
@@ -113,8 +113,8 @@ def explain_command(
 
 def stored_time(target: str, record: Record) -> str:
     """Return the newest time of a record's cell in a store, in words; raises StoreError."""
-    place = group_of(record.cell), row_of(record.cell), column_of(record.machine, record.cell)
-    found = build_matrix(Results.read([target], machine=record.machine, newest=True)).cells.get(place)
+    matrix = build_matrix(Results.read([target], machine=record.machine, newest=True))
+    found = matrix.cells.get(Place(record.machine, record.cell._replace(adapter="")))
     if found is None or found.timed is None:
         return f"{target} has no time of this cell on this machine."
     launches = f"{found.timed.launches} launch{'es' if found.timed.launches != 1 else ''}"

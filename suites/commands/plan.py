@@ -22,8 +22,9 @@ from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
 from ..planning import claims, suite
 from ..planning.axes import SuiteOverrides
+from ..planning.duration import LaunchDurations
 from ..planning.framework import counterparts_of_2016, release_dates
-from ..planning.plan import Plan, expand, expected_seconds, memory_line
+from ..planning.plan import Plan, expand, memory_line
 from ..run import preparation
 from ..run.texts import Text
 from . import options
@@ -107,7 +108,8 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     at_most = (
         f"at most {in_words(len(plan.cells) * plan.most * plan.cell_seconds)} ({in_words(plan.cell_seconds)} each)"
     )
-    expected = [seconds or 0.0 for seconds in expected_seconds(plan.cells, known)]
+    durations = LaunchDurations(plan, known)
+    expected = [durations.by_launches(cell) or 0.0 for cell in plan.cells]
     if not all(expected):
         which = "of some of these networks" if any(expected) else "of these networks"
         return f"No estimate: the store has no launches {which} on this machine; {at_most}."

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dlbench.hardware_probe import CeilingError, describe, measure, probe
+from dlbench.hardware_probe import ProbeError, describe, measure, probe
 
 from ..display.screen import counted, print_json, say, show, table
 from ..errors import UsageError
@@ -38,8 +38,8 @@ def probe_command(
         with measuring(say, wait=True):
             try:
                 measured = measure(counts)
-            except CeilingError as error:
-                raise UsageError(f"The ceilings cannot be measured: {error}") from error
+            except ProbeError as error:
+                raise UsageError(str(error)) from error
     if as_json:
         content: dict[str, Any] = {"machine": machine.to_dict()}
         if measured is not None:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,15 +17,15 @@ from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock, precision_lines
-from ..display.screen import counted, program, resume_command, say, show
+from ..display.screen import counted, program, say, show
 from ..environments import folders
 from ..errors import NOTHING_MEASURED
 from ..fleet.node import fleet_node
 from ..planning.axes import SuiteOverrides
 from ..planning.plan import Plan, check_count, memory_line
 from ..run import preparation, resume
-from ..run.runner import RunResult
-from ..run.session import ResumeState, RunProfile, run_plan
+from ..run.schedules import Schedule
+from ..run.session import RunProfile, run_plan
 from . import options
 from .options import OptionGroup, grouped
 from .plan import kind_of_protocol, planned, size_of, training_lines
@@ -106,30 +106,29 @@ def run_command(
         of_fleet = earlier.id if earlier is not None else None
         plan, unfinished, records = resumed(plan, session, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
-    state = ResumeState(unfinished)
-    if node is not None:
-        state = ResumeState(unfinished, node=node.now, command=node.resume_command(plan.suite))
     profile = RunProfile(
         ceilings=not how.no_ceilings,
         quiet_gate=not how.no_quiet_gate,
         text=text,
         lines=lambda: (size_of(plan), kind_of_protocol(plan), *training_lines(plan, text), memory_line(plan, machine)),
+        unfinished=unfinished,
     )
+    if node is not None:
+        profile = replace(profile, node=node.now, resume_command=node.resume_command(plan.suite))
     # Resuming needs a store that is there: it must not leave an empty one behind.
     with delivery.opened(session.store_file, say, create=not resumes, unfinished=unfinished) as store:
-        run, result, schedule = run_plan(
+        run, schedule = run_plan(
             plan,
             machine,
             store,
             profile,
-            state,
             budget_seconds=session.seconds,
             build_missing=not session.no_build,
             matrix=partial(matrix_so_far, store),
         )
         for line in precision_lines(plan, schedule):
             say(line)
-        _show(store, run, result, as_json, state.command or resume_command())
+        _show(store, run, schedule, as_json, profile.resume_command)
 
 
 def resumed(
@@ -151,11 +150,11 @@ def resumed(
     return plan, unfinished, records
 
 
-def _show(store: Store, run: Run, result: RunResult, as_json: bool, command: str) -> None:
+def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: str) -> None:
     print(matrix_so_far(store, run.id, as_json))
-    if result.launches_left:
-        left = counted(result.launches_left, "launch", "launches")
-        spent = f"The budget is spent with {left} left, about {clock(result.seconds_left)} of measuring."
+    if left := schedule.launches_left():
+        launches = counted(left, "launch", "launches")
+        spent = f"The budget is spent with {launches} left, about {clock(schedule.seconds_left())} of measuring."
         say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:

@@ -1,5 +1,6 @@
 """`dlbench tune`: the fastest way to run a network on this machine."""
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dlbench.adapters import axes as axes_of_cells
+from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import SEARCH, SEARCHING
@@ -17,11 +19,11 @@ from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, memory_line
+from ..planning.rerun import rerun_command
 from ..planning.suite import load
 from ..run import fastest, preparation, schedules
-from ..run.runner import RunResult
 from ..run.schedules import PAIRS, SPARE, HalvingSchedule
-from ..run.session import ResumeState, RunProfile, run_plan
+from ..run.session import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
 from .options import OptionGroup, grouped
@@ -86,45 +88,46 @@ def tune_command(
         ceilings=False,
         quiet_gate=not search.no_quiet_gate,
         lines=lambda: (*_words(plan), memory_line(plan, machine)),
+        unfinished=unfinished,
     )
     with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
-        _, result, schedule = run_plan(
-            plan,
-            machine,
-            store,
-            profile,
-            ResumeState(unfinished),
-            budget_seconds=session.seconds,
-            build_missing=not session.no_build,
+        _, schedule = run_plan(
+            plan, machine, store, profile, budget_seconds=session.seconds, build_missing=not session.no_build
         )
     assert isinstance(schedule, HalvingSchedule)
     found = fastest.search_result(plan, schedule)
     if found is None:
-        _say_why_not(schedule, result)
+        _say_why_not(schedule)
         raise typer.Exit(NOTHING_MEASURED)
-    best = found.ways[0].cell
-    remeasuring = fastest.Remeasuring(
-        search.suite,
-        _options(builds, search, session.store_file, best.framework),
-        trains=load(search.suite).protocol.curve_steps > 0,
-    )
+    command = _command(plan, found.best, builds, search, session.store_file)
     if search.as_json:
-        print_json(fastest.data(plan, found, remeasuring))
+        print_json(fastest.data(plan, found, command))
     else:
-        for line in fastest.lines(plan, found, remeasuring):
+        for line in fastest.lines(plan, found, command):
             show(line, whole=True)
-    if result.launches_left:
+    if schedule.launches_left():
         say(
             f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}"
         )
 
 
-def _options(builds: options.RowOptions, search: SearchOptions, store_file: str, row: str) -> list[str]:
-    """Return the options without which a way of a row cannot be measured again; a step's file is not among them."""
+def _command(plan: Plan, cell: Cell, builds: options.RowOptions, search: SearchOptions, store_file: str) -> str | None:
+    """Return the command that measures a way again; None for a suite that trains: a search leaves that out."""
+    if load(search.suite).protocol.curve_steps:
+        return None
     budget = ["--cell-budget", search.cell_budget] if search.cell_budget else []
     # An interpreter of another row would make a row, too.
-    python = [word for word in builds.python or () if word.partition("=")[0].partition(":")[0] in (row, word)]
-    return [*options.words_of(replace(builds, step=None, python=python)), *budget, *options.words_of_store(store_file)]
+    python = [
+        word for word in builds.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)
+    ]
+    further = [
+        *options.words_of(replace(builds, step=None, python=python)),
+        *budget,
+        *options.words_of_store(store_file),
+    ]
+    step = plan.row_of(cell).build.framework.file
+    words = rerun_command(cell, search.suite, step, tuning=cell.tuning, launches=PAIRS)
+    return " ".join([words, *map(shlex.quote, further)])
 
 
 def _words(plan: Plan) -> tuple[str, str]:
@@ -135,10 +138,10 @@ def _words(plan: Plan) -> tuple[str, str]:
     return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
 
 
-def _say_why_not(schedule: HalvingSchedule, result: RunResult) -> None:
+def _say_why_not(schedule: HalvingSchedule) -> None:
     for line in fastest.reasons(schedule.without_number()):
         say(line)
-    if result.launches_left:
+    if schedule.launches_left():
         say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
     elif disturbed := len(schedule.pairs(fit=False)):
         say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")

@@ -62,7 +62,7 @@ def result_line(record: Record) -> str:
 def remark(schedule: Schedule, record: Record) -> str:
     """Return what a launch did for its cell's interval, and whether others disturbed it; empty: nothing to say."""
     parts = []
-    if record.outcome.samples_ns and schedule.precision is not None:
+    if record.outcome.samples_ns and schedule.plan.interval is not None:
         launches = schedule.launch_stats(record.cell)
         width = half_width(launches)
         parts.append(f"launch {len(launches)}" + ("" if width is None else f" ±{percent(width)}"))
@@ -128,7 +128,7 @@ class ProgressDisplay(StatusLine):
         if planned.side in (BASELINE, CANDIDATE):
             self._what = f"{name_of(planned.cell)}, {planned.side}; about {(total - index) // 2 + 1} pairs left"
             return
-        about = "~" if self._schedule and self._schedule.precision else ""
+        about = "~" if self._schedule and self._schedule.plan.interval else ""
         self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 

@@ -273,12 +273,12 @@ class SuiteSession:
                 ceilings=store.ceilings(self._machine.fingerprint),
             )
             schedule = BlockSchedule(plan, (), launch_runner.host)
-            result = Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
+            Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
             kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
             self._run = next(each for each in store.runs() if each.id == run.id)
-            said.line(f"measured {counted(result.records, 'launch', 'launches')}{kept}")
+            said.line(f"measured {counted(schedule.count, 'launch', 'launches')}{kept}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

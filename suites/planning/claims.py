@@ -21,7 +21,8 @@ from dlbench.reports.claims.figures import OwnClaim
 from ..errors import UsageError
 from . import devices, suite
 from .axes import KEYS, SuiteOverrides, option_of
-from .plan import Plan, expand, expected_seconds, rough_seconds
+from .duration import LaunchDurations
+from .plan import Plan, expand
 from .suite import ProtocolSection
 from .toml_files import sentence, text_of
 from .values import Capacity
@@ -73,8 +74,8 @@ def plan_of_claims(
         by_worth=True,
     )
     cells = list(dict.fromkeys(cell for plan in plans for cell in plan.cells if cell not in measured))
-    expected = zip(cells, expected_seconds(cells, known), strict=True)
-    seconds = {cell: told or rough_seconds(cell, networks[cell.network], found.protocol) for cell, told in expected}
+    durations = LaunchDurations(found, known)
+    seconds = {cell: durations.launch_duration(cell) for cell in cells}
     ordered = _most_claims_first([[cell for cell in plan.cells if cell in seconds] for plan in plans], seconds)
     return replace(found, cells=ordered) if ordered else None
 

@@ -64,7 +64,9 @@ def present(gpus: Gpus) -> tuple[Device, ...]:
     for gpu in gpus.devices:
         if gpu.mig_enabled:
             slices = enumerate(gpu.mig_devices)
-            found += [Device(f"cuda:{gpu.index}:{slot}", gpu.index, each.name, each.uuid) for slot, each in slices]
+            found += [
+                Device(f"cuda:{gpu.index}:{slot}", gpu.index, each["name"], each["uuid"]) for slot, each in slices
+            ]
         else:
             found.append(Device(f"cuda:{gpu.index}", gpu.index, gpu.name, gpu.uuid))
     return tuple(found)

@@ -2,9 +2,8 @@
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from statistics import mean
 from typing import Any
 
 from dlbench.adapters import axes as table
@@ -20,11 +19,6 @@ from .axes import PLAIN, SuiteOverrides, parse_plain
 from .networks import LARGEST_BATCH
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Build, Capacity, Row
-
-STARTING = 6.0
-"""Seconds in which a launch starts, imports its framework and checks its mathematics, roughly."""
-RATE = 5e10
-"""Rough FLOP/s of an unknown machine: good enough to order short launches before long ones."""
 
 
 @dataclass(frozen=True)
@@ -178,22 +172,6 @@ def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
     used = {(cell.framework, cell.mode) for cell in kept}
     rows = tuple(row for row in plan.rows if (row.build.name, row.mode) in used)
     return replace(plan, cells=kept, rows=rows)
-
-
-def expected_seconds(cells: Sequence[Cell], known: Mapping[Cell, float]) -> list[float | None]:
-    """Return the expected seconds of a launch of each cell: from launches of the cell, else of its network."""
-    by_network: dict[str, list[float]] = {}
-    for cell, seconds in known.items():
-        by_network.setdefault(cell.network, []).append(seconds)
-    return [known.get(cell) or (mean(of) if (of := by_network.get(cell.network)) else None) for cell in cells]
-
-
-def rough_seconds(cell: Cell, network: Network, protocol: Protocol) -> float:
-    """Return a rough estimate of a launch's seconds where no earlier launch is known."""
-    step = network.family.training_flops(cell.batch_size) / RATE
-    allowed = max(protocol.seconds, protocol.minimum_steps * step)
-    timed = min(protocol.steps * max(step, protocol.sample_seconds), allowed)
-    return STARTING + protocol.warmup_steps * step + timed
 
 
 LARGEST_PLAN = 100_000

@@ -1,19 +1,19 @@
 """How many launches each cell gets, how many timed steps each of them has, and which come first: pure functions.
 
 A launch gives one log-median, and a cell's interval is Student's t over those (`reports.statistics`); its relative
-half-width is exp(half) - 1. A cell is done when that reaches the target, or at the most launches allowed.
+half-width is exp(half) - 1. A cell is done when that reaches the wanted precision, or at the most launches allowed.
 
-Stopping at the first look that meets the target would favour samples whose spread came out small by chance: simulated
-coverage of the nominal 95 % interval then falls to 91.9 % where launches deviate by twice the target. So the spread
-that decides on stopping is a mean of the cell's own and of a doubt (`DOUBT_DEVIATION` times the target, as heavy as
-`DOUBT_FREEDOM` degrees of freedom), as a Bayesian estimate of a variance is; the interval itself is not touched. With
-5 to 20 launches coverage then is 93.4 to 95.1 % whatever the deviation, at a price of one or two launches for quiet
-cells.
+Stopping at the first look that meets the precision would favour samples whose spread came out small by chance:
+simulated coverage of the nominal 95 % interval then falls to 91.9 % where launches deviate by twice the precision. So
+the spread that decides on stopping is a mean of the cell's own and of an assumed one (`DOUBT_DEVIATION` times the
+precision, weighted as `DOUBT_FREEDOM` degrees of freedom), as a Bayesian estimate of a variance is; the interval itself
+is not touched. With 5 to 20 launches coverage then is 93.4 to 95.1 % whatever the deviation, at a price of one or two
+launches for quiet cells.
 """
 
 import math
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +23,8 @@ from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, LAUNCH_DEVIA
 from dlbench.reports.storage.record import Record
 
 DOUBT_DEVIATION = 1.5
-"""Times the target: how much launches are taken to deviate until they show otherwise."""
+"""Assumed deviation of launches, in multiples of the precision."""
 DOUBT_FREEDOM = 3
-"""How many degrees of freedom that assumption weighs as much as."""
 SEARCHABLE = 3
 """Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/warm_up.py."""
 _QUARTILES_APART = 1.349  # standard deviations of a normal distribution
@@ -33,40 +32,18 @@ _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / va
 
 
 @dataclass(frozen=True)
-class Target:
-    """When a cell has launches enough."""
-
-    precision: float
-    """Relative half-width of the interval, such as 0.02."""
-    fewest: int
-    most: int
-
-
-@dataclass(frozen=True)
 class LaunchStats:
-    """What planning needs of one launch that gave a number."""
+    """One launch that gave a number: median seconds of a step, and wall seconds of a timed sample and of all the rest.
+
+    ``log_variance`` is that of the logarithms of its samples, from their quartiles: a median does not mind spikes.
+    """
 
     seconds: float
-    """Median seconds of a step."""
     log_variance: float
-    """Of the logarithms of its samples, from their quartiles: a median does not mind spikes."""
     samples: int
     sample_seconds: float
-    """Wall time of a timed sample, on average."""
     startup_seconds: float
-    """Wall time of all the rest: start, import, preparation, parity, warm-up."""
     warmup_samples: int = 0
-    """Samples before the steady ones."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A cell that wants another launch."""
-
-    key: Hashable
-    launches: tuple[LaunchStats, ...]
-    seconds: float
-    """What its next launch is expected to last."""
 
 
 def launch_stats(record: Record) -> LaunchStats | None:
@@ -96,32 +73,24 @@ def half_width(launches: Sequence[LaunchStats]) -> float | None:
     return summary.high / summary.median - 1
 
 
-def reached(launches: Sequence[LaunchStats], target: Target) -> bool:
-    """Return whether the interval is as narrow as wanted, the doubt about its own spread included."""
-    count = len(launches)
-    if count < ENOUGH_LAUNCHES:
+def reached(launches: Sequence[LaunchStats], precision: float) -> bool:
+    """Return whether the interval is narrow enough, the doubt about its own spread included."""
+    count, width = len(launches), half_width(launches)
+    if width is None or width > precision:
         return False
-    if _half(count, _doubted_variance(_log_variance(launches), count, target)) > target.precision:
-        return False
-    found = half_width(launches)
-    return found is not None and found <= target.precision
+    return _half(count, _doubted_variance(_log_variance(launches), count, precision)) <= precision
 
 
-def wants_more(launches: Sequence[LaunchStats], target: Target) -> bool:
-    """Return whether a cell needs another launch."""
-    return len(launches) < target.fewest or (len(launches) < target.most and not reached(launches, target))
-
-
-def launches_left(launches: Sequence[LaunchStats], target: Target) -> int:
-    """Return how many more launches a cell is expected to need if they deviate as those so far did."""
-    if not wants_more(launches, target):
+def launches_left(launches: Sequence[LaunchStats], precision: float, fewest: int, most: int) -> int:
+    """Return how many more launches a cell is expected to need if they deviate as those so far did; 0: it is done."""
+    made = len(launches)
+    if made >= fewest and (made >= most or reached(launches, precision)):
         return 0
     variance = _expected_variance(launches)
-    for count in range(max(len(launches) + 1, target.fewest, ENOUGH_LAUNCHES), target.most):
-        worst = max(variance, _doubted_variance(variance, count, target))
-        if _half(count, worst) <= target.precision:
-            return count - len(launches)
-    return target.most - len(launches)
+    for count in range(max(made + 1, fewest, ENOUGH_LAUNCHES), most):
+        if _half(count, max(variance, _doubted_variance(variance, count, precision))) <= precision:
+            return count - made
+    return most - made
 
 
 def steps(launches: Sequence[LaunchStats], fewest: int, most: int, searching: bool = False) -> int:
@@ -147,29 +116,17 @@ def steps(launches: Sequence[LaunchStats], fewest: int, most: int, searching: bo
     return min(most, max(least, math.ceil(min(best, most))))
 
 
-def gain(candidate: Candidate, target: Target) -> float:
-    """Return the half-width that one more launch is expected to take off, per second.
+def gain(launches: Sequence[LaunchStats], seconds: float, precision: float) -> float:
+    """Return the half-width that one more launch is expected to take off, per second that it lasts.
 
-    What lies below the target is worth nothing, an interval where there was none is worth more than anything else.
+    Below the precision nothing is gained; an interval where there was none is worth more than anything else.
     """
-    count = len(candidate.launches)
-    seconds = max(candidate.seconds, 1e-9)
+    count, seconds = len(launches), max(seconds, 1e-9)
     if count < ENOUGH_LAUNCHES:
         return (1e6 + count) / seconds
-    variance = _expected_variance(candidate.launches)
-    now, then = (max(_half(number, variance), target.precision) for number in (count, count + 1))
+    variance = _expected_variance(launches)
+    now, then = (max(_half(number, variance), precision) for number in (count, count + 1))
     return (now - then) / seconds
-
-
-def in_order(shuffled: Sequence[Candidate], target: Target, seconds_left: float | None) -> list[Candidate]:
-    """Return the candidates as the next block launches them.
-
-    They stay shuffled, so that a drift of the machine falls on all alike; but where the time left does not cover the
-    block, those come first that buy the most precision per second.
-    """
-    if seconds_left is None or sum(each.seconds for each in shuffled) <= seconds_left:
-        return list(shuffled)
-    return sorted(shuffled, key=lambda each: -gain(each, target))
 
 
 def _log_variance(launches: Sequence[LaunchStats]) -> float:
@@ -180,8 +137,8 @@ def _expected_variance(launches: Sequence[LaunchStats]) -> float:
     return _log_variance(launches) if len(launches) >= ENOUGH_LAUNCHES else LAUNCH_DEVIATION**2
 
 
-def _doubted_variance(variance: float, count: int, target: Target) -> float:
-    doubt = (DOUBT_DEVIATION * target.precision) ** 2
+def _doubted_variance(variance: float, count: int, precision: float) -> float:
+    doubt = (DOUBT_DEVIATION * precision) ** 2
     return (DOUBT_FREEDOM * doubt + (count - 1) * variance) / (DOUBT_FREEDOM + count - 1)
 
 

@@ -14,8 +14,8 @@ import filelock
 
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
-from dlbench.hardware_probe import CeilingError, Ceilings, Machine, measure
-from dlbench.hardware_probe.doctor import faults, gather_settings
+from dlbench.hardware_probe import Ceilings, Machine, ProbeError, measure
+from dlbench.hardware_probe.doctor import faults, gather_facts
 from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Run
@@ -84,7 +84,7 @@ def new_run(
         sides=dict(sides),
         rule={} if rule is None else chosen(rule),
         node=node,
-        doctor=faults(gather_settings(variables=os.environ, passed_on=guest_environment({}))),
+        doctor=faults(gather_facts(variables=os.environ, passed_on=guest_environment({}))),
     )
 
 
@@ -105,7 +105,7 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
     report(f"measuring this machine's peak speed with {counts} thread{'' if missing == {1} else 's'}")
     try:
         new = measure(missing)
-    except CeilingError as error:
+    except ProbeError as error:
         report(f"no peak speed: {error}")
         return
     for each in new.measured:

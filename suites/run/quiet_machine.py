@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from dlbench.adapters.protocol import Cell
-from dlbench.hardware_probe import Gpus
-from dlbench.hardware_probe.sentinel import Reading, SentinelError, disturbances, take
-from dlbench.hardware_probe.telemetry import computing
+from dlbench.hardware_probe import Gpus, ProbeError
+from dlbench.hardware_probe.gpu import computing
+from dlbench.hardware_probe.sentinel import Reading, disturbances, take
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
@@ -183,7 +183,7 @@ class QuietGate:
         while not self._broken:
             try:
                 reading = self.take()
-            except SentinelError as error:
+            except ProbeError as error:
                 self._broken = True
                 self.report(f"no quiet gate: {error}")
                 break

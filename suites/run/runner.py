@@ -35,16 +35,6 @@ class Observer(Protocol):
         """A launch has ended; the last of its records, which are stored."""
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """How a run ended: complete, or out of budget with so many launches left."""
-
-    launches_left: int
-    records: int
-    seconds_left: float = 0.0
-    """What those launches are expected to take."""
-
-
 @dataclass
 class Runner:
     """Makes the launches of one run; without a quiet gate it waits for nothing and repeats nothing."""
@@ -62,29 +52,29 @@ class Runner:
         self._plan, self._run, self._gate = one.plan, one.run, one.gate
         self._start, self._launched = 0.0, 0
 
-    def run(self) -> RunResult:
+    def run(self) -> Schedule:
         """Launch what is missing until all is done or the budget is spent; only then the run is marked finished.
 
-        Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
+        Returns the schedule, which knows what is left. Raises StoreError when a record cannot be stored, and
+        KeyboardInterrupt as it comes.
         """
         self._start = self.clock()
         for block in self.schedule.blocks():
             if not self._run_block(block) and self.schedule.strict:
                 break
-        left = self.schedule.launches_left()
-        if left == 0:
+        if self.schedule.launches_left() == 0:
             self.store.finish_run(self._run.id, datetime.now(UTC))
-        return RunResult(left, self.schedule.count, self.schedule.seconds_left())
+        return self.schedule
 
     def _run_block(self, block: int) -> bool:
         """Make the launches of one block that fit the budget; return whether all of them did."""
-        wanted = self.schedule.wanted(block)
+        wanted = self.schedule.wanted(block, self._seconds_of_budget())
         if not any(self._fits(launches) for launches in wanted):
             return False
         if self._gate is not None:
             self._gate.before(block, self._seconds_of_budget())
         launched, complete = False, True
-        for launches in self.schedule.in_order(wanted, block, self._seconds_of_budget()):
+        for launches in wanted:
             if not self.schedule.wants(launches):
                 continue
             if not self._fits(launches):

@@ -2,7 +2,7 @@
 
     schedule = BlockSchedule(plan, records, host)
     for block in schedule.blocks():
-        for launches in schedule.in_order(schedule.wanted(block), block, seconds_left):
+        for launches in schedule.wanted(block, seconds_left):
             ...                                   # launch, store the record,
             schedule.add(record)
 
@@ -15,7 +15,7 @@ import itertools
 import math
 import random
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, median
@@ -28,9 +28,10 @@ from dlbench.reports.flags import Flag, cell_flags, disturbed, failed_launches, 
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SCREEN, SEARCH, Record, last_attempts
 
+from ..planning.duration import LaunchDurations
 from ..planning.plan import Plan, PlannedLaunch, group_of, sizes_of
 from . import precision
-from .precision import Candidate, LaunchStats, Target
+from .precision import LaunchStats
 
 Group = tuple[PlannedLaunch, ...]
 """Launches that belong together, in order: the two sides of a pair, else one."""
@@ -41,7 +42,6 @@ MOST_ATTEMPTS = 3
 _REPEATS, _REPEATS_SHARE = 4, 0.25
 # Statuses after which another launch of the same cell could give something new.
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
-_STEP_SECONDS = 0.05  # of training on a text, until a launch has shown it
 
 LOOKS_APART = 1.4
 """A comparison looks at its interval after this many times the pairs of the previous look. Looking after every pair
@@ -64,13 +64,12 @@ class Schedule(ABC):
 
     def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
         self.plan, self.host = plan, host
-        self.count = 0
-        """Records in all."""
-        self.repeated = 0
-        """Those that repeat a disturbed launch."""
-        self._first_guess = plan.protocol.seconds + 8.0 + _STEP_SECONDS * plan.protocol.curve_steps
-        self._seconds: dict[Cell | str, list[float]] = {}
-        self._records: dict[Cell, list[Record]] = {}
+        self.count = self.repeated = 0
+        """Records in all, and those that repeat a disturbed launch."""
+        self._durations = LaunchDurations(plan)
+        self._records: defaultdict[Cell, list[Record]] = defaultdict(list)
+        self._left: dict[Cell, int] = {}
+        """Launches that each cell is expected to need."""
         for record in records:
             self._take(record)
         for cell in plan.cells:
@@ -82,12 +81,11 @@ class Schedule(ABC):
         self._update(record.cell)
 
     def _take(self, record: Record) -> None:
-        self._records.setdefault(record.cell, []).append(record)
+        self._records[record.cell].append(record)
         self.count += 1
         self.repeated += record.attempt > 0
         if record.outcome.status is not Status.SKIPPED:
-            for key in (record.cell, record.cell.network, ""):
-                self._seconds.setdefault(key, []).append(record.wall_seconds)
+            self._durations.add(record.cell, record.wall_seconds)
 
     @abstractmethod
     def _update(self, cell: Cell) -> None:
@@ -98,33 +96,28 @@ class Schedule(ABC):
         """Yield the indices of blocks while something may be needed."""
 
     @abstractmethod
-    def wanted(self, block: int) -> list[Group]:
-        """Return the launches of a block."""
+    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
+        """Return the launches of a block in order, given the seconds left of a budget."""
 
     @abstractmethod
     def wants(self, launches: Group) -> bool:
         """Whether these launches are still needed, now that others have ended."""
 
-    @abstractmethod
     def launches_left(self) -> int:
         """Return how many launches are expected to be needed."""
+        return sum(self._left.values())
 
-    @abstractmethod
     def seconds_left(self) -> float:
         """Return the expected seconds of those."""
-
-    def in_order(self, launches: list[Group], block: int, seconds_left: float | None) -> list[Group]:
-        """Return the launches of a block in order, given the seconds left of a budget."""
-        return launches
+        return sum(count * self.seconds(cell) for cell, count in self._left.items() if count)
 
     def reserved(self, launches: Group) -> float:
         """Return the seconds that a budget must leave behind these launches."""
         return 0.0
 
     def seconds(self, cell: Cell) -> float:
-        """Return the expected seconds of a launch: the cell's mean, else its network's, that of all, or a guess."""
-        known = (self._seconds[key] for key in (cell, cell.network, "") if key in self._seconds)
-        return fmean(next(known, [self._first_guess]))
+        """Return the expected seconds of a launch."""
+        return self._durations.launch_duration(cell)
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how the next launch of a cell measures."""
@@ -142,13 +135,8 @@ class Schedule(ABC):
         """Whether other programs disturbed this launch."""
         return disturbed(record, self.host)
 
-    @property
-    def precision(self) -> float | None:
-        """The relative half-width to be reached; None for a fixed number of launches."""
-        return None
-
     def launch_stats(self, cell: Cell) -> tuple[LaunchStats, ...]:
-        """Return the statistics of the launches of a cell that gave a number."""
+        """Return the statistics of the launches of a cell that gave a number, where an interval needs them."""
         return ()
 
 
@@ -156,26 +144,22 @@ class BlockSchedule(Schedule):
     """Blocks of one launch of each cell: a fixed number, or until each cell's interval is narrow enough."""
 
     def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
-        most = max(plan.launches, plan.most)
-        self._target = None if plan.interval is None else Target(plan.interval, plan.launches, most)
-        self._by_group: dict[Cell, dict[int, Record]] = {}
+        self._first_of_threads: defaultdict[Cell, dict[int, Record]] = defaultdict(dict)
         self._out_of_memory: dict[Cell, int] = {}
-        self._left: dict[Cell, int] = {}
         self._stats: dict[Cell, tuple[LaunchStats, ...]] = {}
         super().__init__(plan, records, host)
 
     def _take(self, record: Record) -> None:
         super()._take(record)
-        self._by_group.setdefault(group_of(record.cell), {}).setdefault(record.cell.threads, record)
+        cell = record.cell
+        self._first_of_threads[group_of(cell)].setdefault(cell.threads, record)
         if record.outcome.status is Status.OUT_OF_MEMORY:
-            sizes = sizes_of(record.cell)
-            known = self._out_of_memory.get(sizes, record.cell.batch_size)
-            self._out_of_memory[sizes] = min(known, record.cell.batch_size)
+            known = self._out_of_memory.get(sizes_of(cell), cell.batch_size)
+            self._out_of_memory[sizes_of(cell)] = min(known, cell.batch_size)
 
     def _update(self, cell: Cell) -> None:
-        records = self._records.get(cell, [])
-        counting = last_attempts(records)
-        self._stats[cell] = tuple(found for record in counting if (found := precision.launch_stats(record)) is not None)
+        counting = last_attempts(self._records[cell])
+        self._stats[cell] = tuple(filter(None, map(precision.launch_stats, counting)))
         self._left[cell] = self._needed(cell, counting)
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
@@ -183,61 +167,41 @@ class BlockSchedule(Schedule):
         if any(status not in _WORTH_REPEATING for status in statuses):
             return 0
         missing = max(0, self.plan.launches - len({record.launch for record in counting}))
-        if self._target is None:
-            return missing
-        if statuses.count(Status.CRASHED) >= CRASHES or Status.PARITY_FAILED in statuses:
+        failed = statuses.count(Status.CRASHED) >= CRASHES or Status.PARITY_FAILED in statuses
+        if self.plan.interval is None or failed:
             return missing  # a failed cell has no interval target
-        tries_left = self._target.most - len(counting)
-        return min(tries_left, max(missing, precision.launches_left(self._stats[cell], self._target)))
-
-    @property
-    def precision(self) -> float | None:
-        """The relative half-width to be reached; None for a fixed number of launches."""
-        return self.plan.interval
+        left = precision.launches_left(self._stats[cell], self.plan.interval, self.plan.launches, self.plan.most)
+        return min(self.plan.most - len(counting), max(missing, left))
 
     def launch_stats(self, cell: Cell) -> tuple[LaunchStats, ...]:
-        """Return the statistics of the launches of a cell that gave a number."""
         return self._stats[cell]
 
     def blocks(self) -> Iterator[int]:
-        """Yield the indices of all blocks."""
         return iter(range(self.plan.most))
 
-    def wanted(self, block: int) -> list[Group]:
-        """Return the launches of a block, shuffled by the plan's seed."""
-        return [(planned,) for planned in self.plan.block(block) if self._wants(planned.cell, block)]
+    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
+        """Return the launches shuffled by the plan's seed; where time is short those that gain most precision first."""
+        found = [planned for planned in self.plan.block(block) if self._wants(planned.cell, block)]
+        # The first block's order serves the cells' budgets: see `Plan.block`.
+        if self.plan.interval is not None and block and seconds_left is not None:
+            seconds = {planned: self.seconds(planned.cell) for planned in found}
+            if sum(seconds.values()) > seconds_left:
+                gain, interval = precision.gain, self.plan.interval
+                found.sort(key=lambda each: -gain(self._stats[each.cell], seconds[each], interval))
+        return [(planned,) for planned in found]
 
     def wants(self, launches: Group) -> bool:
-        """Whether this launch is still needed."""
         return self._wants(launches[0].cell, launches[0].block)
 
     def _wants(self, cell: Cell, block: int) -> bool:
-        if self._left[cell] == 0 or any(record.launch == block for record in self._records.get(cell, ())):
+        if self._left[cell] == 0 or any(record.launch == block for record in self._records[cell]):
             return False
-        return block < self.plan.launches or self._target is not None
-
-    def in_order(self, launches: list[Group], block: int, seconds_left: float | None) -> list[Group]:
-        """Return the launches shuffled as given, or first those that gain the most precision where time is short."""
-        # The first block's order serves the cells' budgets: see `Plan.block`.
-        if self._target is None or block == 0:
-            return launches
-        by_cell = {each[0].cell: each for each in launches}
-        candidates = [Candidate(cell, self._stats[cell], self.seconds(cell)) for cell in by_cell]
-        ordered = precision.in_order(candidates, self._target, seconds_left)
-        return [by_cell[each.key] for each in ordered if isinstance(each.key, Cell)]
-
-    def launches_left(self) -> int:
-        """Return how many launches are expected to be needed."""
-        return sum(self._left.values())
-
-    def seconds_left(self) -> float:
-        """Return the expected seconds of those."""
-        return sum(count * self.seconds(cell) for cell, count in self._left.items() if count)
+        return block < self.plan.launches or self.plan.interval is not None
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
         protocol = self.plan.protocol_of(cell)
-        if self._target is None:
+        if self.plan.interval is None:
             return protocol
         searching = protocol.maximum_warmup_steps > 0
         steps = precision.steps(self._stats[cell], protocol.minimum_steps, protocol.steps, searching)
@@ -249,68 +213,57 @@ class BlockSchedule(Schedule):
         if smallest < cell.batch_size:
             return f"mini-batch {smallest} ran out of memory already"
         limit = self.plan.cell_seconds
-        peers = self._by_group.get(group_of(cell), {})
+        peers = self._first_of_threads[group_of(cell)]
         fewest = min(peers, default=cell.threads)
         if fewest >= cell.threads:
             return ""
-        first = peers[fewest]
+        first = peers[fewest].outcome
         threads = "1 thread" if fewest == 1 else f"{fewest} threads"
-        if first.outcome.status is Status.TIMED_OUT:
+        if first.status is Status.TIMED_OUT:
             return f"at {threads} it did not end within the cell's budget of {limit:g} s"
-        if first.outcome.samples_ns and (step := median(first.outcome.step_seconds())) > limit:
+        if first.samples_ns and (step := median(first.step_seconds())) > limit:
             return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
         return ""
 
 
-Next = Callable[[Cell, Sequence[Record]], tuple[str, int] | None]
+PairRule = Callable[[Cell, Sequence[Record]], tuple[str, int] | None]
 """Given a cell and its records: the stage that needs a pair, and how many more at most; None when it is done."""
 
 
 class PairSchedule(Schedule):
-    """Pairs of launches, one of each side, until `following` wants no more."""
+    """Pairs of launches, one of each side, until a rule wants no more."""
 
     strict = True
 
-    def __init__(self, plan: Plan, records: Iterable[Record], following: Next) -> None:
-        self._following = following
-        self._next: dict[Cell, tuple[str, int] | None] = {}
+    def __init__(self, plan: Plan, records: Iterable[Record], rule: PairRule) -> None:
+        self._rule = rule
+        self._stages: dict[Cell, str] = {}
         super().__init__(plan, records)
 
     def _update(self, cell: Cell) -> None:
-        self._next[cell] = self._following(cell, self._records.get(cell, []))
+        self._stages[cell], pairs = self._rule(cell, self._records[cell]) or ("", 0)
+        self._left[cell] = 2 * pairs
 
     def blocks(self) -> Iterator[int]:
-        """Yield indices while any cell needs a pair."""
-        return itertools.takewhile(lambda _: any(self._next.values()), itertools.count())
+        return itertools.takewhile(lambda _: any(self._left.values()), itertools.count())
 
-    def wanted(self, block: int) -> list[Group]:
+    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return a pair for each cell that needs one, shuffled, each with the order of its sides drawn by the seed."""
         pairs = []
-        for cell, wanted in self._next.items():
-            if wanted is None:
+        for cell, stage in self._stages.items():
+            if not self._left[cell]:
                 continue
-            stage, index = wanted[0], _next_index(self._records.get(cell, []), wanted[0])
-            drawn = random.Random(f"{self.plan.seed}:{stage}:{index}:{cell!r}")
-            first = drawn.choice((BASELINE, CANDIDATE))
-            second = CANDIDATE if first == BASELINE else BASELINE
-            pairs.append(tuple(PlannedLaunch(cell, index, side, stage) for side in (first, second)))
+            index = _next_index(self._records[cell], stage)
+            sides = [BASELINE, CANDIDATE]
+            random.Random(f"{self.plan.seed}:{stage}:{index}:{cell!r}").shuffle(sides)
+            pairs.append(tuple(PlannedLaunch(cell, index, side, stage) for side in sides))
         random.Random(f"{self.plan.seed}:{[pair[0].block for pair in pairs]}").shuffle(pairs)
         return pairs
 
     def wants(self, launches: Group) -> bool:
-        """Whether the cell of this pair still needs one."""
-        return self._next[launches[0].cell] is not None
-
-    def launches_left(self) -> int:
-        """Return how many launches may still be needed, two for each pair."""
-        return sum(2 * wanted[1] for wanted in self._next.values() if wanted is not None)
-
-    def seconds_left(self) -> float:
-        """Return the expected seconds of those."""
-        return sum(2 * each[1] * self.seconds(cell) for cell, each in self._next.items() if each is not None)
+        return self._left[launches[0].cell] > 0
 
     def most_attempts(self) -> int:
-        """Return how often the next launch may be attempted."""
         return MOST_ATTEMPTS
 
 
@@ -328,28 +281,29 @@ def _next_index(records: Sequence[Record], stage: str) -> int:
     return 1 + max((record.launch for record in records if record.stage == stage), default=-1)
 
 
-def for_gate(host: Host, rule: Rule = DEFAULT) -> Next:
+def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     """Return the rule of a gate: screening pairs until a cell is clear or suspect, then confirming ones."""
 
-    def following(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
+    def next_pairs(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
         if _given_up(records):
             return None
+
+        def spare(stage: str, pairs: int) -> bool:
+            return _next_index(records, stage) < int((1 + rule.spare) * pairs)
+
         screened, _ = pairs_of(records, host, SCREEN)
         state = screen(*screened, rule)
         if state is Screening.SUSPECT:
-            confirmed, _ = pairs_of(records, host, CONFIRM)
-            missing = rule.confirm_pairs - len(confirmed[0])
-            spare = int((1 + rule.spare) * rule.confirm_pairs) - _next_index(records, CONFIRM)
-            return (CONFIRM, missing) if missing > 0 and spare > 0 else None
-        spare = int((1 + rule.spare) * rule.screen_looks[-1]) - _next_index(records, SCREEN)
-        if state is Screening.MORE and spare > 0:
+            missing = rule.confirm_pairs - len(pairs_of(records, host, CONFIRM)[0][0])
+            return (CONFIRM, missing) if missing > 0 and spare(CONFIRM, rule.confirm_pairs) else None
+        if state is Screening.MORE and spare(SCREEN, rule.screen_looks[-1]):
             return SCREEN, max(1, next_look(len(screened[0]), rule) - len(screened[0]))
         return None
 
-    return following
+    return next_pairs
 
 
-def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT) -> Next:
+def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT) -> PairRule:
     """Return the rule of a comparison of this many cells: pairs until the ratio's interval is narrow enough.
 
     ``width`` is the half-width of the interval relative to the ratio. It stops on precision, never on a p-value, and
@@ -359,25 +313,24 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
     while looks[-1] < most:
         looks.append(min(most, math.ceil(LOOKS_APART * looks[-1])))
 
-    def following(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
-        if _given_up(records):
-            return None
+    def next_pairs(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
         (baseline, candidate), _ = pairs_of(records, host, None)
-        spare = int((1 + rule.spare) * looks[-1]) - _next_index(records, "")
-        if len(baseline) >= looks[-1] or spare <= 0:
+        made = len(baseline)
+        spent = made >= looks[-1] or _next_index(records, "") >= int((1 + rule.spare) * looks[-1])
+        if spent or _given_up(records):
             return None
-        reached = [look for look in looks if look <= len(baseline)]
-        half = math.inf
+        reached = max((look for look in looks if look <= made), default=0)
+        needed = 0.0
         if reached:
-            found = estimate_pairs(baseline[: reached[-1]], candidate[: reached[-1]], rule.confidence)
+            found = estimate_pairs(baseline[:reached], candidate[:reached], rule.confidence)
             half = (found.high - found.low) / (2 * found.ratio)
-        if half <= width:
-            return None
-        following_look = next(look for look in looks if look > len(baseline))
-        needed = len(baseline) * (half / width) ** 2 if reached else 0.0
-        return "", max(following_look, min(looks[-1], int(min(needed, looks[-1])))) - len(baseline)
+            if half <= width:
+                return None
+            needed = min(made * (half / width) ** 2, looks[-1])
+        following = next(look for look in looks if look > made)
+        return "", max(following, int(needed)) - made
 
-    return following
+    return next_pairs
 
 
 def halving_sizes(cells: int) -> list[int]:
@@ -403,8 +356,7 @@ def search_starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
     """
 
     def distance(cell: Cell) -> tuple[object, ...]:
-        row = plan.row_of(cell)
-        usual = cell.mode == row.build.framework.default_mode
+        usual = cell.mode == plan.row_of(cell).build.framework.default_mode
         in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
         return not usual, len(in_force), abs(cell.threads - cores), cell.threads
 
@@ -418,7 +370,7 @@ class HalvingSchedule(BlockSchedule):
 
     Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
     optimization"): every cell still in the race gets one launch a block, so all have been through the same times of
-    the machine. The cell that the others must beat stays to the end. Who goes on to a block follows from the records
+    the machine. The cell that the others must beat stays to the end. The survivors of a block follow from the records
     of the blocks before it.
     """
 
@@ -473,7 +425,7 @@ class HalvingSchedule(BlockSchedule):
         """Return a cell's seconds a step by block, of its pairs alone; ``fit``: without disturbed launches."""
         return {
             record.launch: median(record.outcome.step_seconds())
-            for record in self._counting(cell)
+            for record in last_attempts(self._records[cell])
             if record.launch >= self._pairs_from
             and record.outcome.gives_a_number()
             and not (fit and left_out(record, self.host))
@@ -486,24 +438,22 @@ class HalvingSchedule(BlockSchedule):
 
     def flags(self, cell: Cell) -> list[Flag]:
         """Return the flags of a cell's pairs, and how many of all its launches gave no time."""
-        counting, timed = self._counting(cell), self.timed(cell)
+        counting, timed = last_attempts(self._records[cell]), self.timed(cell)
         failed = [each for each in counting if not each.outcome.gives_a_number()]
         found = [record_flags(each, self.host) for each in counting if each.launch in timed]
         return cell_flags(found) + failed_launches(failed, len(counting))
 
     def tried(self) -> int:
         """Return how many cells have a record."""
-        return sum(bool(self._records.get(cell)) for cell in self.plan.cells)
+        return sum(bool(self._records[cell]) for cell in self.plan.cells)
 
     def without_number(self) -> dict[str, int]:
         """Return why cells are out, and how many for each reason, the most frequent first."""
         failed = (found[0].outcome for cell in self.plan.cells if (found := self._failed(cell)))
-        reasons = Counter(outcome.reason or outcome.status.value for outcome in failed)
-        return dict(reasons.most_common())
+        return dict(Counter(outcome.reason or outcome.status.value for outcome in failed).most_common())
 
-    def _counting(self, cell: Cell, before: int | None = None) -> list[Record]:
-        known = self._records.get(cell, [])
-        return last_attempts(each for each in known if before is None or each.launch < before)
+    def _counting(self, cell: Cell, before: int | None) -> list[Record]:
+        return last_attempts(each for each in self._records[cell] if before is None or each.launch < before)
 
     def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
         """Return the launches that put a cell out: one is enough, except for an implausible time."""
@@ -520,9 +470,20 @@ class HalvingSchedule(BlockSchedule):
         counting = self._counting(cell, before)
         return [median(each.outcome.step_seconds()) for each in counting if each.outcome.gives_a_number()]
 
-    def wanted(self, block: int) -> list[Group]:
-        """Return the launches of a block."""
-        return [tuple(replace(each, side=SEARCH) for each in launches) for launches in super().wanted(block)]
+    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
+        """Return the launches of a block; in the first one the most informative first, since time may be short.
+
+        That is the cell to beat, the same tuned, then one of each row and number of threads, tuned where that is among
+        them.
+        """
+        cells = [launches[0].cell for launches in super().wanted(block)]
+        if block == 0:
+            tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
+            first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
+            start = self.starts[0]
+            usual = (start, start._replace(tuning=TUNED))
+            cells.sort(key=lambda cell: (cell != start, cell not in usual, cell not in first))
+        return [(PlannedLaunch(cell, block, SEARCH),) for cell in cells]
 
     def _wants(self, cell: Cell, block: int) -> bool:
         # A block that others have followed launches nothing more.
@@ -531,23 +492,6 @@ class HalvingSchedule(BlockSchedule):
         if block < self._pairs_from:
             return True
         return not self._failed(cell) and (block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS)
-
-    def in_order(self, launches: list[Group], block: int, seconds_left: float | None) -> list[Group]:
-        """Return the launches of a block; in the first one the most informative first, where time may be short.
-
-        That is the cell to beat, the same tuned, then one of each row and number of threads, tuned where that is among
-        them.
-        """
-        if block:
-            return launches
-        tuned_last = sorted((each[0].cell for each in launches), key=lambda cell: cell.tuning == TUNED)
-        first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
-        start = self.starts[0]
-        usual = (start, start._replace(tuning=TUNED))
-        cells = {each: each[0].cell for each in launches}
-        return sorted(
-            launches, key=lambda each: (cells[each] != start, cells[each] not in usual, cells[each] not in first)
-        )
 
     def reserved(self, launches: Group) -> float:
         """Return the seconds that a budget must leave behind this launch.
@@ -562,17 +506,16 @@ class HalvingSchedule(BlockSchedule):
 
     def launches_left(self) -> int:
         """Return the launches still to come, at most: where cells fail they are fewer."""
-        now = self._block
-        here = sum(self._wants(cell, now) for cell in self.survivors(now))
+        now, survivors = self._block, self.survivors(self._block)
+        here = sum(self._wants(cell, now) for cell in survivors)
         if now < self._pairs_from:
-            living = sum(self._wants(cell, now) or bool(self._times(cell, now + 1)) for cell in self.survivors(now))
+            living = sum(self._wants(cell, now) or bool(self._times(cell, now + 1)) for cell in survivors)
             halving = sum(min(size + 1, living) for size in self._sizes[now + 1 : self._pairs_from])
             return here + halving + PAIRS * min(FINALISTS + 1, living)
         missing = PAIRS - len(self.pairs()) - bool(here)
         return here + len(self.finalists()) * max(0, min(missing, len(self._sizes) - now - 1))
 
     def seconds_left(self) -> float:
-        """Return the expected seconds of those."""
         return self.launches_left() * fmean(map(self.seconds, self.survivors(self._block) or self.plan.cells))
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlbench.hardware_probe import Machine
 from dlbench.reports.compare.verdict import Rule
@@ -22,7 +22,7 @@ from .launch import LaunchRunner
 from .launcher import ProcessLauncher
 from .machine_lock import measuring
 from .quiet_machine import busy_gpus, open_gate
-from .runner import Runner, RunResult
+from .runner import Runner
 from .schedules import BlockSchedule, Schedule
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
@@ -30,7 +30,7 @@ from .texts import Text
 
 @dataclass(frozen=True)
 class RunProfile:
-    """Purpose and schedule of a run."""
+    """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a fleet's node or not."""
 
     purpose: str = "suite"
     schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = BlockSchedule
@@ -44,19 +44,12 @@ class RunProfile:
     """What launches train on."""
     lines: Callable[[], Iterable[str]] = tuple
     """Describes the run: its size, then further lines."""
-
-
-@dataclass(frozen=True)
-class ResumeState:
-    """How a run begins: as a new one or an unfinished one, on a node of a fleet or not."""
-
-    run: Run | None = None
-    """The unfinished run to be resumed."""
+    unfinished: Run | None = None
+    """The run to be resumed."""
     sources: Sources | None = None
     """The interpreters by side, where they are prepared already."""
     node: Callable[[], Node | None] = lambda: None
-    command: str = ""
-    """The command that resumes the run; empty: the same one with --resume."""
+    resume_command: str = field(default_factory=resume_command)
 
 
 def run_plan(
@@ -64,19 +57,18 @@ def run_plan(
     machine: Machine,
     store: Store,
     profile: RunProfile,
-    state: ResumeState,
     *,
     budget_seconds: float | None = None,
     build_missing: bool = True,
     matrix: Callable[[str], str] | None = None,
-) -> tuple[Run, RunResult, Schedule]:
-    """Prepare and carry out a run; return it with its result and the final state of its schedule.
+) -> tuple[Run, Schedule]:
+    """Prepare and carry out a run; return it with the final state of its schedule.
 
     ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
     """
     launcher, paired = ProcessLauncher(), len(profile.sides) > 1
     store.add_machine(machine.fingerprint, machine.to_dict())
-    sources = state.sources or sides.prepare(plan, profile.sides, say, build_missing)
+    sources = profile.sources or sides.prepare(plan, profile.sides, say, build_missing)
     with measuring(say, wait=True, computes=plan.computes):
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
@@ -86,7 +78,9 @@ def run_plan(
             place = capabilities.place_of(machine)
             defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launcher, say)
         named = sides.described(profile.sides, sources) if paired else {}
-        run = state.run or preparation.begin(plan, store, machine, profile.purpose, named, state.node(), profile.rule)
+        run = profile.unfinished or preparation.begin(
+            plan, store, machine, profile.purpose, named, profile.node(), profile.rule
+        )
         size, *lines = profile.lines()
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
@@ -110,7 +104,7 @@ def run_plan(
                 ceilings=store.ceilings(machine.fingerprint),
                 text=profile.text,
                 first_losses=first_losses[side.name],
-                node=state.node,
+                node=profile.node,
             )
             for side in profile.sides
         }
@@ -118,9 +112,9 @@ def run_plan(
         with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
-            with interruptible(state.command or resume_command()):
-                result = Runner(store, launchers, schedule, display, budget_seconds).run()
-    return run, result, schedule
+            with interruptible(profile.resume_command):
+                Runner(store, launchers, schedule, display, budget_seconds).run()
+    return run, schedule
 
 
 def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import asked_of_frameworks as asked
 import pytest
-from asked_of_onnx import onnx_sessions
+from asked_of_frameworks import onnx_sessions
 from inside import Guest
 
 pytestmark = pytest.mark.framework

@@ -36,7 +36,7 @@ from scipy import stats
 
 from dlbench.reports.compare.verdict import Verdict, judge
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers" / "simulated"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from simulated_launches import BAD, CI, QUIET, Array, Conditions, gate, launches, pairs_needed, steps
 
 MACHINES = {"quiet": QUIET, "CI": CI, "bad": BAD}

@@ -8,23 +8,20 @@ same tables. Takes about half a minute of CPU time.
 
 import argparse
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import corpus_noise as noise
+import corpus_rates as rates
 import numpy as np
+from corpus import PACKED, Corpus, CorpusLaunch, calm, read
+from corpus_rates import EFFECTS, Coverage, Rate, RuleRates
+from corpus_replay import OTHER_RULES
+
+from dlbench.reports.compare.verdict import DEFAULT, PairedEstimate, Rule, Verdict, null_distribution
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "helpers" / "simulated"))
-
-import corpus_noise as noise  # noqa: E402
-import corpus_rates as rates  # noqa: E402
-from corpus import PACKED, Corpus, CorpusLaunch, calm, read  # noqa: E402
-from corpus_rates import EFFECTS, Coverage, Rate, RuleRates  # noqa: E402
-from corpus_replay import OTHER_RULES  # noqa: E402
-
-from dlbench.reports.compare.verdict import DEFAULT, PairedEstimate, Rule, Verdict, null_distribution  # noqa: E402  # noqa: E402
 
 DOCUMENT = ROOT / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import EXAMPLE
-from kept_stores import kept_store
+from kept_stores import EXAMPLE, kept_store
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from dlbench.suites import cli

@@ -10,8 +10,7 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
-from browser_pages import cell_of
-from kept_stores import block
+from kept_stores import block, cell_of
 from playwright.sync_api import Locator, Page, expect
 
 from dlbench.reports.formats.layout import number

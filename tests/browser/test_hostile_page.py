@@ -6,9 +6,9 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from browser_pages import saved
 from hostile_texts import HOSTILE
 from inertness import check_csv, check_latex, check_markdown
+from kept_stores import saved
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters.protocol import Status

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import EXAMPLE, cell_of
-from kept_stores import block
+from kept_stores import EXAMPLE, block, cell_of
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters import axes

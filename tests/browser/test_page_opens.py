@@ -9,9 +9,8 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from browser_pages import saved
 from inertness import check_csv, check_markdown
-from kept_stores import block
+from kept_stores import block, saved
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.xdist_group("browser")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import small_disks
-from suites_of_null import suite_of_null
+from processes import suite_of_null
 
 from dlbench.reports.storage.store import Store
 

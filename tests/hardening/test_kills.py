@@ -15,8 +15,7 @@ from random import Random
 import command_server
 import psutil
 import pytest
-from processes import PATIENCE, variables_of_command, wait_until
-from suites_of_null import suite_of_null
+from processes import PATIENCE, suite_of_null, variables_of_command, wait_until
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import database

@@ -145,8 +145,8 @@ def added(cpu: Cpu) -> list[int]:
 
 def test_a_server_of_two_sockets_fills_one_first_and_takes_smt_siblings_last(tmp_path: Path) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon()))
-    assert [place.socket for place in cpu.core_places] == [0] * 8 + [1] * 8
-    assert [place.node for place in cpu.core_places] == [0] * 8 + [1] * 8
+    assert [place["socket"] for place in cpu.core_places] == [0] * 8 + [1] * 8
+    assert [place["node"] for place in cpu.core_places] == [0] * 8 + [1] * 8
     assert bound_mask(cpu, 1) == (0,)
     assert bound_mask(cpu, 8) == tuple(range(8))
     assert bound_mask(cpu, 12) == tuple(range(12))
@@ -158,7 +158,7 @@ def test_a_server_of_two_sockets_fills_one_first_and_takes_smt_siblings_last(tmp
 @pytest.mark.parametrize("named", [True, False])
 def test_a_hybrid_laptop_takes_its_fast_cores_first_then_the_slow_then_siblings(tmp_path: Path, named: bool) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.hybrid_laptop(named)))
-    assert [place.kind for place in cpu.core_places] == [0] * 4 + [1] * 8
+    assert [place["kind"] for place in cpu.core_places] == [0] * 4 + [1] * 8
     assert added(cpu) == [0, 2, 4, 6, *range(8, 16), 1, 3, 5, 7]
 
 
@@ -175,7 +175,7 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     assert sorted(order) == sorted(chosen)
     core_of = {sibling: core for core in cpu.core_siblings for sibling in core}
     assert len({core_of[each] for each in order[: cpu.usable_physical_cores]}) == cpu.usable_physical_cores
-    socket_of = dict(zip(cpu.core_siblings, (place.socket for place in cpu.core_places), strict=True))
+    socket_of = dict(zip(cpu.core_siblings, (place["socket"] for place in cpu.core_places), strict=True))
     seen = [socket_of[core_of[each]] for each in order[: cpu.usable_physical_cores]]
     assert seen == sorted(seen, key=seen.index)  # one socket, then the next
 

@@ -10,11 +10,10 @@ import pytest
 import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_machines import CALM, READING, TREES, command, diagnosed, laptop, of, server
-from recorded_trees import HOST_NAME, SERIAL, USER_NAME
+from recorded_trees import CALM, HOST_NAME, READING, SERIAL, TREES, USER_NAME, diagnosed, laptop, of, server
 
 from dlbench.hardware_probe import files
-from dlbench.hardware_probe.doctor import Facts, Sample, Severity, cpu_list, diagnose, gather_settings, take_sample
+from dlbench.hardware_probe.doctor import Sample, Severity, cpu_list, diagnose, gather_facts, take_sample
 
 
 def test_a_laptop_with_powersave(tmp_path: Path) -> None:
@@ -23,15 +22,14 @@ def test_a_laptop_with_powersave(tmp_path: Path) -> None:
     assert of(found, Severity.MAY_HARM) == {"turbo", "heat", "huge_pages", "swap", "variables_passed_on"}
     assert of(found, Severity.UNKNOWN) == set()
     assert found["governor"].seen == "powersave"
-    assert found["governor"].remedy is not None
-    assert found["governor"].remedy.needs_root
+    assert found["governor"].needs_root
     assert found["turbo"].seen == "on, up to 3200 MHz"
-    assert command(found["turbo"]) == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+    assert found["turbo"].command == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
     assert found["heat"].seen == "96 times since it was started"
     assert found["core_kinds"].seen == "performance 0-3, efficiency 4-7"
-    assert command(found["core_kinds"]) == "taskset --all-tasks --cpu-list --pid 0-3 $$"
+    assert found["core_kinds"].command == "taskset --all-tasks --cpu-list --pid 0-3 $$"
     assert found["swap"].seen == "1 GiB of 2 GiB in use, swappiness 60"
-    assert command(found["swap"]) == "sudo swapoff --all"
+    assert found["swap"].command == "sudo swapoff --all"
 
 
 def test_a_server_with_smt(tmp_path: Path) -> None:
@@ -39,7 +37,7 @@ def test_a_server_with_smt(tmp_path: Path) -> None:
     assert of(found, Severity.HARMS) == set()
     assert of(found, Severity.MAY_HARM) == {"smt", "turbo", "numa_balancing", "huge_pages", "variables_passed_on"}
     assert found["smt"].seen == "2 threads on each of 16 cores"
-    assert command(found["smt"]) == "echo off | sudo tee /sys/devices/system/cpu/smt/control"
+    assert found["smt"].command == "echo off | sudo tee /sys/devices/system/cpu/smt/control"
     assert found["numa_balancing"].seen == "on, 2 nodes"
     assert found["governor"].severity is Severity.FINE
     assert found["heat"].seen == "never since it was started"
@@ -52,12 +50,11 @@ def test_a_container_with_a_quota_of_one_and_a_half(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, recorded_trees.container_v2("150000 100000"))
     assert found["cpu_quota"].severity is Severity.HARMS
     assert found["cpu_quota"].seen == "1.5 CPUs' worth of time on 8 CPUs"
-    assert command(found["cpu_quota"]) == "podman run --cpuset-cpus=0 ..."
+    assert found["cpu_quota"].command == "podman run --cpuset-cpus=0 ..."
     assert found["memory"].seen.endswith("limited to 8 GiB here")
-    assert found["huge_pages"].remedy is not None
-    assert found["huge_pages"].remedy.advice.endswith("To be done on the container's host.")
+    assert found["huge_pages"].advice.endswith("To be done on the container's host.")
     # Siblings are shown here, but a guest cannot switch them off.
-    assert command(found["smt"]) == "taskset --all-tasks --cpu-list --pid 0,2,4,6 $$"
+    assert found["smt"].command == "taskset --all-tasks --cpu-list --pid 0,2,4,6 $$"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,7 @@ def sampled(**changes: object) -> Sample:
 
 
 def contended(**changes: float | None) -> Sample:
-    return sampled(contention=dataclasses.replace(CALM.contention, **changes))
+    return sampled(contention={**CALM.contention, **changes})
 
 
 @pytest.mark.parametrize(
@@ -155,10 +152,8 @@ def test_every_finding_is_whole(tmp_path: Path, name: str, sample: Sample | None
         assert finding.why.endswith(".")
         assert finding.why.count(". ") == 0  # one sentence
         # Whatever harms can be mended, or the remedy says why not; what is fine needs none.
-        assert (finding.remedy is not None) == (finding.severity in (Severity.HARMS, Severity.MAY_HARM))
-        if finding.remedy:
-            assert finding.remedy.advice.endswith((".", ":"))
-            assert finding.remedy.needs_root == ("sudo" in (finding.remedy.command or ""))
+        assert bool(finding.advice) == (finding.severity in (Severity.HARMS, Severity.MAY_HARM))
+        assert finding.advice.endswith((".", ":")) or not finding.advice
     told = json.dumps([finding.to_dict() for finding in found.values()])
     for secret in (HOST_NAME, USER_NAME, SERIAL, "/home"):
         assert secret not in told
@@ -189,7 +184,6 @@ def test_this_machine() -> None:
     assert len(sample.readings) == 2
     assert sample.seconds > 0.3
     assert sum(used for _, used in sample.processes) > 0.1
-    if sample.contention.others_cpus is not None:
-        assert sample.contention.others_cpus > 0.1
-    findings = diagnose(Facts(gather_settings(), sample))
+    assert sample.contention["others_cpus"] is None or sample.contention["others_cpus"] > 0.1
+    findings = diagnose(dataclasses.replace(gather_facts(), sample=sample))
     assert {"governor", "cpu_quota", "memory", "others", "repeatability"} <= {finding.name for finding in findings}

@@ -48,7 +48,7 @@ def test_mig() -> None:
     gpus = probe_gpus(FakeNvml(board(MigMode=[1, 1], MaxMigDeviceCount=7, mig=slices)))
     (gpu,) = gpus.devices
     assert gpu.mig_enabled is True
-    assert [(each.name, each.uuid, each.memory_bytes) for each in gpu.mig_devices] == [
+    assert [tuple(device.values()) for device in gpu.mig_devices] == [
         ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", "MIG-1", 40 * GIB),
         (None, None, None),
     ]

@@ -4,7 +4,7 @@ import importlib
 import importlib.metadata
 import json
 
-from suites_of_null import suite_of_null
+from processes import suite_of_null
 
 PLUGIN = "dlbench.suites.in_pytest.plugin"
 # An editable install made before the entry point was there does not know it.
@@ -30,7 +30,7 @@ MADE_UP = """
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.suites.in_pytest import session as pytest_session
 from dlbench.suites.run.launcher import Launched
-from suites_of_null import suite_of_null
+from processes import suite_of_null
 
 class MadeUp:
     made = 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pretended_gpus import TWO, nvml
+from fake_nvml import TWO, nvml
 
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.storage.record import SEARCH, Run

@@ -1,6 +1,7 @@
 """Launches of the null framework, the real command, and looking after the processes of both."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -123,3 +124,26 @@ def running_command(folder: Path, *words: str) -> Iterator["subprocess.Popen[str
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def suite_of_null(
+    name: str = "mine", step_seconds: float = 0.02, *, protocol: dict[str, Any] | None = None, **others: Any
+) -> str:
+    """Return the text of a suite of fcn5 on one thread; lists of ``others`` are its own, numbers null's settings."""
+    given = {key: each for key, each in others.items() if isinstance(each, list)}
+    lists = {"networks": ["fcn5"], "threads": [1], **given}
+    timed = {"warmup_steps": 2, "steps": 3, "seconds": 0.2, **(protocol or {})}
+    settings = {"step_seconds": step_seconds, **{key: each for key, each in others.items() if key not in given}}
+    return "\n".join(
+        (
+            f'name = "{name}"',
+            'summary = "for tests"',
+            'frameworks = ["null"]',
+            *(f"{key} = {json.dumps(each)}" for key, each in lists.items()),
+            "[protocol]",
+            *(f"{key} = {json.dumps(each)}" for key, each in timed.items()),
+            "[settings.null]",
+            *(f"{key} = {json.dumps(each)}" for key, each in settings.items()),
+            "",
+        )
+    )

@@ -8,9 +8,9 @@ from pathlib import Path
 import factory_of_records as make
 import numpy as np
 import pytest
+from exported import texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import texts
 from properties import examples
 from records_of_figure1 import FORMATS, SIZES, busy, figure_of, holes, records_of, saturating
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
+from exported import texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import texts
 from properties import examples
 from records_of_workers import FORMATS, busy, found_in, launches
 

@@ -7,9 +7,9 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
+from exported import texts
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from pictures import texts
 from properties import examples
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status

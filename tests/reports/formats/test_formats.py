@@ -9,12 +9,11 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from exported import exporters
+from exported import exporters, texts
 from hostile_texts import HOSTILE
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from matrices_to_export import HOST, MATRICES, OF_THREADS, OTHER, busy, results_of
-from pictures import texts
 from properties import examples
 
 from dlbench.adapters.protocol import Status

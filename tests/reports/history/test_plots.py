@@ -7,7 +7,7 @@ import factory_of_records as factory
 import numpy as np
 import pandas as pd
 import simulated_nights as simulated
-from pictures import texts
+from exported import texts
 
 from dlbench.reports.history import report as plots
 from dlbench.reports.history.nights import History, build_history

@@ -12,7 +12,8 @@ from properties import examples
 from records_of_published import CEILINGS, COUNTERPARTS, FORMATS, TENSORFLOW, found_in, launches
 
 from dlbench.adapters.protocol import BOUND, Status
-from dlbench.reports.cells import Builds, build_matrix
+from dlbench.reports.builds import Builds
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.published import SHI2016, Counterpart, study
 from dlbench.reports.ratio.against import Against, Match, Pair, against
 from dlbench.reports.storage.hosts import Host

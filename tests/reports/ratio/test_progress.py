@@ -10,15 +10,15 @@ import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
+from exported import texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import texts
 from properties import examples
 from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, names, only, progress_of
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
-from dlbench.reports.cells import Build, released
+from dlbench.reports.builds import Build, released
 from dlbench.reports.formats.layout import times
 from dlbench.reports.ratio.progress import REPORT
 from dlbench.reports.report import ReportOptions

@@ -6,9 +6,9 @@ from dataclasses import replace
 import factory_of_records as make
 import numpy as np
 import pytest
+from exported import texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import texts
 
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.cells import build_matrix

@@ -20,8 +20,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgresql_server import Server
-from processes import PATIENCE, running_command
-from suites_of_null import suite_of_null
+from processes import PATIENCE, running_command, suite_of_null
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import reports

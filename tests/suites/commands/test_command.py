@@ -8,8 +8,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import COMMAND, PATIENCE, gone, run_command, running_command, variables_of_command, wait_until
-from suites_of_null import suite_of_null
+from processes import (
+    COMMAND,
+    PATIENCE,
+    gone,
+    run_command,
+    running_command,
+    suite_of_null,
+    variables_of_command,
+    wait_until,
+)
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe

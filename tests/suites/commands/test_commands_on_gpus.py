@@ -4,9 +4,8 @@ import json
 from collections import Counter
 
 import pytest
-from pretended_gpus import A100, FIRST, H200, LOST, NO_DRIVER, NO_GPU, PARTED, SECOND, TWO, gpus, nvml, stand_in
-from processes import run_command
-from suites_of_null import suite_of_null
+from fake_nvml import A100, FIRST, H200, LOST, NO_DRIVER, NO_GPU, PARTED, SECOND, TWO, gpus, nvml, stand_in
+from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.storage.store import Store

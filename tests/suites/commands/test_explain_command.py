@@ -4,8 +4,7 @@ import json
 
 import factory_of_records as make
 import pytest
-from processes import run_command
-from suites_of_null import suite_of_null
+from processes import run_command, suite_of_null
 
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.explain import stored_time

@@ -10,8 +10,7 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from processes import run_command, running_command, wait_until
-from suites_of_null import suite_of_null
+from processes import run_command, running_command, suite_of_null, wait_until
 
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.ab import ComparisonOptions

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from processes import run_command
-from suites_of_null import suite_of_null
+from processes import run_command, suite_of_null
 
 from dlbench.reports.storage.store import Store
 

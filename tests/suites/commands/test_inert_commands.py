@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_adapter import ALL, write_hostile_adapter
-from hostile_texts import HOSTILE
+from hostile_texts import ALL, HOSTILE, write_hostile_adapter
 from inertness import CHECKS, check_seen, check_terminal
 from rich.console import Console
 
-from dlbench.hardware_probe.doctor import Finding, Remedy, Severity
+from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.formats.inert import visible
 from dlbench.suites.commands import doctor
 from dlbench.suites.display import screen
@@ -59,7 +58,7 @@ def test_a_wrong_word_is_quoted_and_does_nothing(command: Command, words: tuple[
 
 
 def test_what_the_doctor_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor.show(tuple(Finding("others", "Others", each, ALL, ALL, Remedy(ALL, ALL, True)) for each in Severity))
+    doctor.show(tuple(Finding("others", "Others", each, ALL, ALL, ALL, ALL) for each in Severity))
     check_seen(capsys.readouterr().out)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from pretended_gpus import TWINS, stand_in
+from fake_nvml import TWINS, stand_in
 from processes import PATIENCE
 
 import dlbench.suites

@@ -4,10 +4,8 @@ import os
 import shutil
 
 import pytest
-from debian_mirror import Mirror, make_key
-from debian_recipe import Recipe
-from made_up_pythons import make_python
-from tiny_framework import make_framework
+from debian_mirror import Mirror, Recipe, make_key
+from made_up_pythons import make_framework, make_python
 
 from dlbench.suites.environments import interpreters
 

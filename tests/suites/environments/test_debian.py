@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from debian_mirror import RELEASE, make_key, tamper
-from debian_recipe import TOML, Recipe, over_http, replace_program
+from debian_mirror import RELEASE, TOML, Recipe, make_key, over_http, replace_program, tamper
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script

@@ -12,10 +12,8 @@ import filelock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_pythons import make_python, script
-from processes import run_command
-from suites_of_null import suite_of_null
-from tiny_framework import left_behind, make_framework, refused, source_of, start_build
+from made_up_pythons import left_behind, make_framework, make_python, refused, script, source_of, start_build
+from processes import run_command, suite_of_null
 
 from dlbench.hardware_probe import probe_cpu
 from dlbench.hardware_probe.cpu import KNOWN

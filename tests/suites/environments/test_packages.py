@@ -10,8 +10,7 @@ import zipfile
 
 import pytest
 from debian_mirror import serving
-from made_up_pythons import make_wheel, script
-from tiny_framework import HOST, left_behind, make_framework, refused, start_build
+from made_up_pythons import HOST, left_behind, make_framework, make_wheel, refused, script, start_build
 
 from dlbench.suites.environments import environment, folders, interpreters, packages
 from dlbench.suites.environments.environment import State

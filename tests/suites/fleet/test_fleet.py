@@ -11,8 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import run_command, wait_until
-from suites_of_null import suite_of_null
+from processes import run_command, suite_of_null, wait_until
 
 import dlbench.suites
 from dlbench.hardware_probe import Machine, probe

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from postgresql_server import Server
-from processes import run_command, wait_until
+from processes import run_command, suite_of_null, wait_until
 from slurm_cluster import Cluster
-from suites_of_null import suite_of_null
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostile_adapter import write_hostile_adapter
+from hostile_texts import write_hostile_adapter
 from inertness import check_seen
 
 pytest_plugins = ["pytester"]

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pretended_gpus import TWO, gpus
-from suites_of_null import suite_of_null
+from fake_nvml import TWO, gpus
+from processes import suite_of_null
 
 from dlbench.reports.claims.claims import Claim
 from dlbench.reports.claims.claims import claims as list_of_claims

@@ -1,9 +1,7 @@
 """Devices: which words mean which, what a launch on one sees, and the command on machines with and without GPUs."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pretended_gpus import (
+from fake_nvml import (
     A100,
     FIRST,
     H200,
@@ -19,6 +17,8 @@ from pretended_gpus import (
     TWO,
     gpus,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import devices

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from known_networks import data_of
-from processes import run_command
-from suites_of_null import suite_of_null
+from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.errors import UsageError

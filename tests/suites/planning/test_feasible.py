@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pretended_gpus import TWO, gpus
+from fake_nvml import TWO, gpus
 from processes import run_command
 
 from dlbench.adapters.launch.batches import mini_batch

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from processes import run_command
-from suites_of_null import suite_of_null
+from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from fake_nvml import TWO, gpus
 from hypothesis import given
 from hypothesis import strategies as st
-from pretended_gpus import TWO, gpus
 
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite, values

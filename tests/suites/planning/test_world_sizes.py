@@ -1,10 +1,9 @@
 """Several workers as an axis: which cells a plan has, what a launch on several GPUs sees, and the command itself."""
 
 import pytest
+from fake_nvml import FIRST, NO_GPU, PARTED, SECOND, TWINS, TWO, gpus, stand_in
 from known_networks import NETWORKS
-from pretended_gpus import FIRST, NO_GPU, PARTED, SECOND, TWINS, TWO, gpus, stand_in
-from processes import run_command
-from suites_of_null import suite_of_null
+from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pretended_gpus import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
+from fake_nvml import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
 from pretended_runs import Pretender
 
 from dlbench.adapters.protocol import Outcome, Status

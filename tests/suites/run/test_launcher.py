@@ -191,7 +191,7 @@ def test_the_guest_is_killed_when_the_runner_is(tmp_path):
         "ProcessLauncher().launch(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
     )
     helpers = Path(__file__).parents[2] / "helpers"
-    folders = [str(helpers), str(helpers / "guests"), os.environ.get("PYTHONPATH", "")]
+    folders = [str(helpers), os.environ.get("PYTHONPATH", "")]
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
     runner = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=here)
     children = []

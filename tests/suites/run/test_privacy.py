@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from suites_of_null import suite_of_null
+from processes import suite_of_null
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
 from dlbench.suites.planning import framework, own

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import factory_of_records as make
 import pytest
-from made_up_machines import READING
+from recorded_trees import READING
 
-from dlbench.hardware_probe.sentinel import Reading, SentinelError, take
+from dlbench.hardware_probe import ProbeError
+from dlbench.hardware_probe.sentinel import Reading, take
 from dlbench.reports.storage.store import Store
 from dlbench.suites.run import quiet_machine as quiet
 from dlbench.suites.run.quiet_machine import (
@@ -230,7 +231,7 @@ def test_a_repetition_waits_for_quiet(store):
 
 
 def test_without_a_sentinel_a_run_goes_on_and_that_is_said_once(store):
-    machine, said = Machine([SentinelError("It failed.")]), []
+    machine, said = Machine([ProbeError("It failed.")]), []
     gate = gate_of(store, machine, said)
     gate.before(0)
     gate.after(0)

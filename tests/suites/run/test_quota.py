@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from processes import COMMAND, PATIENCE, variables_of_command
-from suites_of_null import suite_of_null
+from processes import COMMAND, PATIENCE, suite_of_null, variables_of_command
 
 from dlbench.hardware_probe import probe_cpu
 from dlbench.reports.cells import build_matrix

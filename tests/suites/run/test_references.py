@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from fake_nvml import TWO, gpus
 from known_networks import NETWORKS
-from pretended_gpus import TWO, gpus
 
 from dlbench.adapters.networks import family_of, of_family
 from dlbench.adapters.reference import files as reference_files

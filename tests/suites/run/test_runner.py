@@ -29,7 +29,6 @@ from dlbench.reports.errors import StoreError
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run.references import Reference
-from dlbench.suites.run.runner import RunResult
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
@@ -38,7 +37,7 @@ def test_every_launch_of_the_plan_is_stored_in_its_order_and_the_run_is_finished
     store, launcher, ending = carry_out()
     assert launched(store) == ORDER
     assert launcher.cells == [cell for cell, _ in ORDER]
-    assert ending == RunResult(launches_left=0, records=len(ORDER))
+    assert (ending.launches_left(), ending.count) == (0, len(ORDER))
     assert store.runs()[0].finished is not None
     assert store.runs()[-1].finished is not None
 
@@ -81,9 +80,7 @@ def test_the_observer_is_told_index_total_and_times():
     carry_out(watcher=watcher)
     assert [index for _, index, _, _ in watcher.started] == list(range(1, len(ORDER) + 1))
     assert {total for _, _, total, _ in watcher.started} == {len(ORDER)}
-    first, later = watcher.started[0][3], watcher.started[-1][3]
-    assert first == PLAN.protocol.seconds + 8.0  # a guess
-    assert later == 1.0  # learnt
+    assert watcher.started[-1][3] == 1.0  # by the launches before it
     assert watcher.ended[-1][3] == 0
     assert [left for *_, left in watcher.ended] == sorted((left for *_, left in watcher.ended), reverse=True)
 
@@ -122,18 +119,18 @@ def test_a_spent_budget_stops_the_run_and_leaves_it_to_be_resumed():
     run = begin(store)
     ending = runner_of(store, run, launcher, budget=45.0).run()
     assert launcher.time <= 45.0
-    assert (ending.records, ending.launches_left) == (4, len(ORDER) - 4)
+    assert (ending.count, ending.launches_left()) == (4, len(ORDER) - 4)
     assert launched(store) == ORDER[:4]
     assert store.runs()[-1].finished is None
     again = Pretender(seconds=0.001)
-    assert runner_of(store, run, again, budget=1e6).run().launches_left == 0
+    assert runner_of(store, run, again, budget=1e6).run().launches_left() == 0
     assert launched(store) == ORDER
 
 
 def test_a_budget_too_small_for_anything_gives_one_launch():
     store, launcher = open_store(), Pretender(seconds=10.0)
     ending = runner_of(store, begin(store), launcher, budget=0.001).run()
-    assert (ending.records, ending.launches_left) == (1, len(ORDER) - 1)
+    assert (ending.count, ending.launches_left()) == (1, len(ORDER) - 1)
 
 
 class FullStore:
@@ -201,7 +198,7 @@ def carry_out_disturbed(answer, gate, plan=PLAN):
 def test_a_disturbed_launch_is_attempted_thrice_within_limits_and_every_attempt_is_kept():
     store, ending = carry_out_disturbed(lambda cell: contended(), BusyFor())
     records = store.records()
-    assert ending.launches_left == 0
+    assert ending.launches_left() == 0
     attempts = Counter(record.attempt for record in records)
     assert attempts[0] == len(ORDER)
     assert 0 < attempts[1] + attempts[2] <= 4 + 2 + 0.25 * len(records)
@@ -227,7 +224,7 @@ def test_an_undisturbed_attempt_ends_the_attempts():
 def test_where_others_stay_busy_nothing_is_repeated():
     store, ending = carry_out_disturbed(lambda cell: contended(), BusyFor(repeats=0))
     assert {record.attempt for record in store.records()} == {0}
-    assert ending.launches_left == 0
+    assert ending.launches_left() == 0
 
 
 def test_the_gate_stands_before_and_after_each_block():
@@ -240,7 +237,7 @@ def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
     store, launcher, gate = open_store(), Pretender(seconds=10.0), BusyFor()
     budget = 10.0 * len(PLAN.cells) + 5.0
     ending = runner_of(store, begin(store), launcher, budget=budget, gate=gate).run()
-    assert ending.launches_left == len(PLAN.cells)
+    assert ending.launches_left() == len(PLAN.cells)
     assert gate.moments == [("before", 0), ("after", 0)]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import suite_of_null
 from properties import examples
-from suites_of_null import suite_of_null
 
 from dlbench.adapters.families import ALPHABET
 from dlbench.reports.storage.store import Store

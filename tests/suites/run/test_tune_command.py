@@ -95,6 +95,8 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     assert 1.5 < told["gain"]["ratio"] < 2.5
     assert told["settings"] == {"half": "half of the work is left out (factor = 0.5)"}
     assert told["tried"] == 4
+    command = "dlbench run tuning --networks fcn5 --frameworks mine:only --threads 1 --batch-sizes 64"
+    assert told["command"].startswith(f"{command} --tuning installed+half --launches 8 --adapter mine=")
     # A search is in no report that did not ask for it.
     store = ["--store", tmp_path / "s.sqlite"]
     shown = dlbench("report", "matrix", *store, "--json")

@@ -7,7 +7,8 @@ import factory_of_records as make
 from exported import exporters
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import Builds, build_matrix
+from dlbench.reports.builds import Builds
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.ratio.progress import Progress, Ranking, progress
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record

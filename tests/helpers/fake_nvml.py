@@ -5,15 +5,17 @@
 A board is its answers by NVML's function name; a missing one is "not supported". An answer that is an exception is
 raised, one that is a function is called with the query's further arguments, anything else is returned. So whatever
 changes with time is a function. `SimulatedGpu` makes the answers of a GPU under load.
-
-`nvml` in this file has two GPUs without any load, for whoever needs some NVML and names this file.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from dlbench.hardware_probe import Gpus, probe_gpus
 
 GIB = 1024**3
 
@@ -243,11 +245,48 @@ class SimulatedGpu:
         return [SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in dict(self.processes).items()]
 
 
-nvml = FakeNvml(
-    SimulatedGpu(lambda seconds: 60.0, lambda seconds: 60.0 * seconds).board(
-        uuid="GPU-00000000-0000-0000-0000-000000000000"
-    ),
-    SimulatedGpu(lambda seconds: 60.0, lambda seconds: 60.0 * seconds).board(
-        uuid="GPU-11111111-1111-1111-1111-111111111111"
-    ),
+STAND_IN = Path(__file__).with_name("fake_nvml.py")
+
+A100, H200 = "NVIDIA A100-SXM4-80GB", "NVIDIA H200"
+FIRST, SECOND, PART, OTHER_PART = (
+    f"{kind}-{digit * 8}-1111-2222-3333-444444444444"
+    for kind, digit in (("GPU", "a"), ("GPU", "b"), ("MIG", "c"), ("MIG", "d"))
 )
+
+# Sources of stand-ins, with this module as `fake` in scope.
+TWO = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board({H200!r}, uuid={SECOND!r}))"
+TWINS = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}))"
+PARTED = (
+    f"fake.FakeNvml(fake.board(uuid={FIRST!r}, MigMode=[1, 1], MaxMigDeviceCount=7, mig=["
+    f"fake.board('{A100} MIG 3g.40gb', uuid={PART!r}), fake.board('{A100} MIG 4g.40gb', uuid={OTHER_PART!r})]), "
+    f"fake.board({H200!r}, uuid={SECOND!r}))"
+)
+NO_PARTS = f"fake.FakeNvml(fake.board(uuid={FIRST!r}, MigMode=[1, 1], MaxMigDeviceCount=7, mig=[]))"
+LOST = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), {{name: fake.NVMLError(fake.GPU_IS_LOST) for name in fake.board()}})"
+NO_GPU = "fake.FakeNvml()"
+NO_DRIVER = "fake.FakeNvml(init=fake.NVMLError(fake.LIBRARY_NOT_FOUND))"
+OLD_DRIVER = "fake.FakeNvml(init=OSError('Driver/library version mismatch'))"
+
+
+def nvml(source: str) -> Any:
+    """Return a stand-in."""
+    return eval(source, {"fake": sys.modules[__name__]})
+
+
+def gpus(source: str) -> Gpus:
+    """Return the GPUs that it shows."""
+    return probe_gpus(nvml(source))
+
+
+def stand_in(folder: Path, source: str, before: str = "") -> str:
+    """Write a file for DLBENCH_NVML, and return its path; ``before`` are lines above the stand-in's."""
+    path = folder / "pretended.py"
+    path.write_text(
+        "import importlib.util\n"
+        f"spec = importlib.util.spec_from_file_location('fake_nvml', {str(STAND_IN)!r})\n"
+        "fake = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(fake)\n"
+        f"{before}\n"
+        f"nvml = {source}\n"
+    )
+    return str(path)

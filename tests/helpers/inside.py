@@ -15,7 +15,7 @@ from typing import Any
 
 from known_networks import AS_JSON
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 # The guest's start-up (a private package name, adapters/ off sys.path) and small networks to work on.
 PREAMBLE = """

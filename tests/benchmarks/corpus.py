@@ -17,7 +17,7 @@ from dlbench.reports.flags import disturbed
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 
-PACKED = Path(__file__).parents[2] / "data" / "corpus.jsonl.gz"
+PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
 _CONTENTION = Contention._fields
 _THREADS = ("requested", "framework_says", "os_threads", "cpu_seconds", "wall_seconds")
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import factory_of_records as make
 
-from dlbench.reports.cells import Builds, build_matrix
+from dlbench.reports.builds import Builds
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.claims.claims import Claim, Evidence, claims, try_claims
 from dlbench.reports.claims.figures import Tables
 from dlbench.reports.claims.report import tools_of_stands

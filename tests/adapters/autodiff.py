@@ -172,7 +172,7 @@ def main():
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     guest = load_guest(sys.argv[1])
     namespace = {}
-    exec(compile((here / "small_networks.py").read_text(), "small_networks.py", "exec"), namespace)
+    exec(compile((here.parent / "helpers" / "small_networks.py").read_text(), "small_networks.py", "exec"), namespace)
     given = json.loads(Path(sys.argv[2], "networks.json").read_text())
     known = {name: guest.networks.from_data(each) for name, each in given.items()}
     known.update(namespace["small_networks"](guest.networks))

@@ -4,7 +4,8 @@ import factory_of_records as make
 from exported import exporters
 
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.cells import Builds, build_matrix
+from dlbench.reports.builds import Builds
+from dlbench.reports.cells import build_matrix
 from dlbench.reports.published import SHI2016, Counterpart, study
 from dlbench.reports.ratio.against import Against, against
 from dlbench.reports.storage.hosts import Host

@@ -1,6 +1,8 @@
 """A report in one of the formats, as the command prints it, of what its analysis found."""
 
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from dlbench.reports.catalogue import reports
@@ -37,3 +39,12 @@ def exporter(name: str, form: str) -> Callable[..., str]:
 def exporters(name: str) -> dict[str, Callable[..., str]]:
     """Return these functions by the names of the formats that every report has."""
     return {form: exporter(name, form) for form in FORMATS}
+
+
+def texts(path: Path) -> list[str]:
+    """Return every text of an SVG, in order."""
+    return [
+        "".join(element.itertext()).strip()
+        for element in ElementTree.parse(path).iter()
+        if element.tag.endswith("}text")
+    ]
