@@ -10,7 +10,7 @@ import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 from chainer.backends import cuda, intel64
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import blas
@@ -126,7 +126,7 @@ class ChainerAdapter(EveryFamily):
             together = (False, "chainermn.create_communicator: %s" % error)
         return {
             "gpu": (bool(cuda.available), "chainer.backends.cuda.available is %s" % cuda.available),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": together,
         }
 

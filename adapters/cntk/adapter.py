@@ -12,7 +12,7 @@ warnings.filterwarnings("ignore", module=r"cntk\.")
 
 import cntk
 
-from ..base import Adapter, factors, slope_told
+from ..base import Adapter, factors, slope_found
 from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import blas
@@ -137,7 +137,7 @@ class CntkAdapter(Adapter):
         several = callable(getattr(cntk.train.distributed, "data_parallel_distributed_learner", None))
         return {
             "gpu": (cuda, "linked with %s" % ("CUDA" if cuda else "no CUDA library")),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (
                 several,
                 "data_parallel_distributed_learner is %s" % ("there" if several else "missing"),

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, EveryFamily, factors, slope_told
+from ..base import ONE_PROCESS, EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries.gpus import Probe
@@ -213,7 +213,7 @@ class JaxAdapter(EveryFamily):
         joins = callable(getattr(jax.distributed, "initialize", None))
         return {
             "gpu": (bool(plugins), "plugins found: " + (", ".join(plugins) or "none, so the CPU only")),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (joins, "jax.distributed.initialize is %s" % ("there" if joins else "missing")),
         }
 

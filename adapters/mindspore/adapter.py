@@ -8,7 +8,7 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Elman, Recurrent
 from ..launch.batches import Batch, laid_out
 from ..networks import Network
@@ -146,7 +146,10 @@ class MindSporeAdapter(EveryFamily):
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         gpu = bool(mindspore.hal.is_available("GPU"))
         slope = float(mindspore.grad(_square)(mindspore.Tensor(3.0, mindspore.float32)).asnumpy())
-        return {"gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu), "automatic_gradients": slope_told(slope)}
+        return {
+            "gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu),
+            "automatic_gradients": slope_found(slope),
+        }
 
     def multiply(self, size: int) -> Callable[[], object]:
         """Return a float32 matrix product."""

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import mlx.core as mx
 import numpy as np
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Family
 from ..launch.batches import Batch
 from ..libraries import blas, software
@@ -95,7 +95,7 @@ class MlxAdapter(EveryFamily):
         slope = float(mx.grad(lambda value: value * value)(mx.array(3.0)).item())
         return {
             "gpu": (gpu, "mlx.core.is_available(gpu) is %s" % gpu),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (together, "mlx.core.distributed.is_available() is %s" % together),
         }
 

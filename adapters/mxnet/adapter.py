@@ -10,7 +10,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB
 
-from ..base import Adapter, EveryFamily, slope_told
+from ..base import Adapter, EveryFamily, slope_found
 from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch, laid_out
 from ..libraries import gpus, profiles
@@ -264,7 +264,7 @@ class MxnetAdapter(EveryFamily):
         parameter_server = enabled.is_enabled("DIST_KVSTORE")
         return {
             "gpu": (enabled.is_enabled("CUDA"), "feature CUDA"),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (parameter_server, "feature DIST_KVSTORE"),
         }
 

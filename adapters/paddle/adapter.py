@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ..base import Adapter, EveryFamily, factors, slope_told
+from ..base import Adapter, EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Attention, Elman
 from ..launch.batches import Batch, laid_out
 from ..libraries import blas, profiles
@@ -172,7 +172,7 @@ class PaddleAdapter(EveryFamily):
         several = bool(paddle.distributed.is_available())
         return {
             "gpu": (gpu, "paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm() is %s" % gpu),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (several, "paddle.distributed.is_available() is %s" % several),
         }
 

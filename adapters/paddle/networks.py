@@ -86,9 +86,7 @@ class LanguageModel(nn.Layer):
         self.layers = CELLS[spec.cell](spec.width, spec.hidden, spec.layers, time_major=True)
         named = "weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d"
         # The second biases stay zero by being left out of the update: the kernel cannot do without their gradients.
-        for second_bias in layers.note_recurrent(
-            spec, lambda layer, place: getattr(self.layers, named[place] % layer)
-        ):
+        for second_bias in layers.note_recurrent(spec, lambda layer, place: getattr(self.layers, named[place] % layer)):
             second_bias.set_value(np.zeros(second_bias.shape, np.float32))
         self.dense = layers.dense("fc", spec.hidden, spec.vocabulary)
 

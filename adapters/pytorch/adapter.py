@@ -20,7 +20,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
-from ..base import PROCESSES, Adapter, EveryFamily, slope_told
+from ..base import PROCESSES, Adapter, EveryFamily, slope_found
 from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
@@ -461,7 +461,7 @@ class TorchAdapter(EveryFamily):
                 bool(toolkit),
                 "torch.version.cuda is %s, torch.version.hip %s" % (torch.version.cuda, torch.version.hip),
             ),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
         }
 

@@ -32,7 +32,7 @@ def plain_dense(inputs: int, outputs: int) -> nn.Linear:
 
 
 # Fully connected layers whose matrix products are oneDNN's instead of MKL's. PyTorch hands float32 matrix products to
-# MKL. On the AMD processor tried, oneDNN, which PyTorch has for convolutions, multiplies twice as fast. No public switch
+# MKL. On the AMD processor tried, oneDNN, which PyTorch has for convolutions, is twice as fast. No public switch
 # exchanges the two, so this layer calls the operator that PyTorch's own compiler emits for frozen inference, and adds
 # the gradient that it lacks. It is a separate mode: a program that says ``nn.Linear`` gets MKL.
 

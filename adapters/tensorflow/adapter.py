@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from ..base import ONE_PROCESS, EveryFamily, slope_told
+from ..base import ONE_PROCESS, EveryFamily, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.gpus import Probe
@@ -146,7 +146,7 @@ class TensorFlowAdapter(EveryFamily):
                 bool(built.get("is_cuda_build") or built.get("is_rocm_build")),
                 "build info: CUDA %s, ROCm %s" % (built.get("is_cuda_build"), built.get("is_rocm_build")),
             ),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
         }
 

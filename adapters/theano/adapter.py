@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import blas
@@ -184,7 +184,7 @@ class TheanoAdapter(EveryFamily):
         import theano
 
         x = theano.tensor.fscalar()
-        found = {"automatic_gradients": slope_told(float(theano.grad(x * x, x).eval({x: np.float32(3)})))}
+        found = {"automatic_gradients": slope_found(float(theano.grad(x * x, x).eval({x: np.float32(3)})))}
         from theano import gpuarray
 
         library = gpuarray.pygpu

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit, helpers, nn
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, laid_out
 from ..libraries import software
@@ -115,7 +115,7 @@ class TinygradAdapter(EveryFamily):
             value = Tensor([3.0])
             (value * value).sum().backward()
             slope = float(value.grad.item())
-            found["automatic_gradients"] = slope_told(slope)
+            found["automatic_gradients"] = slope_found(slope)
         return found
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
