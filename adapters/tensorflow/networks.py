@@ -1,4 +1,4 @@
-"""Builds networks in TensorFlow: variables by name, and the training step as a function for ``tf.function``.
+"""Networks in TensorFlow: variables by name, and the training step as a function for ``tf.function``.
 
 Images are held as (batch, height, width, channels): TensorFlow's convolutions on the CPU know no other layout.
 Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
@@ -15,8 +15,7 @@ from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
 from ..libraries.walks import HIDDEN, Functions, State
 from ..networks import Network
 
-#: The forms of recurrent layers, between which TensorFlow's speed differs: every step in the graph by itself, or a
-#: while loop in the graph, one step per turn.
+#: The forms of recurrent layers: a while loop in the graph, or every step in the graph by itself.
 RECURRENCES = ("loop", "unrolled")
 
 
@@ -57,7 +56,7 @@ class Variables:
     def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield every variable's current value by its canonical name, in canonical layout."""
         for name, variable in self.by_name.items():
-            # Of the CPU's memory a view: what changes the variable while somebody has it copies first.
+            # A view of the CPU's memory: a change of the variable copies first while the view exists.
             yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
 
 
@@ -110,9 +109,8 @@ class TensorFlowFunctions(Functions):
         return tf.split(values, count, axis=1)
 
     def product(self, name: str, output: Any) -> Any:
-        found = tf.matmul(output, self.w[name + ".hidden_weight"])
-        bias = self.w.get(name + ".hidden_bias")
-        return found if bias is None else tf.nn.bias_add(found, bias)
+        product, bias = tf.matmul(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
+        return product if bias is None else tf.nn.bias_add(product, bias)
 
     def _over_steps(self, name: str, values: Any, turn: Callable[[State, Any], State], states: int) -> Any:
         """Return the outputs of all steps of (steps, batch, inputs) from a zero state; ``turn`` does one step."""

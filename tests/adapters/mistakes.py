@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.families import LEARNING_RATE, Attention, Convolution, Convolutional, Elman, Recurrent, Residual
+from dlbench.adapters.families import LEARNING_RATE, Attention, Convolutional, Elman, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter
-from dlbench.adapters.reference.networks import AttentionModel, FeedforwardModel, ResidualModel
+from dlbench.adapters.reference.networks import AttentionModel, ChainModel, ResidualModel
 from dlbench.adapters.reference.recurrent import LAYERS, ElmanModel, Gru, Lstm, RecurrentModel, Simple
 
 
@@ -145,8 +145,8 @@ class CarriedElmanState(ElmanModel):
 class SummedOverOutputs(ElmanModel):
     """The sum over steps and outputs, mean over the mini-batch alone; the loss is reported as the mean."""
 
-    def by_outputs(self):
-        return super().by_outputs() * self.family.steps * self.family.outputs
+    def by_outputs(self, errors):
+        return super().by_outputs(errors) * self.family.steps * self.family.outputs
 
 
 class NotClipped(ReferenceAdapter):
@@ -164,13 +164,11 @@ class ClippedByTensor(ReferenceAdapter):
             yield from super().clip(iter([pair]))
 
 
-class PaddedLikeSame(FeedforwardModel):
+class PaddedLikeSame(ChainModel):
     """Pads one less before and one more after, as SAME does under a stride: the shapes stay, the content moves."""
 
-    def _forward(self, layer, values):
-        if isinstance(layer, Convolution):
-            values = moved(values, layer.stride)
-        return super()._forward(layer, values)
+    def convolution(self, name, images, stride, padding, bias=False):
+        return super().convolution(name, moved(images, stride), stride, padding, bias)
 
 
 def moved(images, stride):
@@ -185,8 +183,8 @@ def moved(images, stride):
 class NormaliseByRunningStatistics(ResidualModel):
     """Inference mode: mean 0 and variance 1, as the running statistics start."""
 
-    def normalise(self, values, gamma, beta):
-        inverse = np.full((1, values.shape[1], 1, 1), 1.0 / np.sqrt(1.0 + self.family.epsilon))
+    def normalise(self, values, gamma, beta, epsilon):
+        inverse = np.full((1, values.shape[1], 1, 1), 1.0 / np.sqrt(1.0 + epsilon))
         normalised = values * inverse
         return normalised * gamma[:, None, None] + beta[:, None, None], normalised, inverse
 
@@ -205,26 +203,16 @@ class StatisticsWithoutGradient(ResidualModel):
 class LargerEpsilon(ResidualModel):
     """Keras' default, 1e-3."""
 
-    def normalise(self, values, gamma, beta):
+    def normalise(self, values, gamma, beta, epsilon):
         return arithmetic.batch_normalise(values, gamma, beta, 1e-3)
 
 
 class StrideInSecondConvolution(ResidualModel):
     """ResNet v1.5: the stride in the 3x3 convolution, torchvision's choice."""
 
-    def _block_forward(self, block, images):
-        if block.stride == 1:
-            return super()._block_forward(block, images)
-        values = images
-        for index, (stride, padding) in enumerate(((1, 0), (block.stride, 1), (1, 0)), start=1):
-            norm = f"{block.name}.norm{index}"
-            values = self._forward(f"{block.name}.conv{index}", norm, values, stride, padding)
-            if index < 3:
-                values = np.maximum(values, 0.0)
-        norm = block.name + ".project_norm"
-        shortcut = self._forward(block.name + ".project", norm, images, block.stride, 0)
-        self.outputs[block.name] = np.maximum(values + shortcut, 0.0)
-        return self.outputs[block.name]
+    @staticmethod
+    def windows(block):
+        return (1, 0), (block.stride, 1), (1, 0)
 
 
 class SummedLoss(ReferenceAdapter):

@@ -221,9 +221,7 @@ ASKED: dict[str, list[asked.Check]] = {
         asked.one_bias("[getattr(adapter.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
         asked.threads_of_variables("paddle"),
         asked.rate(),
-        asked.reset(
-            "[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, adapter.labels]]"
-        ),
+        asked.reset("[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, adapter.labels]]"),
         asked.memory(
             {
                 "paddle.zeros([1 << 14, 1 << 15]).numpy()": True,
