@@ -93,7 +93,7 @@ class Graph:
         return helper.make_model(graph, ir_version=self.ir_version, opset_imports=sets)
 
 
-def window(kernel: int, stride: int, padding: int) -> Dict[str, List[int]]:
+def window(kernel: int, stride: int, padding: int) -> Dict[str, Any]:
     """Return the attributes of an operator that moves a square window over an image."""
     return {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [padding] * 4}
 

@@ -459,8 +459,8 @@ def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tm
     [
         ("crash", Status.CRASHED, "worker 1 of 2 ended by signal 11"),
         ("exit", Status.CRASHED, "worker 1 of 2 ended with exit code 3"),
-        ("memory", Status.OUT_OF_MEMORY, "worker 1 of 2: MemoryError: the null framework was told to run out"),
-        ("error", Status.CRASHED, "worker 1 of 2: RuntimeError: the null framework was told to fail"),
+        ("memory", Status.OUT_OF_MEMORY, "worker 1 of 2: MemoryError: the null framework was set to run out"),
+        ("error", Status.CRASHED, "worker 1 of 2: RuntimeError: the null framework was set to fail"),
         ("unsupported", Status.CRASHED, "worker 1 of 2"),
     ],
 )
