@@ -54,7 +54,6 @@ from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 
-
 DEFAULTS: Dict[str, Any] = {
     "step_seconds": 0.001,
     "serial_fraction": 0.1,
