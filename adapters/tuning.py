@@ -1,6 +1,7 @@
 """The words of the axis ``tuning``: which of a row's settings are in force.
 
-A row's settings (``[tuning.NAME]`` in its ``framework.toml``) make it faster than its framework as installed. ``installed`` has none of them, ``tuned`` all; ``installed+a+b`` has these alone, ``tuned-a`` all others.
+A row's settings (``[tuning.NAME]`` in its ``framework.toml``) make it faster than its framework as
+installed. ``installed`` has none of them, ``tuned`` all; ``installed+a+b`` has these alone, ``tuned-a`` all others.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Builds networks on Chainer's functions.
+"""Networks on Chainer's functions.
 
 Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chainer.functions.lstm`` takes the gates of
 one cell side by side, in the order candidate, input, forget, output. Chainer's ``n_step_lstm``, ``n_step_gru`` and

@@ -87,7 +87,6 @@ class KerasAdapter(EveryFamily):
         self.backend.place(*self._tensors(batch))
 
     def step(self) -> None:
-        """Call the train function; on JAX it returns before the work is done."""
         self.backend.step()
 
     def synchronize(self) -> None:

@@ -114,15 +114,12 @@ class MindSporeAdapter(EveryFamily):
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
 
     def step(self) -> None:
-        """Start the graph; it may return before the kernels are done."""
         self.loss = self.train(self.inputs, self.labels)
 
     def synchronize(self) -> None:
-        """Wait for the loss, which the graph gives after the update; MindSpore has no other way on the CPU."""
-        self.loss.asnumpy()
+        self.loss.asnumpy()  # which the graph gives after the update; MindSpore has no other way on the CPU
 
     def set_learning_rate(self, rate: float) -> None:
-        """Put the rate into its parameter, which the graph reads."""
         self.update.learning_rate.set_data(mindspore.Tensor(rate, mindspore.float32))
 
     def last_loss(self) -> float:
@@ -152,7 +149,6 @@ class MindSporeAdapter(EveryFamily):
         }
 
     def multiply(self, size: int) -> Callable[[], object]:
-        """Return a float32 matrix product."""
         left, right = [mindspore.Tensor(each) for each in factors(size)]
         product = Product()
         return lambda: product(left, right).asnumpy()

@@ -1,4 +1,4 @@
-"""Builds networks in MLX: arrays by name, and the loss as a pure function.
+"""Networks in MLX: arrays by name, and the loss as a pure function.
 
 Images are held as (batch, height, width, channels) and convolution weights as (outputs, height, width, inputs), the
 only layout of MLX's convolutions. Everything else is held in canonical layout, but mini-batches of recurrent networks,

@@ -1,4 +1,4 @@
-"""Builds networks as Gluon blocks that end in the mean loss.
+"""Networks as Gluon blocks that end in the mean loss.
 
 Every block is hybridised with its loss inside, so that forward, loss and backward are one static graph. MXNet's own
 layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM gates input, forget, cell, output), so

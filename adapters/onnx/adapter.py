@@ -142,7 +142,6 @@ class OnnxAdapter(SessionAdapter):
         return binding
 
     def step(self) -> None:
-        """Run the graph from the current parameters into the other set, which then is the current one."""
         self.session.run_with_iobinding(self.bindings[self.current], self._run_options)
         self.current = 1 - self.current
 

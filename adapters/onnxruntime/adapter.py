@@ -77,7 +77,6 @@ class OnnxRuntimeAdapter(SessionAdapter):
         self.inputs = [self.value_of(array.copy()) for array in feed(self.network, batch)]
 
     def step(self) -> None:
-        """Run the training graph, which leaves the gradients in their buffers, and the SGD graph."""
         self.loss = self.module(*self.inputs)
         self.optimizer.step()
         self.module.lazy_reset_grad()

@@ -58,7 +58,6 @@ class ReferenceAdapter(Adapter):
         ]
 
     def step(self) -> None:
-        """Forward, then backward with each parameter updated as soon as its gradient is known, or all are clipped."""
         self.loss = self.model.forward(self.inputs, self.labels)
         gradients = self.model.backward()
         for name, gradient in self.clip(gradients) if self.model.family.clip else gradients:

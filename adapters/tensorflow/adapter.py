@@ -59,7 +59,7 @@ class TensorFlowAdapter(EveryFamily):
         else:
             model = self._build(weights)
             step, compiled = training_step(model, self._rate), self._compile
-        self._variables = model.variables
+        self._model = model
         self._batch = self._placed(batch)
         function = tf.function(step, jit_compile=compiled, autograph=False)
         self._step = function.get_concrete_function(*self._batch)
@@ -78,11 +78,10 @@ class TensorFlowAdapter(EveryFamily):
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Assign the variables; the mini-batch is an argument of the graph."""
-        self._variables.assign(weights)
+        self._model.assign(weights)
         self._batch = self._placed(batch)
 
     def step(self) -> None:
-        """Run the graph once; on the CPU functions are synchronous."""
         self._loss = self._step(*self._batch)
 
     def set_learning_rate(self, rate: float) -> None:
@@ -94,11 +93,10 @@ class TensorFlowAdapter(EveryFamily):
         return float(self._loss.numpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        return self._variables.canonical()
+        return self._model.canonical()
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size of TensorFlow's intra-op pool, of which on the CPU each worker has one."""
-        pools = self.cell.world_size if self.cell.on_cpu else 1
+        pools = self.cell.world_size if self.cell.on_cpu else 1  # each worker on the CPU has one
         return int(tf.config.threading.get_intra_op_parallelism_threads()) * pools
 
     def describe(self) -> Dict[str, Any]:

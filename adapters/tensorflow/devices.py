@@ -212,7 +212,7 @@ class Workers:
         compile what spans devices.
         """
         strategy, workers = self._strategy, len(self._devices)
-        variables = model.variables.all()
+        variables = list(model.variables.values())
 
         def gradients(inputs: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:

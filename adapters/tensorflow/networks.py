@@ -4,7 +4,7 @@ Images are held as (batch, height, width, channels): TensorFlow's convolutions o
 Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -33,31 +33,6 @@ def _layout_of(network: Network, name: str, shape: Tuple[int, ...]) -> Layout:
                 return Layout(FLATTENED, family.flattened)
             before = layer
     return Layout(DENSE)
-
-
-class Variables:
-    """The trainable variables by canonical name, in forward order, each with the layout it is held in."""
-
-    def __init__(self, network: Network, weights: Dict[str, np.ndarray]) -> None:
-        self.by_name: Dict[str, Any] = {}
-        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
-        for name, layout in self._layouts.items():
-            self.by_name[name] = tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
-
-    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Give every variable the weight of its canonical name."""
-        for name, variable in self.by_name.items():
-            variable.assign(held(self._layouts[name], weights[name]))
-
-    def all(self) -> List[Any]:
-        """Return every variable, in forward order."""
-        return list(self.by_name.values())
-
-    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every variable's current value by its canonical name, in canonical layout."""
-        for name, variable in self.by_name.items():
-            # A view of the CPU's memory: a change of the variable copies first while the view exists.
-            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
 
 
 def held(layout: Layout, canonical: np.ndarray) -> Any:
@@ -169,16 +144,31 @@ class TensorFlowFunctions(Functions):
 
 
 class Model:
-    """A network as variables and one function: ``loss(inputs, labels)``, the mean loss of a mini-batch."""
+    """A network: its trainable variables by canonical name, in forward order, with their layouts, and its loss."""
 
     def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
         self.family = network.family
-        self.variables = Variables(network, weights)
         self._unrolled = recurrence == "unrolled"
+        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
+        self.variables: Dict[str, Any] = {
+            name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
+            for name, layout in self._layouts.items()
+        }
+
+    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Give every variable the weight of its canonical name."""
+        for name, variable in self.variables.items():
+            variable.assign(held(self._layouts[name], weights[name]))
+
+    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield every variable's current value by its canonical name, in canonical layout."""
+        for name, variable in self.variables.items():
+            # A view of the CPU's memory: a change of the variable copies first while the view exists.
+            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
 
     def loss(self, inputs: Any, labels: Any) -> Any:
         """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the squared error."""
-        scores = TensorFlowFunctions(self.family, self.variables.by_name, self._unrolled).scores(inputs)
+        scores = TensorFlowFunctions(self.family, self.variables, self._unrolled).scores(inputs)
         if self.family.loss == "squares":
             return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
         flat = tf.reshape(labels, [-1])
@@ -221,7 +211,7 @@ def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
     """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
 
     def step(inputs: Any, labels: Any) -> Any:
-        variables = model.variables.all()
+        variables = list(model.variables.values())
         with tf.GradientTape() as tape:
             loss = model.loss(inputs, labels)
         for variable, gradient in zip(variables, clipped(model, tape.gradient(loss, variables))):

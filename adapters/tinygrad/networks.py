@@ -1,4 +1,4 @@
-"""Builds networks on tinygrad's tensors, weights by name.
+"""Networks on tinygrad's tensors, weights by name.
 
 Everything is held in canonical layout, which is tinygrad's own; mini-batches of recurrent networks are turned to
 time-major. Recurrent layers are unrolled: tinygrad has no loop that a graph could hold, and no operator for a layer.
@@ -11,7 +11,7 @@ from tinygrad import Tensor, nn
 from ..families import Family
 from ..libraries.walks import Functions, State
 
-Gates = Callable[[Tensor], Tensor]  # what is done with the sums of gates: `kept` or `fused`
+Gates = Callable[[Tensor], Tensor]  # of the sums of gates: `kept` or `fused`
 
 
 def kept(value: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def kept(value: Tensor) -> Tensor:
 
 
 def fused(value: Tensor) -> Tensor:
-    """Leave to tinygrad what it makes of the value."""
+    """Leave the value to tinygrad's scheduler."""
     return value
 
 

@@ -33,7 +33,7 @@ for name in {names} or SMALL:
         for each in (adapter, ReferenceAdapter(cell, {{}}, ""))
     ]
     verdict = parity.judge(found, expected, network.parity)
-    copies = [getattr(variable, "values", [variable]) for variable in adapter._variables.all()]
+    copies = [getattr(variable, "values", [variable]) for variable in adapter._model.variables.values()]
     alike = all((copy.numpy() == of[0].numpy()).all() for of in copies for copy in of)
     devices = [[part.device[-5:] for part in getattr(each, "values", [each])] for each in adapter._batch]
     answer[name] = verdict.verdict, verdict.reason, alike, sorted({{len(of) for of in copies}}), devices
