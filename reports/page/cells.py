@@ -3,56 +3,62 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from dlbench.adapters.axes import NAMES
+from dlbench.adapters.protocol import Outcome
 from dlbench.reports.cells import CellResult, axis_value
+from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, deviation, entries, number, why_hole
 from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS, CellHistory
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.page.data import MOST_NIGHTS, Numbers, launches_of, numbers, rerun_command, software_of
+from dlbench.reports.page.data import MOST_NIGHTS, Numbers, ends, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
 
 MOST_DOTS = 60_000
 """Steps drawn on a page: with more, pictures show every second, third, ... step."""
-_NONE = "not launched, or a published number"
 
 
 def cell_html(document: Document, cell: CellResult, software: int | None, thinned: int) -> Markup:
     """Return the inside of the dialog of a cell; the script puts the list of ``software`` into its place."""
-    launches = launches_of(document, cell)
-    host = document.matrix.hosts[cell.column.machine].name
-    command = rerun_command(document, cell)
+    launches = document.launches_of(cell)
+    title = (
+        row_name(cell.cell),
+        place_name(cell.cell),
+        group_name(cell.cell),
+        document.matrix.hosts[cell.machine].name,
+    )
     parts = [
         Markup(
             '<div class="title"><h2 id="cell-heading">{}, {}</h2>'
             '<button type="button" id="cell-close">Close</button><p>{} · {}</p></div>'
-        ).format(*map(_seen, (row_name(cell.cell), place_name(cell.cell), group_name(cell.cell), host))),
+        ).format(*map(_inert, title)),
         _numbers(cell)
         if cell.shown
-        else Markup('<h3>No number</h3><p class="reason">{}</p>').format(_seen(why_hole(cell), 20_000)),
+        else Markup('<h3>No number</h3><p class="reason">{}</p>').format(_inert(why_hole(cell), 20_000)),
         _warnings(cell),
         _steps(launches, cell, thinned),
-        _launches(launches),
-        *(_nights(each) for each in document.histories.get((cell.column.machine, cell.cell), ())),
+        page_to_html(Page((), (table(_LAUNCHES, launches, "Launches"),)))
+        if launches
+        else Markup("<h3>Launches</h3><p>None: not launched, or a published number.</p>"),
+        *(_nights(each) for each in document.histories.get((cell.machine, cell.cell), ())),
     ]
-    if command:
-        was = dict.fromkeys(_version(each) for each in launches)
+    if command := rerun_command(document, cell):
+        was = "; ".join([*dict.fromkeys(map(_version, launches)), f"dlbench {document.version}"])
         parts.append(
             Markup(
                 '<h3>Measure it again</h3><div class="command"><code tabindex="0">{}</code>'
                 '<button type="button" class="copy">Copy</button><output></output></div>'
                 '<p class="small">It was: {}.</p>'
-            ).format(_seen(command, 4000), _seen("; ".join([*was, f"dlbench {document.version}"]), 4000))
+            ).format(_inert(command, 4000), _inert(was, 4000))
         )
     if software is not None:
-        values = [(name, value) for name in NAMES if (value := axis_value(cell.cell, name)) not in ("", None)]
-        facts = facts_html([*values, ("run", cell.run)])
+        facts = facts_html([*((name, axis_value(cell.cell, name)) for name in NAMES), ("run", cell.run)])
         parts.append(
             Markup("<h3>Software and settings in force</h3>{}<div data-software={}></div>").format(facts, software)
         )
@@ -62,7 +68,7 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
 def facts_html(facts: Iterable[tuple[str, Any]]) -> Markup:
     """Return names and values as a list; of an object its items."""
     items = [
-        Markup("<dt>{}</dt><dd>{}</dd>").format(_seen(name.replace("_", " ")), _value(value))
+        Markup("<dt>{}</dt><dd>{}</dd>").format(_inert(name.replace("_", " ")), _value(value))
         for name, value in facts
         if value not in (None, "", {}, [], ())
     ]
@@ -71,23 +77,18 @@ def facts_html(facts: Iterable[tuple[str, Any]]) -> Markup:
 
 def _value(value: Any) -> Markup:
     if isinstance(value, dict):
-        items = [Markup("<li>{} = {}</li>").format(_seen(name), _value(each)) for name, each in value.items()]
+        items = [Markup("<li>{} = {}</li>").format(_inert(name), _value(each)) for name, each in value.items()]
         listed = Markup('<ul class="plain">{}</ul>').format(Markup("").join(items))
         if len(items) <= 12:
             return listed
         return Markup("<details><summary>{} entries</summary>{}</details>").format(len(items), listed)
     if isinstance(value, list | tuple):
-        return _seen(", ".join(map(str, value)), 2000)
-    return _seen(value if value != "" else '""', 2000)
+        return _inert(", ".join(map(str, value)), 2000)
+    return _inert(value if value != "" else '""', 2000)
 
 
-def _seen(value: Any, most: int = 200) -> Markup:
+def _inert(value: Any, most: int = 200) -> Markup:
     return escape(one_line(str(value), most))
-
-
-def ends(found: Numbers) -> str:
-    """Return the ends of an interval: "0.97 to 1.35"; empty without one."""
-    return "" if found[1] is None or found[2] is None else f"{number(found[1])} to {number(found[2])}"
 
 
 def _numbers(cell: CellResult) -> Markup:
@@ -101,11 +102,7 @@ def _numbers(cell: CellResult) -> Markup:
     notes = [f"Interval: {timed.method}." + ("" if timed.covers_launches else " It does not cover other launches.")]
     if cell.best:
         notes.append("★ The fastest of its column, or no slower than noise explains.")
-    return _html(Table("Numbers", ("quantity", "median", "±", covered), rows, tuple(notes)))
-
-
-def _html(table: Table) -> Markup:
-    return page_to_html(Page((), (table,)))
+    return page_to_html(Page((), (Table("Numbers", ("quantity", "median", "±", covered), rows, tuple(notes)),)))
 
 
 def _warnings(cell: CellResult) -> Markup:
@@ -115,7 +112,7 @@ def _warnings(cell: CellResult) -> Markup:
         Markup("<li><b>{}</b> {}{}</li>").format(
             flag.kind.symbol,
             flag.kind.legend,
-            "" if flag.sentence in ("", flag.kind.legend) else Markup(": {}").format(_seen(flag.sentence, 2000)),
+            "" if flag.sentence in ("", flag.kind.legend) else Markup(": {}").format(_inert(flag.sentence, 2000)),
         )
         for flag in cell.flags
     ]
@@ -141,57 +138,53 @@ def _within(error: float | None, tolerance: float | None) -> str:
     return " / ".join(MISSING if each is None else f"{each:.1e}" for each in (error, tolerance))
 
 
-def _of(part: Any, name: str, text: Callable[[Any], str] = str) -> str:
-    value = None if part is None else getattr(part, name)
-    return MISSING if value is None else text(value)
+def _launch_columns() -> Iterable[Column[Launch]]:
+    def column(heading: str, value: Callable[[Outcome], Any], text: Callable[[Any], str] = str) -> Column[Launch]:
+        def shown(launch: Launch) -> str:
+            found = value(launch.record.outcome)
+            return MISSING if found is None else text(found)
+
+        return Column("", heading, lambda launch: None, shown)
+
+    def part(name: str, heading: str, field: str, text: Callable[[Any], str] = str) -> Column[Launch]:
+        return column(heading, lambda outcome: getattr(getattr(outcome, name), field, None), text)
+
+    def errors(name: str) -> Callable[[Outcome], str]:
+        return lambda outcome: _within(
+            getattr(outcome.parity, f"{name}_error", None), getattr(outcome.parity, f"{name}_tolerance", None)
+        )
+
+    yield Column("", "no.", lambda launch: str(launch.record.launch + 1))
+    yield Column("", "started (UTC)", lambda launch: f"{launch.record.started:%Y-%m-%d %H:%M:%S}")
+    yield Column("", "attempt", lambda launch: str(launch.record.attempt + 1))
+    yield Column("", "counts", lambda launch: launch.counts)
+    yield Column("", "disturbed", lambda launch: launch.disturbed)
+    yield column("ended", lambda outcome: ": ".join(filter(None, (outcome.status.replace("_", " "), outcome.reason))))
+    yield column("median step", lambda outcome: median(outcome.step_seconds() or [math.nan]), _seconds)
+    yield column("timed steps", lambda outcome: outcome.observed_steps())
+    yield column("warm-up steps", lambda outcome: len(outcome.warmup_ns))
+    yield column("first step", lambda outcome: outcome.first_step_seconds, _seconds)
+    yield column("final loss", lambda outcome: outcome.final_loss, number)
+    yield part("parity", "parity", "verdict")
+    yield column("loss error / allowed", errors("loss"))
+    yield column("update error / allowed", errors("update"))
+    yield part("threads", "threads asked", "requested")
+    yield part("threads", "framework says", "framework_says")
+    yield part("threads", "system saw", "os_threads")
+    yield column("CPU s per s", _cpu_per_wall, number)
+    yield part("contention", "waited for a CPU", "run_queue_seconds", _seconds)
+    yield part("contention", "involuntary switches", "involuntary_switches")
+    yield part("contention", "stolen by the hypervisor", "steal_seconds", _seconds)
+    yield part("contention", "CPU time of others", "others_cpu_seconds", _seconds)
+    yield column("peak memory", lambda outcome: outcome.peak_memory_bytes, _bytes)
 
 
-def _launches(launches: Sequence[Launch]) -> Markup:
-    if not launches:
-        return Markup("<h3>Launches</h3><p>None: {}.</p>").format(_NONE)
-    rows = []
-    for each in launches:
-        record, outcome = each.record, each.record.outcome
-        threads, waits, parity = outcome.threads, outcome.contention, outcome.parity
-        timed = outcome.step_seconds()
-        ended = outcome.status.value.replace("_", " ") + (f": {outcome.reason}" if outcome.reason else "")
-        busy = threads.cpu_seconds / threads.wall_seconds if threads and threads.wall_seconds > 0 else None
-        fields = {
-            "no.": str(record.launch + 1),
-            "started (UTC)": f"{record.started:%Y-%m-%d %H:%M:%S}",
-            "attempt": str(record.attempt + 1),
-            "counts": "yes" if each.counts else "no",
-            "disturbed": "yes" if each.disturbed else "no",
-            "ended": ended,
-            "median step": _seconds(_median(timed)),
-            "timed steps": str(outcome.observed_steps()),
-            "warm-up steps": str(len(outcome.warmup_ns)),
-            "first step": _seconds(outcome.first_step_seconds),
-            "final loss": MISSING if outcome.final_loss is None else number(outcome.final_loss),
-            "parity": _of(parity, "verdict"),
-            "loss error / allowed": _within(*_pair(parity, "loss_error", "loss_tolerance")),
-            "update error / allowed": _within(*_pair(parity, "update_error", "update_tolerance")),
-            "threads asked": _of(threads, "requested"),
-            "framework says": _of(threads, "framework_says"),
-            "system saw": _of(threads, "os_threads"),
-            "CPU s per s": MISSING if busy is None else number(busy),
-            "waited for a CPU": _of(waits, "run_queue_seconds", _seconds),
-            "involuntary switches": _of(waits, "involuntary_switches"),
-            "stolen by the hypervisor": _of(waits, "steal_seconds", _seconds),
-            "CPU time of others": _of(waits, "others_cpu_seconds", _seconds),
-            "peak memory": _bytes(outcome.peak_memory_bytes),
-        }
-        rows.append(fields)
-    table = Table("Launches", tuple(rows[0]), tuple(entries(*each.values()) for each in rows))
-    return _html(table)
+def _cpu_per_wall(outcome: Outcome) -> float | None:
+    threads = outcome.threads
+    return threads.cpu_seconds / threads.wall_seconds if threads and threads.wall_seconds > 0 else None
 
 
-def _pair(part: Any, *names: str) -> tuple[Any, ...]:
-    return tuple(None if part is None else getattr(part, name) for name in names)
-
-
-def _median(timed: Sequence[float]) -> float | None:
-    return median(timed) if len(timed) else None
+_LAUNCHES = tuple(_launch_columns())
 
 
 def _version(launch: Launch) -> str:
@@ -200,25 +193,19 @@ def _version(launch: Launch) -> str:
     return ", ".join(filter(None, (name, launch.record.interpreter, f"environment {launch.record.environment[:12]}")))
 
 
-class Dots(NamedTuple):
-    """One launch or night of a picture."""
-
-    name: str
-    values: Sequence[float]
-    hollow: bool
-    low: float | None = None
-    high: float | None = None
+Series = tuple[str, Sequence[float], bool, float | None, float | None]
+"""One launch or night of a picture: name, values, whether its dots are hollow, ends of an interval."""
 
 
-def dots_svg(label: str, series: Sequence[Dots], band: Numbers | None, text: Callable[[float], str]) -> Markup:
+def dots_svg(label: str, series: Sequence[Series], band: Numbers | None, text: Callable[[float], str]) -> Markup:
     """Return series beside one another over one axis of values, with a line and a band for a number."""
     width, height, left, right, top, bottom = 900, 240, 74, 12, 14, 30
-    found = [value for each in series for value in (*each.values, each.low, each.high) if value is not None]
-    found += [value for value in band or () if value is not None]
-    low, high = min(found), max(found)
+    everything = [*(band or ()), *(value for _, values, _, *interval in series for value in (*values, *interval))]
+    known: list[float] = [value for value in everything if value is not None]
+    low, high = min(known), max(known)
     low, high = (low * 0.98, high * 1.02) if low == high else (low - (high - low) / 20, high + (high - low) / 20)
     gap = 2.0
-    step = (width - left - right) / (sum(len(each.values) for each in series) + gap * len(series))
+    step = (width - left - right) / (sum(len(values) for _, values, *_ in series) + gap * len(series))
 
     def down(value: float) -> float:
         return round(top + (height - top - bottom) * (high - value) / (high - low), 1)
@@ -236,34 +223,29 @@ def dots_svg(label: str, series: Sequence[Dots], band: Numbers | None, text: Cal
     if band is not None:
         marks.append(Markup('<path class="median" d="M{} {}H{}"/>').format(left, down(band[0]), width - right))
     x, labelled = left + step * gap / 2, -100.0
-    for each in series:
-        middle = round(x + step * len(each.values) / 2, 1)
-        if each.low is not None and each.high is not None:
-            marks.append(
-                Markup('<path class="whisker" d="M{} {}V{}"/>').format(middle, down(each.low), down(each.high))
-            )
-        dots = "".join(f"M{x + step * (place + 0.5):.1f} {down(value)}h0" for place, value in enumerate(each.values))
-        marks.append(Markup('<path class="dots{}" d="{}"/>').format(" hollow" if each.hollow else "", dots))
-        if middle - labelled > 8 * len(each.name) + 8:
-            marks.append(
-                Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(middle, height - 10, each.name)
-            )
+    for name, values, hollow, lowest, highest in series:
+        middle = round(x + step * len(values) / 2, 1)
+        if lowest is not None and highest is not None:
+            marks.append(Markup('<path class="whisker" d="M{} {}V{}"/>').format(middle, down(lowest), down(highest)))
+        dots = "".join(f"M{x + step * (place + 0.5):.1f} {down(value)}h0" for place, value in enumerate(values))
+        marks.append(Markup('<path class="dots{}" d="{}"/>').format(" hollow" if hollow else "", dots))
+        if middle - labelled > 8 * len(name) + 8:
+            marks.append(Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(middle, height - 10, name))
             labelled = middle
-        x += step * (len(each.values) + gap)
+        x += step * (len(values) + gap)
     svg = '<svg class="plot" role="img" aria-label="{}" viewBox="0 0 {} {}" width="{}">{}</svg>'
     drawn = Markup(svg).format(label, width, height, width, Markup("").join(marks))
     return Markup('<div class="wide" role="group" aria-label="{}" tabindex="0">{}</div>').format(label, drawn)
 
 
 def _steps(launches: Sequence[Launch], cell: CellResult, thinned: int) -> Markup:
-    series = [
-        Dots(str(each.record.launch + 1), each.record.outcome.step_seconds()[::thinned], not each.counts)
+    series: list[Series] = [
+        (str(each.record.launch + 1), each.record.outcome.step_seconds()[::thinned], not each.counts, None, None)
         for each in launches
         if len(each.record.outcome.samples_ns)
     ]
     if not series:
         return Markup("")
-    band = numbers(cell).get("seconds")
     some = f" One of {thinned} steps is shown." if thinned > 1 else ""
     caption = (
         "One dot for each timed step, launch by launch; line and band: the median and its interval; hollow: a launch "
@@ -271,7 +253,7 @@ def _steps(launches: Sequence[Launch], cell: CellResult, thinned: int) -> Markup
     )
     label = f"Seconds of every timed step of {len(series)} launch{'es' * (len(series) > 1)}"
     return Markup("<h3>Every step</h3><figure>{}<figcaption>{}</figcaption></figure>").format(
-        dots_svg(label, series, band, _seconds), caption
+        dots_svg(label, series, numbers(cell).get("seconds"), _seconds), caption
     )
 
 
@@ -285,7 +267,7 @@ def _nights(history: CellHistory) -> Markup:
 
     picture = dots_svg(
         f"{len(nights)} nights of this cell",
-        [Dots(each.started[5:10], [each.value], not each.searched, each.low, each.high) for each in nights],
+        [(each.started[5:10], [each.value], not each.searched, each.low, each.high) for each in nights],
         None,
         text,
     )

@@ -6,7 +6,7 @@ from typing import Any
 from dlbench.reports.cells import CellResult
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import QUANTITIES
+from dlbench.reports.formats.layout import QUANTITIES, number
 from dlbench.reports.history.nights import CAVEATS, CellHistory
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
@@ -18,8 +18,6 @@ MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _NOT_SHOWN = ("software", "profile", "parity_sample", "outside", "timed_between", "cpus")
-_OF_LAUNCHES = ("parity", "threads_evidence")
-"""Left out of a cell, as its launches have them."""
 
 Numbers = tuple[float, float | None, float | None]
 """A value and the ends of its interval, None without one."""
@@ -29,21 +27,16 @@ def page_data(document: Document) -> dict[str, Any]:
     """Return the data of a page: the matrix report's JSON, with the launches of each cell (``reports/SCHEMA.md``)."""
     step = thinning(document)
     software: dict[str, Any] = {}
-    cells = []
-    for cell, content in zip(document.matrix.cells.values(), matrix_cells(document.matrix), strict=True):
-        nights = document.histories.get((cell.column.machine, cell.cell), ())
-        cells.append(
-            {
-                **{name: value for name, value in content.items() if name not in _OF_LAUNCHES},
-                "rerun_command": rerun_command(document, cell),
-                "launches": [_launch(each, step, software) for each in launches_of(document, cell)],
-                "histories": [_history(each) for each in nights],
-            }
-        )
-    made = document.made.isoformat(timespec="seconds")
-    head = {"schema": SCHEMA, "title": document.title, "made": made, "dlbench": document.version, "thinned": step}
-    found: dict[str, Any] = inert({**head, "software": list(software.values()), "cells": cells})
-    return found
+    cells = matrix_cells(document.matrix)
+    for cell, content in zip(document.matrix.cells.values(), cells, strict=True):
+        del content["parity"], content["threads_evidence"]  # its launches have them
+        content["rerun_command"] = rerun_command(document, cell)
+        content["launches"] = [_launch(each, step, software) for each in document.launches_of(cell)]
+        content["histories"] = [_history(each) for each in document.histories.get((cell.machine, cell.cell), ())]
+    head = {"schema": SCHEMA, "title": document.title, "made": document.made.isoformat(timespec="seconds")}
+    content = {**head, "dlbench": document.version, "thinned": step, "software": list(software.values())}
+    inert_content: dict[str, Any] = inert({**content, "cells": cells})
+    return inert_content
 
 
 def inert(content: Any) -> Any:
@@ -57,10 +50,10 @@ def inert(content: Any) -> Any:
     return visible(content) if isinstance(content, str) else content
 
 
-def thinning(document: Document) -> int:
-    """Return n where one of n samples is on the page."""
+def thinning(document: Document, most: int = MOST_SAMPLES) -> int:
+    """Return n where one of n samples is shown, so that no more than ``most`` are."""
     samples = sum(len(each.record.outcome.samples_ns) for of in document.launches.values() for each in of)
-    return max(1, -(-samples // MOST_SAMPLES))
+    return max(1, -(-samples // most))
 
 
 def numbers(cell: CellResult) -> dict[str, Numbers]:
@@ -68,21 +61,18 @@ def numbers(cell: CellResult) -> dict[str, Numbers]:
     if not cell.shown or cell.seconds is None:
         return {}
     middle, low, high = cell.seconds.median, cell.seconds.low, cell.seconds.high
-    found: dict[str, Numbers] = {}
-    for name, quantity in QUANTITIES.items():
-        value = quantity.value(cell)
-        if name == "seconds":
-            found[name] = middle, low, high
-        elif value is not None and name not in ("joules", "busy") and low is not None and high is not None:
-            found[name] = value, value * middle / high, value * middle / low
-        elif value is not None:
+    found: dict[str, Numbers] = {"seconds": (middle, low, high)}
+    for name in ("items", "gflops", "ceiling", "joules", "busy"):
+        if (value := QUANTITIES[name].value(cell)) is not None:
             found[name] = value, None, None
+            if name not in ("joules", "busy") and low is not None and high is not None:
+                found[name] = value, value * middle / high, value * middle / low
     return found
 
 
-def launches_of(document: Document, cell: CellResult) -> list[Launch]:
-    """Return the launches of a cell, the oldest first."""
-    return document.launches.get((cell.column.machine, cell.cell), [])
+def ends(found: Numbers) -> str:
+    """Return the ends of an interval: "0.97 to 1.35"; empty without one."""
+    return "" if found[1] is None or found[2] is None else f"{number(found[1])} to {number(found[2])}"
 
 
 def software_of(launch: Launch) -> dict[str, Any]:
@@ -93,7 +83,7 @@ def software_of(launch: Launch) -> dict[str, Any]:
 
 def rerun_command(document: Document, cell: CellResult) -> str:
     """Return the command that measures a cell again; "" where there is none."""
-    launches = launches_of(document, cell)
+    launches = document.launches_of(cell)
     if not launches:
         return document.rerun_command(cell.cell, "", 0)
     newest = launches[-1].record
@@ -105,7 +95,7 @@ def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, An
     reported = software_of(launch)
     key = repr(sorted(map(repr, reported.items())))
     software.setdefault(key, plain(reported))
-    found = {name: value for name, value in plain(outcome).items() if name not in _NOT_SHOWN and value not in _EMPTY}
+    shown = {name: value for name, value in plain(outcome).items() if name not in _NOT_SHOWN and value not in _EMPTY}
     return {
         "launch": record.launch,
         "attempt": record.attempt,
@@ -115,30 +105,24 @@ def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, An
         "disturbed": launch.disturbed,
         "protocol": plain(record.protocol),
         "software": list(software).index(key),
-        **found,
+        **shown,
         "samples_ns": list(outcome.samples_ns[::step]),
     }
 
 
 def _history(history: CellHistory) -> dict[str, Any]:
     """Return the newest nights of a cell, and the changes of its level within them."""
-    first = max(0, len(history.series) - MOST_NIGHTS)
-    nights = [history.series.night(place) for place in range(first, len(history.series))]
+    series, first = history.series, max(0, len(history.series) - MOST_NIGHTS)
+    nights = [series.night(place) for place in range(first, len(series))]
+    changes = [each for each in history.changes if each.place >= first]
     return {
-        "kind": history.series.kind,
-        "caveat": CAVEATS[history.series.kind],
+        "kind": series.kind,
+        "caveat": CAVEATS[series.kind],
         "nights": [
-            {
-                "run": each.run,
-                "started": each.started,
-                "numbers": [each.value, each.low, each.high],
-                "searched": each.searched,
-            }
-            for each in nights
+            {"run": n.run, "started": n.started, "numbers": [n.value, n.low, n.high], "searched": n.searched}
+            for n in nights
         ],
         "changes": [
-            {"place": each.place - first, "numbers": [each.ratio, each.low, each.high], "pending": each.pending}
-            for each in history.changes
-            if each.place >= first
+            {"place": c.place - first, "numbers": [c.ratio, c.low, c.high], "pending": c.pending} for c in changes
         ],
     }

@@ -1,24 +1,22 @@
-"""The content of a page before it is HTML: results, their matrix, and what only the command knows."""
+"""The content of a page before it is HTML: the input of its reports, and what only the command knows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import Matrix, build_matrix
+from dlbench.reports.cells import CellResult, Matrix
 from dlbench.reports.flags import disturbed
 from dlbench.reports.history.nights import CellHistory
-from dlbench.reports.published import Counterpart
-from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.record import BASELINE, Record, Run, last_attempts
-from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.report import Source
+from dlbench.reports.storage.record import BASELINE, Record, last_attempts
+from dlbench.reports.storage.results import Results
 
 
-@dataclass(frozen=True)
-class Launch:
-    """One launch of a cell, and whether it counts."""
+class Launch(NamedTuple):
+    """One launch of a cell."""
 
     record: Record
     counts: bool
@@ -32,60 +30,41 @@ class Document:
     """Everything that a page shows."""
 
     title: str
-    results: Results
+    source: Source
     made: datetime
     version: str
-    """Of the dlbench that makes the page."""
-    runs: tuple[tuple[Run, int], ...] = ()
-    """The runs of the stores, each with the number of its records."""
-    of_run: Callable[[str], Results] = lambda run: Results()
-    """Returns the results of one run, of both sides where it has two."""
-    sentinels: Callable[[str], list[tuple[int, str, dict[str, Any]]]] = lambda run: []
-    """Returns the sentinel's readings of one run."""
-    narrowing: Narrowing = field(default_factory=Narrowing)
+    """Version of the dlbench that makes the page."""
     note: str = ""
     """The publisher's note, as Markdown."""
     rerun_command: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
     """Returns the command that measures a cell of a suite again, in so many launches."""
-    all_runs: bool = False
-    """Whether a cell's number rests on its launches of all runs, not only of its newest."""
-    releases: Callable[[], Mapping[tuple[str, str], date]] = dict
-    counterparts: Callable[[], Mapping[str, Counterpart]] = dict
     histories: Mapping[tuple[str, Cell], Sequence[CellHistory]] = field(default_factory=dict)
-    """By machine and cell its nights in the stores, where there are several."""
+    """Nights in the stores by machine and cell, where there are several."""
 
-    @cached_property
+    @property
     def matrix(self) -> Matrix:
         """The cells, each with its number or the reason why there is none."""
-        return build_matrix(self.results)
+        return self.source.matrix()
+
+    @cached_property
+    def results(self) -> Results:
+        """The records behind the matrix."""
+        return self.source.results()
+
+    def launches_of(self, cell: CellResult) -> list[Launch]:
+        """Return the launches behind a cell's number, the repeated ones too, the oldest first."""
+        return self.launches.get((cell.machine, cell.cell), [])
 
     @cached_property
     def launches(self) -> dict[tuple[str, Cell], list[Launch]]:
-        """By machine and cell the launches behind its number, the repeated ones too, the oldest first."""
-        shown = {(cell.column.machine, cell.cell): cell for cell in self.matrix.cells.values()}
-        found: dict[tuple[str, Cell], list[Record]] = {}
-        for record in sorted(self.results.records, key=lambda each: each.started):
-            cell = shown.get(key := (record.machine, record.cell._replace(adapter="")))
-            if cell is None or record.side == BASELINE or (cell.environment not in ("", record.environment)):
+        """The launches of each cell by machine and cell."""
+        counting = {id(record) for record in last_attempts(self.results.records)}
+        found: dict[tuple[str, Cell], list[Launch]] = {}
+        for record in sorted(self.results.records, key=lambda record: record.started):
+            cell = self.matrix.cells.get(key := (record.machine, record.cell._replace(adapter="")))  # type: ignore[call-overload]
+            if cell is None or record.side == BASELINE or cell.environment not in ("", record.environment):
                 continue
-            if self.all_runs or record.run == cell.run:
-                found.setdefault(key, []).append(record)
-        return {key: self._judged(key[0], records) for key, records in found.items()}
-
-    def _judged(self, machine: str, records: list[Record]) -> list[Launch]:
-        host = self.results.hosts.get(machine)
-        counting = {id(record) for record in last_attempts(records)}
-        return [Launch(each, id(each) in counting, disturbed(each, host)) for each in records]
-
-    def source(self) -> Source:
-        """Return the input of this page's reports."""
-        return Source(
-            lambda: self.results,
-            lambda: list(self.runs),
-            ReportOptions(all_runs=self.all_runs),
-            self.releases,
-            self.counterparts,
-            self.of_run,
-            self.sentinels,
-            self.narrowing,
-        )
+            if self.source.options.all_runs or record.run == cell.run:
+                was_disturbed = disturbed(record, self.results.hosts.get(record.machine))
+                found.setdefault(key, []).append(Launch(record, id(record) in counting, was_disturbed))
+        return found

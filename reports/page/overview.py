@@ -1,8 +1,7 @@
-"""The head of a page: a picture of who is fastest on each network, the same in six lines, and the findings."""
+"""The head of a page: a picture of who is fastest on each network, the same as a table, and the findings."""
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -10,9 +9,8 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, in_the_running
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import MISSING, Table, deviation, entries, number, times
+from dlbench.reports.formats.layout import MISSING, Table, entries, interval, number, times
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.page.document import Document
 from dlbench.reports.statistics import Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import name_among
 
@@ -22,40 +20,31 @@ MOST_ROWS = 10
 MOST_FINDINGS = 6
 _NAMED_TIES = 2
 
-
-@dataclass(frozen=True)
-class Ranking:
-    """Rows of one group in one column by their time, the fastest first."""
-
-    group: Cell
-    rows: tuple[tuple[CellResult, Summary], ...]
-    ties: int
-    """Rows no slower than noise explains, the first included."""
-
-    @property
-    def behind(self) -> tuple[CellResult, Summary] | None:
-        """The first row that is clearly slower."""
-        return next((pair for pair in self.rows if clearly_slower(pair[1], self.rows[0][1])), None)
+Ranking = list[tuple[CellResult, Summary]]
+"""Rows of one group in one column with their times, the fastest first."""
 
 
 def overview_column(matrix: Matrix) -> Place | None:
     """Return the column with most cells that have a time; of equal ones the last."""
     counts = Counter(cell.column for cell in matrix.cells.values() if cell.timed is not None)
-    return max(matrix.columns, key=lambda column: (counts[column], matrix.columns.index(column)), default=None)
+    return max(reversed(matrix.columns), key=lambda column: counts[column], default=None)
 
 
-def rankings(matrix: Matrix, column: Place) -> list[Ranking]:
-    """Return for each network the ranking of its group with most rows, where several rows have a time."""
-    found: dict[tuple[str, str], Ranking] = {}
+def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
+    """Return by group the rankings of several rows; of each network's groups the one with most rows."""
+    of_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
     for group, rows in matrix.rows.items():
         cells = [cell for row in rows if (cell := matrix.at(group, row, column))]
-        ordered = sorted(in_the_running(cells), key=lambda pair: pair[1].median)
+        ranking = sorted(in_the_running(cells), key=lambda pair: pair[1].median)
         network = group.network, group.specification
-        if len(ordered) < 2 or (network in found and len(found[network].rows) >= len(ordered)):
-            continue
-        ties = sum(not clearly_slower(timed, ordered[0][1]) for _, timed in ordered)
-        found[network] = Ranking(group, tuple(ordered), ties)
-    return list(found.values())
+        if len(ranking) > max(1, len(of_network.get(network, (group, []))[1])):
+            of_network[network] = group, ranking
+    return dict(of_network.values())
+
+
+def _ties(ranking: Ranking) -> int:
+    """Return how many rows are no slower than noise explains, the first included."""
+    return sum(not clearly_slower(timed, ranking[0][1]) for _, timed in ranking)
 
 
 def overview_place(matrix: Matrix, column: Place) -> str:
@@ -63,19 +52,19 @@ def overview_place(matrix: Matrix, column: Place) -> str:
     return f"{place_name(column.cell)} of {name_among(matrix.hosts, column.machine)}"
 
 
-def overview_table(found: Sequence[Ranking]) -> Table:
+def overview_table(ranked: dict[Cell, Ranking]) -> Table:
     """Return a line for each network: its fastest row, the ties, and the margin to the first that is clearly slower."""
     rows = []
-    for each in found[:MOST_NETWORKS]:
-        cell, least = each.rows[0]
-        tied = [row_name(other.cell) for other, timed in each.rows[1:] if not clearly_slower(timed, least)]
+    for group, ranking in list(ranked.items())[:MOST_NETWORKS]:
+        cell, least = ranking[0]
+        tied = [row_name(other.cell) for other, timed in ranking[1:] if not clearly_slower(timed, least)]
         more = f" and {len(tied) - _NAMED_TIES} more" if len(tied) > _NAMED_TIES else ""
-        behind = each.behind
+        behind = next((pair for pair in ranking if clearly_slower(pair[1], least)), None)
         rows.append(
             entries(
-                group_name(each.group),
+                group_name(group),
                 row_name(cell.cell),
-                f"{number(least.median)} s{_spread(least)}",
+                " ".join(filter(None, (f"{number(least.median)} s", interval(least)))),
                 ", ".join(tied[:_NAMED_TIES]) + more if tied else "none",
                 row_name(behind[0].cell) if behind else "none",
                 times(ratio(behind[1], least)) if behind else MISSING,
@@ -85,14 +74,15 @@ def overview_table(found: Sequence[Ranking]) -> Table:
     return Table("", heads, tuple(rows), words=True)
 
 
-def _spread(timed: Summary) -> str:
-    found = deviation(timed.median, timed.low, timed.high)
-    return f" {found}" if found else ""
+def panels(ranked: dict[Cell, Ranking]) -> list[tuple[str, Markup, int]]:
+    """Return name, picture and number of rows left out of each network."""
+    shown = list(ranked.items())[:MOST_NETWORKS]
+    return [(group_name(group), _panel_svg(group, of), max(0, len(of) - MOST_ROWS)) for group, of in shown]
 
 
-def panel_svg(ranking: Ranking) -> Markup:
+def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
     """Return one network's rows by their time, with intervals, ties shaded."""
-    shown = ranking.rows[:MOST_ROWS]
+    shown = ranking[:MOST_ROWS]
     line, left, right, width, top = 18, 148, 300, 380, 6
     height = top + line * len(shown) + 8
     longest = max(timed.high or timed.median for _, timed in shown)
@@ -101,39 +91,32 @@ def panel_svg(ranking: Ranking) -> Markup:
         return round(left + (right - left) * seconds / longest, 1)
 
     marks = [Markup('<path class="axis" d="M{} {}V{}"/>').format(left, top, height - 6)]
-    least = ranking.rows[0][1]
     for place, (cell, timed) in enumerate(shown):
         y = top + line * place + line / 2
-        if not clearly_slower(timed, least):
+        if not clearly_slower(timed, ranking[0][1]):
             marks.append(Markup('<rect class="tie" x="0" y="{}" width="{}" height="{}"/>').format(y - 9, width, line))
         low, high = (timed.low or timed.median, timed.high or timed.median)
+        value = " ".join(filter(None, (number(timed.median), interval(timed))))
         marks.append(
             Markup(
                 '<text x="{}" y="{}" text-anchor="end">{}</text><path class="whisker" d="M{} {}H{}"/>'
                 '<circle cx="{}" cy="{}" r="3.5"/><text class="value" x="{}" y="{}" text-anchor="end">{}</text>'
             ).format(
                 *(left - 6, y + 4, one_line(row_name(cell.cell), 24), across(low), y, across(high)),
-                *(across(timed.median), y, width - 2, y + 4, f"{number(timed.median)}{_spread(timed)}"),
+                *(across(timed.median), y, width - 2, y + 4, value),
             )
         )
     words = ", ".join(f"{row_name(cell.cell)} {number(timed.median)} s" for cell, timed in shown)
-    label = f"{group_name(ranking.group)}, seconds of a step, fastest first, {ranking.ties} tied: {words}"
+    label = f"{group_name(group)}, seconds of a step, fastest first, {_ties(ranking)} tied: {words}"
     svg = '<svg class="panel" role="img" aria-label="{}" viewBox="0 0 {} {}">{}</svg>'
     return Markup(svg).format(one_line(label, 2000), width, height, Markup("").join(marks))
 
 
-def panels(found: Sequence[Ranking]) -> list[tuple[str, Markup, int]]:
-    """Return name, picture and rows left out of each network."""
-    return [
-        (group_name(each.group), panel_svg(each), max(0, len(each.rows) - MOST_ROWS)) for each in found[:MOST_NETWORKS]
-    ]
-
-
-def findings(document: Document, headlines: Sequence[Sequence[str]]) -> list[str]:
+def findings(matrix: Matrix, headlines: Sequence[Sequence[str]]) -> list[str]:
     """Return at most `MOST_FINDINGS` sentences: the first one of each report before any second, then the failures."""
-    last = _failures(list(document.matrix.cells.values()))
-    said = [line for lines in headlines for line in lines[:1]] + [line for lines in headlines for line in lines[1:]]
-    return [*said[: MOST_FINDINGS - len(last)], *last]
+    last = _failures(list(matrix.cells.values()))
+    first = [line for lines in headlines for line in lines[:1]] + [line for lines in headlines for line in lines[1:]]
+    return [*first[: MOST_FINDINGS - len(last)], *last]
 
 
 def _failures(cells: Sequence[CellResult]) -> list[str]:
@@ -141,12 +124,9 @@ def _failures(cells: Sequence[CellResult]) -> list[str]:
         return ["Nothing was measured yet."]
     failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
     kinds = [f"{count} {word}" for word, count in failed.most_common()]
-    wrong = [cell.has(flags.PARITY) for cell in cells if cell.shown and cell.timed is None]
-    for count, words in (
-        (sum(wrong), "computed something else than the reference"),
-        (len(wrong) - sum(wrong), "had a loss that is not finite"),
-    ):
-        kinds += [f"{count} {words}"] if count else []
+    wrong = Counter(cell.has(flags.PARITY) for cell in cells if cell.shown and cell.timed is None)
+    kinds += [f"{wrong[True]} computed something else than the reference"] * (wrong[True] > 0)
+    kinds += [f"{wrong[False]} had a loss that is not finite"] * (wrong[False] > 0)
     timed = [cell for cell in cells if cell.timed is not None]
     few = sum(cell.has(flags.FEW_LAUNCHES) for cell in timed)
     lines = [f"{len(timed)} of {len(cells)} cells have a time that counts" + "; ".join(["", *kinds]) + "."]

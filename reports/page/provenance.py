@@ -1,11 +1,10 @@
 """Where the numbers come from: machines, software, networks, runs and their protocol, and what was disturbed."""
 
 from collections import Counter
-from datetime import datetime
 from typing import Any
 
 from dlbench.adapters import tuning
-from dlbench.hardware_probe.doctor import Finding, Severity
+from dlbench.hardware_probe.doctor import Finding
 from dlbench.reports.formats.json import data_of_tables, plain
 from dlbench.reports.formats.layout import Table, entries
 from dlbench.reports.naming import row_name
@@ -14,73 +13,21 @@ from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.storage.record import Run
 from dlbench.reports.tables import tables
 
-_NOTHING = Finding("", "Settings", Severity.FINE, "nothing that harms measurement", "")
+_RUN_HEAD = (
+    "run",
+    "suite",
+    "started (UTC)",
+    "finished",
+    "launches",
+    "warm-up steps",
+    "timed steps",
+    "seconds at least",
+)
 
 
 def provenance_tables(document: Document) -> list[Table]:
     """Return everything behind the numbers as tables."""
-    of_machines = [*tables(document.results), *_doctor(document)]
-    return [*of_machines, _settings(document), _runs(document), _launches(document)]
-
-
-def provenance(document: Document) -> dict[str, Any]:
-    """Return the same for a program, with each machine and run whole."""
-    return {
-        "title": document.title,
-        "made": document.made.isoformat(timespec="seconds"),
-        "dlbench": document.version,
-        "machines": {name: plain(host) for name, host in document.results.hosts.items()},
-        "ceilings": {name: plain(found) for name, found in document.results.ceilings.items()},
-        "runs": [run.to_dict() | {"plan": len(run.plan), "records": count} for run, count in _used(document)],
-        "tables": data_of_tables(provenance_tables(document)),
-    }
-
-
-def _doctor(document: Document) -> list[Table]:
-    """Return what the doctor found wrong with each machine as its newest run began; nothing where it was not asked."""
-    asked: dict[str, tuple[Finding, ...]] = {}
-    for run, _ in sorted(_used(document), key=_started):
-        if run.doctor is not None:
-            asked[_place(document, run)] = run.doctor
-    rows = tuple(
-        entries(place, each.severity.value, f"{each.title}: {each.seen}", each.why)
-        for place, findings in asked.items()
-        for each in findings or (_NOTHING,)
-    )
-    head = ("machine", "measurement", "what the doctor found", "why it matters")
-    return [Table("The machine's settings, examined", head, rows, words=True)] if rows else []
-
-
-def _place(document: Document, run: Run) -> str:
-    """Return the name of a run's machine; nodes of one kind have one fingerprint, but different names."""
-    hosts = document.results.hosts
-    name = name_among(hosts, run.machine) if run.machine in hosts else run.machine[:12]
-    return f"{name}, node {run.node.name}" if run.node else name
-
-
-def _started(used: tuple[Run, int]) -> datetime:
-    return used[0].started
-
-
-def _settings(document: Document) -> Table:
-    """Return which settings of each row are in force, as its launches reported."""
-    found: dict[tuple[str, str], None] = {}
-    for (_, cell), launches in document.launches.items():
-        reported = launches[-1].record.outcome.software.get(tuning.TUNABLE)
-        if reported:
-            names = tuning.in_force(cell.tuning, tuple(map(str, reported)))
-            found[row_name(cell), ", ".join(names) or "none: as installed"] = None
-    rows = tuple(entries(*each) for each in sorted(found))
-    return Table("Settings in force", ("row", "settings"), rows, words=True)
-
-
-def _used(document: Document) -> list[tuple[Run, int]]:
-    wanted = {each.record.run for of in document.launches.values() for each in of}
-    return [(run, count) for run, count in document.runs if run.id in wanted]
-
-
-def _runs(document: Document) -> Table:
-    rows = [
+    runs = [
         entries(
             run.id,
             run.suite,
@@ -91,10 +38,63 @@ def _runs(document: Document) -> Table:
             f"{run.protocol.minimum_steps} to {run.protocol.steps}",
             f"{run.protocol.seconds:g}",
         )
-        for run, count in _used(document)
+        for run, count in _runs(document)
     ]
-    head = ("run", "suite", "started (UTC)", "finished", "launches", "warm-up steps", "timed steps", "seconds at least")
-    return Table("Runs and their protocol", head, tuple(rows), words=True)
+    return [
+        *tables(document.results),
+        *_doctor(document),
+        _settings(document),
+        Table("Runs and their protocol", _RUN_HEAD, tuple(runs), words=True),
+        _launches(document),
+    ]
+
+
+def provenance(document: Document) -> dict[str, Any]:
+    """Return the same for a program, with each machine and run whole."""
+    return {
+        "title": document.title,
+        "made": document.made.isoformat(timespec="seconds"),
+        "dlbench": document.version,
+        "machines": plain(document.results.hosts),
+        "ceilings": plain(document.results.ceilings),
+        "runs": [run.to_dict() | {"plan": len(run.plan), "records": count} for run, count in _runs(document)],
+        "tables": data_of_tables(provenance_tables(document)),
+    }
+
+
+def _runs(document: Document) -> list[tuple[Run, int]]:
+    """Return the runs that the cells' launches belong to, with the numbers of their records."""
+    wanted = {each.record.run for of in document.launches.values() for each in of}
+    return [(run, count) for run, count in document.source.runs() if run.id in wanted]
+
+
+def _doctor(document: Document) -> list[Table]:
+    """Return what the doctor found wrong with each machine as its newest run began; nothing where it was not asked."""
+    asked: dict[str, tuple[Finding, ...]] = {}
+    hosts = document.results.hosts
+    for run in sorted((run for run, _ in _runs(document)), key=lambda run: run.started):
+        if run.doctor is not None:
+            name = name_among(hosts, run.machine) if run.machine in hosts else run.machine[:12]
+            # Nodes of one kind have one fingerprint, but different names.
+            asked[f"{name}, node {run.node.name}" if run.node else name] = run.doctor
+    rows = []
+    for place, findings in asked.items():
+        rows += [entries(place, each.severity.value, f"{each.title}: {each.seen}", each.why) for each in findings]
+        if not findings:
+            rows.append(entries(place, "fine", "Settings: nothing that harms measurement", ""))
+    head = ("machine", "measurement", "what the doctor found", "why it matters")
+    return [Table("The machine's settings, examined", head, tuple(rows), words=True)] if rows else []
+
+
+def _settings(document: Document) -> Table:
+    """Return which settings of each row are in force, as its launches reported."""
+    found = set()
+    for (_, cell), launches in document.launches.items():
+        if reported := launches[-1].record.outcome.software.get(tuning.TUNABLE):
+            names = tuning.in_force(cell.tuning, tuple(map(str, reported)))
+            found.add((row_name(cell), ", ".join(names) or "none: as installed"))
+    rows = tuple(entries(*each) for each in sorted(found))
+    return Table("Settings in force", ("row", "settings"), rows, words=True)
 
 
 def _launches(document: Document) -> Table:

@@ -4,7 +4,6 @@ import base64
 import gzip
 import hashlib
 from collections.abc import Callable
-from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -19,10 +18,18 @@ from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markup import page_to_html, page_to_latex, page_to_markdown
 from dlbench.reports.matrix import matrix_notes, matrix_page, matrix_rows
 from dlbench.reports.page.cells import MOST_DOTS, cell_html, facts_html
-from dlbench.reports.page.data import inert, launches_of, page_data, software_of, thinning
+from dlbench.reports.page.data import inert, page_data, software_of, thinning
 from dlbench.reports.page.document import Document
-from dlbench.reports.page.matrix import PageMatrix, page_matrix
-from dlbench.reports.page.overview import findings, overview_column, overview_place, overview_table, panels, rankings
+from dlbench.reports.page.matrix import page_matrix
+from dlbench.reports.page.overview import (
+    MOST_NETWORKS,
+    findings,
+    overview_column,
+    overview_place,
+    overview_table,
+    panels,
+    rankings,
+)
 from dlbench.reports.page.provenance import provenance, provenance_tables
 from dlbench.reports.page.sections import sections
 
@@ -33,12 +40,11 @@ PLAIN_UP_TO = 200_000
 def page_to_file_text(document: Document) -> str:
     """Return the page as the text of one HTML file that needs no other."""
     style, script = asset("style.css"), asset("page.js")
-    found = sections(document)
-    matrix = page_matrix(document.matrix)
-    column = overview_column(document.matrix)
-    ranked = [] if column is None else rankings(document.matrix, column)
-    times = sorted(each.record.started for of in document.launches.values() for each in of)
-    days = list(dict.fromkeys(f"{time:%Y-%m-%d}" for time in times))
+    found, matrix, column = sections(document), page_matrix(document.matrix), overview_column(document.matrix)
+    ranked = {} if column is None else rankings(document.matrix, column)
+    records = [each.record for of in document.launches.values() for each in of]
+    times = [record.started for record in records]
+    days = dict.fromkeys(f"{time:%Y-%m-%d}" for time in (min(times), max(times))) if times else ()
     return rendered(
         "page.html.j2",
         document=document,
@@ -46,18 +52,18 @@ def page_to_file_text(document: Document) -> str:
         style=Markup(style),  # our own file
         script=Markup(script),  # our own file
         panels=panels(ranked),
-        more_networks=max(0, len(ranked) - len(panels(ranked))),
+        more_networks=max(0, len(ranked) - MOST_NETWORKS),
         place="" if column is None else overview_place(document.matrix, column),
         ranking=page_to_html(Page((), (overview_table(ranked),))) if ranked else "",
-        findings=findings(document, [each.headline for each in found]),
+        findings=findings(document.matrix, [each["headline"] for each in found]),
         note=note_to_html(document.note),
         matrix=matrix,
-        matrix_notes=page_to_html(Page((), (), tuple(matrix_notes(document.matrix)))) if matrix.keys else "",
+        matrix_notes=page_to_html(Page((), (), tuple(matrix_notes(document.matrix)))) if matrix["addresses"] else "",
         sections=found,
         provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
         thinned=thinning(document),
-        span=" to ".join(dict.fromkeys([days[0], days[-1]])) if days else "nothing was measured",
-        suites=sorted({each.record.suite for of in document.launches.values() for each in of}),
+        span=" to ".join(days) or "nothing was measured",
+        suites=sorted({record.suite for record in records}),
         made=f"{document.made:%Y-%m-%d %H:%M} UTC",
         blocks=[
             _block("data", page_data(document)),
@@ -67,23 +73,20 @@ def page_to_file_text(document: Document) -> str:
     )
 
 
-def _view(document: Document, matrix: PageMatrix) -> dict[str, Any]:
+def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:
     """Return what the script shows: texts of fields, opened cells, and files to be saved."""
-    samples = sum(len(each.record.outcome.samples_ns) for of in document.launches.values() for each in of)
     software: dict[str, int] = {}
-    opened = []
+    opened, thinned = [], thinning(document, MOST_DOTS)
     for cell in document.matrix.cells.values():
-        launches = launches_of(document, cell)
         place = None
-        if launches:
-            facts = str(facts_html(software_of(launches[-1]).items()))
-            place = software.setdefault(facts, len(software))
-        opened.append(str(cell_html(document, cell, place, max(1, -(-samples // MOST_DOTS)))))
+        if launches := document.launches_of(cell):
+            place = software.setdefault(str(facts_html(software_of(launches[-1]).items())), len(software))
+        opened.append(str(cell_html(document, cell, place, thinned)))
     page, rows = matrix_page(document.matrix), matrix_rows(document.matrix)
     return {
-        "keys": inert(matrix.keys),
-        "filters": [list(each) for each in zip(*(filter.of for filter in matrix.filters), strict=True)],
-        "views": [{"caption": inert(each.caption), "fields": inert(each.fields)} for each in matrix.views],
+        "keys": inert(matrix["addresses"]),
+        "filters": list(zip(*(each["of"] for each in matrix["filters"]), strict=True)),
+        "views": [{"caption": inert(each["caption"]), "fields": inert(each["fields"])} for each in matrix["views"]],
         "cells": opened,
         "software": list(software),
         "files": {
@@ -96,20 +99,20 @@ def _view(document: Document, matrix: PageMatrix) -> dict[str, Any]:
 
 def rendered(template: str, show: Callable[[str], str] = visible, **given: Any) -> str:
     """Return a template of ours with these values, in which every text is inert."""
+
+    def inert_value(value: Any) -> Any:
+        # Markup is made of inert texts already.
+        return show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
     environment = Environment(
         loader=PackageLoader("dlbench.reports", "page/assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=partial(_inert, show),
+        finalize=inert_value,
     )
     return environment.get_template(template).render(**given) + "\n"
-
-
-def _inert(show: Callable[[str], str], value: Any) -> Any:
-    # What is HTML already is made of inert texts.
-    return show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def asset(name: str) -> str:

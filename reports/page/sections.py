@@ -5,7 +5,6 @@ Matplotlib draws the pictures, as for a report's PNG files: an SVG needs no Java
 
 import re
 import tempfile
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -36,21 +35,11 @@ _GROUPS = f"{{{_SVG}}}g", f"{{{_SVG}}}defs"
 _DROPPED = (f"{{{_SVG}}}metadata", f"{{{_SVG}}}title", f"{{{_SVG}}}style")
 
 
-@dataclass(frozen=True)
-class Section:
-    """One report on the page."""
+def sections(document: Document) -> list[dict[str, Any]]:
+    """Return the section of every report with something to show of these results, in the order of their places.
 
-    name: str
-    heading: str
-    pictures: tuple[Markup, ...]
-    body: Markup
-    headline: tuple[str, ...]
-    """Its findings at the head of the page."""
-
-
-def sections(document: Document) -> list[Section]:
-    """Return the section of every report that has something to show of these results, in the order of their places."""
-    source = document.source()
+    For the template: name, heading, pictures, body (HTML), headline (findings for the head of the page).
+    """
     found = []
     cells = {each.cell for each in document.matrix.cells.values() if each.timed is not None}
     families = {family.name for each in document.results.records if (family := family_of_record(each)) is not None}
@@ -60,14 +49,14 @@ def sections(document: Document) -> list[Section]:
             continue
         options = ReportOptions(quantity=report.section_quantity or next(iter(report.quantities), "seconds"))
         try:
-            content = report.analyse(source)
+            content = report.analyse(document.source)
         except ReportError:
             continue  # It has nothing to show of these results.
-        if not report.has_section(content):
-            continue
-        drawn = pictures(report, content, options) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
-        body = page_to_html(shortened(report.page(content, options), report.name))
-        found.append(Section(report.name, report.heading, tuple(drawn), body, tuple(report.headline(content))))
+        if report.has_section(content):
+            drawn = pictures(report, content, options) if len(document.matrix.cells) <= MOST_CELLS_DRAWN else []
+            body = page_to_html(shortened(report.page(content, options), report.name))
+            section = {"name": report.name, "heading": report.heading, "pictures": drawn, "body": body}
+            found.append({**section, "headline": report.headline(content)})
     return found
 
 

@@ -33,7 +33,7 @@ from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..run import preparation, references
 from ..run.launch import LaunchRunner
-from ..run.launcher import Launched, Launcher, LaunchRequest, ProcessLauncher, Tick, no_tick
+from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.machine_lock import measuring
 from ..run.outcomes import read_phase
 from ..run.references import Reference
@@ -165,18 +165,6 @@ def _plan(cell: str, name: str, chosen: SuiteOverrides, machine: Machine) -> Pla
     return plan
 
 
-@dataclass(frozen=True)
-class _Profiling:
-    """A launcher whose launches profile so many steps after the timed ones."""
-
-    launcher: Launcher
-    steps: int
-
-    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
-        """Carry out one launch."""
-        return self.launcher.launch(replace(order, launch=order.launch._replace(profiled_steps=self.steps)), tick)
-
-
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
     """Carry out the one launch; raises FrameworkEnvironmentError where there is no interpreter for it."""
     planned = PlannedLaunch(plan.cells[0], 0)
@@ -184,9 +172,12 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
     source = sources[planned.cell.framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
-    launcher = _Profiling(ProcessLauncher(), steps)
+
+    def profiled(request: LaunchRequest, tick: Tick) -> Launched:
+        return launch_process(replace(request, launch=request.launch._replace(profiled_steps=steps)), tick)
+
     run = preparation.new_run(plan, machine, "explain")
-    launch_runner = LaunchRunner(plan, run, launcher, sources, partial(_reference_at_hand, plan), machine=machine)
+    launch_runner = LaunchRunner(plan, run, profiled, sources, partial(_reference_at_hand, plan), machine=machine)
     with measuring(say, wait=True, computes=plan.computes):
         say(f"launching {name_of(planned.cell)}")
         with StatusLine(err) as status:

@@ -1,6 +1,5 @@
 """`dlbench list`: the networks, frameworks and suites there are, and each framework's capabilities."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
@@ -188,7 +187,7 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
     from dlbench.hardware_probe import probe
 
     from ..run import capabilities
-    from ..run.launcher import ProcessLauncher
+    from ..run.launcher import launch_process
     from ..run.machine_lock import measuring
 
     given = {build.framework.name: build for build in map(values.build, python)}
@@ -205,7 +204,7 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
     sources = environment.prepare_sources(builds, lambda line: None, build_missing=False)
     where = capabilities.place_of(machine)
     with measuring(say, wait=True):
-        found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, ProcessLauncher(), say)
+        found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, launch_process, say)
     return _capability_rows(found)
 
 
@@ -284,9 +283,7 @@ def _capability_rows(found: Mapping[str, "Capabilities"]) -> list[dict[str, Any]
                 },
                 "kinds": {kind: None if answers.problem else all(able) for kind, able in kinds.items()},
                 "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()},
-                "threads": None
-                if answers.threads is None
-                else {**dataclasses.asdict(answers.threads), "words": answers.threads.words},
+                "threads": answers.threads,
                 "licence": project.licence if project else None,
                 "first_release": str(project.first_release) if project and project.first_release else None,
                 "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,

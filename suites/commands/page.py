@@ -2,7 +2,7 @@
 
 import os
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.history.nights import NIGHTLY, CellHistory, build_history
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
@@ -68,21 +69,24 @@ def document_of(given: dict[str, Any], made: datetime) -> Document:
     targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
     results = results_of(targets, given, trainings=True)
     narrowing = narrowing_of(targets, given)
+    source = Source(
+        lambda: results,
+        cache(partial(runs_of, targets)),
+        ReportOptions(all_runs=given[of_reports.ALL_RUNS]),
+        release_dates,
+        counterparts_of_2016,
+        partial(Results.read, targets),
+        partial(sentinels_of, targets),
+        narrowing,
+    )
     return Document(
-        title=given["title"] or "Deep-learning frameworks, measured",
-        results=results,
-        made=made,
-        version=preparation.version(),
-        runs=tuple(runs_of(targets)),
-        of_run=lambda run: Results.read(targets, run),
-        sentinels=partial(sentinels_of, targets),
-        narrowing=narrowing,
-        note=_note(given["note"]),
-        rerun_command=rerun_by_name,
-        all_runs=given[of_reports.ALL_RUNS],
-        releases=release_dates,
-        counterparts=counterparts_of_2016,
-        histories=histories(targets, narrowing),
+        given["title"] or "Deep-learning frameworks, measured",
+        source,
+        made,
+        preparation.version(),
+        _note(given["note"]),
+        rerun_by_name,
+        histories(targets, narrowing),
     )
 
 

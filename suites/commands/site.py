@@ -16,6 +16,7 @@ from dlbench.reports.formats.markup import escaped
 from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
+from dlbench.reports.report import Source
 from dlbench.reports.site import (
     Contents,
     HistoryPage,
@@ -205,18 +206,17 @@ def _night(site: _Site, run: Run, count: int) -> None:
     digest = site.digest(run.id, run.machine, run.started, run.finished, count)
     if (known := contents.nights.get(run.id)) and known.digest == digest and site.folder.has(known.file):
         return
-    document = Document(
-        title=f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, {contents.machine_name(run.machine)}",
-        results=Results.newest([site.store], run.id),
-        made=run.finished or run.started,
-        version=site.version,
-        runs=((run, count),),
-        of_run=lambda each: Results.of([site.store], each),
-        note=_note(run),
-        rerun_command=rerun_by_name,
+    results = Results.newest([site.store], run.id)
+    source = Source(
+        lambda: results,
+        lambda: [(run, count)],
         releases=release_dates,
         counterparts=counterparts_of_2016,
+        of_run=lambda each: Results.of([site.store], each),
     )
+    title = f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, {contents.machine_name(run.machine)}"
+    made = run.finished or run.started
+    document = Document(title, source, made, site.version, _note(run), rerun_by_name)
     cells = document.matrix.cells.values()
     summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
     night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest)

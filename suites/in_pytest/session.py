@@ -34,7 +34,7 @@ from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
 from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.launch import LaunchRunner
-from ..run.launcher import ProcessLauncher
+from ..run.launcher import launch_process
 from ..run.machine_lock import measuring
 from ..run.quiet_machine import open_gate
 from ..run.runner import Runner
@@ -265,7 +265,7 @@ class SuiteSession:
             launch_runner = LaunchRunner(
                 plan,
                 run,
-                ProcessLauncher(),
+                launch_process,
                 sources,
                 reference,
                 machine=self._machine,

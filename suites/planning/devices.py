@@ -12,11 +12,11 @@ which batch systems set; a GPU that is named is used regardless.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dlbench.hardware_probe import Gpus, probe_gpus
+from dlbench.hardware_probe import Gpus
 
 from ..errors import UsageError
 
@@ -186,61 +186,31 @@ def variables(uuid: str | None) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuid}
 
 
-@dataclass(frozen=True)
-class Located:
-    """A launch's devices, found again before it, or the reason why they were not."""
+def locate(
+    name: str, planned: Gpus, now: Gpus, count: int = 1, named: tuple[str, ...] = (), visible: str | None = None
+) -> tuple[Device, ...] | str:
+    """Return the device of this name and the next ones, as many as counted, found again by UUID; or why there are none.
 
-    devices: tuple[Device, ...] = ()
-    reason: str = ""
-    driver: str | None = None
-
-    @property
-    def uuids(self) -> str | None:
-        """Their UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them; None: no device."""
-        return ",".join(device.uuid or "" for device in self.devices) or None
-
-
-@dataclass
-class Locator:
-    """Finds the devices of a plan again, by UUID, before each launch on them.
-
-    A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise.
+    A board that falls off the bus leaves the list, and the boards behind it may then be numbered otherwise. The next
+    ones are the devices that the plan names or, where it names only one, those in CUDA_VISIBLE_DEVICES.
     """
-
-    planned: Gpus | None
-    """The devices planned with; None: those of the first look."""
-    look: Callable[[], Gpus] = probe_gpus
-    named: tuple[str, ...] = ()
-    """Those of the plan."""
-    visible: str | None = None
-    """CUDA_VISIBLE_DEVICES."""
-
-    def find(self, name: str, count: int = 1) -> Located:
-        """Look now for the device of this name and the next ones, as many as counted. Raises nothing.
-
-        The next ones are the devices that the plan names or, where it names only one, those in CUDA_VISIBLE_DEVICES.
-        """
-        now = self.look()
-        planned = self.planned = self.planned or now
-        known = present(planned)
-        first = next((place for place, device in enumerate(known) if device.name == name), None)
-        if first is None:
-            return Located((), f"this machine has no {name}, but: {_listed(known) or 'no GPU'}")
-        left = {device.name for device in _left(known, self.visible)}
-        offered = set(self.named) if len(self.named) > 1 else left
-        chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
-        if len(chosen) < count:
-            return Located((), f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}")
-        slices = [device.name for device in chosen if device.name.count(":") > 1]
-        if count > 1 and slices:
-            return Located((), f"workers on MIG devices ({', '.join(slices)}) cannot reach one another")
-        if len({device.title for device in chosen}) > 1:
-            # Each step lasts as long as its slowest worker's: nothing could be said of either board.
-            unlike = ", ".join(device.words for device in chosen)
-            return Located((), f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices")
-        answering = {device.uuid for device in present(now)} - {None}
-        for device in chosen:
-            if device.uuid not in answering:
-                reason = now.reason or "the driver no longer lists it"
-                return Located((), f"{device.words} does not answer: {reason}")
-        return Located(chosen, "", now.driver_version)
+    known = present(planned)
+    first = next((place for place, device in enumerate(known) if device.name == name), None)
+    if first is None:
+        return f"this machine has no {name}, but: {_listed(known) or 'no GPU'}"
+    offered = set(named) if len(named) > 1 else {device.name for device in _left(known, visible)}
+    chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[:count]
+    if len(chosen) < count:
+        return f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}"
+    slices = [device.name for device in chosen if device.name.count(":") > 1]
+    if count > 1 and slices:
+        return f"workers on MIG devices ({', '.join(slices)}) cannot reach one another"
+    if len({device.title for device in chosen}) > 1:
+        # Each step lasts as long as its slowest worker's: nothing could be said of either board.
+        unlike = ", ".join(device.words for device in chosen)
+        return f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices"
+    answering = {device.uuid for device in present(now)} - {None}
+    lost = next((device for device in chosen if device.uuid not in answering), None)
+    if lost is not None:
+        return f"{lost.words} does not answer: {now.reason or 'the driver no longer lists it'}"
+    return chosen

@@ -9,8 +9,9 @@ import contextlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,7 +28,6 @@ from ..errors import DlbenchError, Interrupted
 from ..planning import devices, networks
 from ..planning.framework import Framework
 from ..planning.plan import Plan
-from . import capabilities
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick
 
 # Large dense layers have work for every thread of a framework.
@@ -36,29 +36,45 @@ _PROTOCOL = Protocol(warmup_steps=3, steps=3, minimum_steps=3, seconds=1.0)
 _SECONDS = 300.0
 
 
+@dataclass(frozen=True)
+class Capabilities:
+    """The answers of a framework's default mode.
+
+    ``answers`` ("gpu", "automatic_gradients", "several_processes") have how each was found out beside them.
+    ``networks`` has the reason why each network is refused, empty where it is not. ``threads`` says how many threads
+    the operating system saw working when so many were asked for in these ways, and that in ``words``.
+    """
+
+    version: str  # of the framework's distribution; "" where its metadata lack it
+    answers: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    networks: dict[str, str] = field(default_factory=dict)
+    threads: dict[str, Any] | None = None
+    problem: str = ""
+    """Why nothing was answered; empty where something was."""
+
+
 def ask(
     framework: Framework,
-    mode: str,
     source: Source,
     launcher: Launcher,
+    mode: str = "",
     *,
     calls: int = 0,
     variables: int = 0,
     installed: bool = False,
     only_capabilities: bool = False,
 ) -> Outcome:
-    """Launch a mode of a framework for a few steps, tuned or as installed, and return the outcome.
+    """Launch a mode of a framework (else its default one) for a few steps, tuned or as installed.
 
     ``calls`` is the thread count that the adapter sets in the framework, ``variables`` the one that the environment
     variables name; 0 leaves each out.
     """
-    known = networks.shipped()
+    known, mode = networks.shipped(), mode or framework.default_mode
     network = known[_NETWORK]
     # What a build can do must not hang on a setting that it may lack.
     chosen = () if installed or only_capabilities else None
-    cell = Cell(framework.name, framework.folder, mode, network.name, "cpu", calls, network.batch_size)
     launch = Launch(
-        cell,
+        Cell(framework.name, framework.folder, mode, network.name, devices.CPU, calls, network.batch_size),
         _PROTOCOL,
         framework.launch_settings(mode, chosen),
         str(folders.make_folder(folders.cache_directory(framework))),
@@ -69,7 +85,7 @@ def ask(
     )
     assert source.interpreter is not None
     named = {**framework.launch_variables(mode, variables, source.folder, chosen), **devices.variables(None)}
-    return launcher.launch(LaunchRequest(launch, source.interpreter, named, _SECONDS)).outcome
+    return launcher(LaunchRequest(launch, source.interpreter, named, _SECONDS), no_tick).outcome
 
 
 def threads_seen(outcome: Outcome) -> int | None:
@@ -101,114 +117,49 @@ def threads_by_default(
     environment, adapter's code and mode, so that it is asked once.
     """
     path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
-    known: dict[str, int | None] = {**_known_defaults(path)}
+    known: dict[str, int] = _read(path, TypeAdapter(dict[str, int])) or {}
     family = networks.shipped()[_NETWORK].family.name
-    found = {}
+    found: dict[tuple[str, str, str], int] = {}
+    failed: set[str] = set()
     for name, mode, tuning in dict.fromkeys((c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu):
         source = sources[name]
         framework = source.build.framework
-        if source.interpreter is None or not framework.computes:
-            continue
-        if framework.file is not None:  # it builds nothing but its own, and may take its time for it
+        # A user's own step builds nothing but its own, and may take its time for it.
+        if source.interpreter is None or not framework.computes or framework.file is not None:
             continue
         installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
         words = ", installed" if installed else ""
         key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{mode}{words}"
-        if key not in known:
+        if key not in known and key not in failed:
             report(f"asking {name} {mode}{words} for its default thread count, once")
-            outcome = ask(framework, mode, source, launcher, installed=installed)
+            outcome = ask(framework, source, launcher, mode, installed=installed)
             says = outcome.threads.framework_says if outcome.threads is not None else None
-            known[key] = says or threads_seen(outcome)
-            with contextlib.suppress(OSError):  # it is asked again, then
-                write_whole(
-                    path, json.dumps({key: answers for key, answers in known.items() if answers is not None}, indent=1)
-                )
-        threads = known[key]
-        if threads is not None:
-            found[name, mode, tuning] = threads
+            if threads := says or threads_seen(outcome):
+                known[key] = threads
+                _keep(path, known)
+            else:
+                failed.add(key)
+        if key in known:
+            found[name, mode, tuning] = known[key]
     return found
 
 
-def _known_defaults(path: Path) -> dict[str, int]:
+def _read(path: Path, kind: TypeAdapter[Any]) -> Any:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {key: value for key, value in content.items() if isinstance(value, int)} if isinstance(content, dict) else {}
+        return kind.validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _keep(path: Path, content: Any) -> None:
+    with contextlib.suppress(OSError):  # it is asked again, then
+        write_whole(path, json.dumps(content, indent=1))
 
 
 NETWORK = "network:"
 _ASKED = "without settings"
 """How they are asked: answers of before this is another are asked for again."""
-
-
-@dataclass(frozen=True)
-class Threads:
-    """How many threads the operating system saw working when so many were asked for in these ways; None: unknown."""
-
-    asked: int
-    by_nothing: int | None
-    by_variables: int | None
-    by_calls: int | None
-    by_both: int | None
-    variables: tuple[str, ...]
-    """The environment variables that speak of threads in this framework's description."""
-
-    @property
-    def words(self) -> str:
-        """How a thread count is honoured, in a few words."""
-        names = ", ".join(self.variables)
-        variables = self.by_variables == self.asked and bool(self.variables)
-        calls = self.by_calls == self.asked
-        if None in (self.by_variables, self.by_calls, self.by_both):
-            return "not seen"
-        if self.by_nothing == self.asked:
-            return "not seen: it is the default"
-        if variables and calls:
-            return f"{names}, or its own setting"
-        if variables:
-            return names
-        if calls:
-            return "its own setting"
-        if self.by_both == self.asked:
-            return f"{names} and its own setting, together"
-        return "not honoured"
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What one mode of a framework answered."""
-
-    version: str  # of the framework's distribution; "" where its metadata lack it
-    answers: dict[str, tuple[bool, str]] = field(default_factory=dict)
-    """"gpu", "automatic_gradients", "several_processes": the answer, and how it was found out."""
-    networks: dict[str, str] = field(default_factory=dict)
-    """Every network: the reason why it is refused, empty where it is not."""
-    threads: Threads | None = None
-    problem: str = ""
-    """Why nothing was answered; empty where something was."""
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """An answer with what it depends on."""
-
-    key: str
-    found: Capabilities
-
-
-@dataclass
-class _Watched:
-    """A launcher that remembers whether a launch failed; a refusal is an answer."""
-
-    launcher: Launcher
-    failed: bool = False
-
-    def launch(self, order: LaunchRequest, tick: Tick = no_tick) -> Launched:
-        """Carry out one launch."""
-        launched = self.launcher.launch(order, tick)
-        self.failed |= launched.outcome.status not in (Status.OK, Status.UNSUPPORTED)
-        return launched
+_KEPT = TypeAdapter(tuple[str, Capabilities])
 
 
 def probe(
@@ -220,35 +171,41 @@ def probe(
     """
     path = folders.make_folder(folders.home() / "cache" / "capabilities") / f"{framework.name}.json"
     key = f"{machine}:{source.digest}:{code_digest(framework)}:{_ASKED}"
-    kept = _read(path)
-    if kept is not None and kept.key == key:
-        return kept.found
+    kept = _read(path, _KEPT)
+    if kept is not None and kept[0] == key:
+        found: Capabilities = kept[1]
+        return found
     report(f"asking {framework.title} what it can do, once")
-    watched = _Watched(launcher)
+    statuses = set()
+
+    def watched(request: LaunchRequest, tick: Tick) -> Launched:
+        launched = launcher(request, tick)
+        statuses.add(launched.outcome.status)
+        return launched
+
     found = _probe(framework, source, cpus, watched)
-    if not found.problem and not watched.failed:  # what failed may have failed by chance
-        with contextlib.suppress(OSError):  # it is asked again, then
-            write_whole(path, TypeAdapter(_Kept).dump_json(_Kept(key, found), indent=1).decode())
+    # What failed may have failed by chance; a refusal is an answer.
+    if not found.problem and statuses <= {Status.OK, Status.UNSUPPORTED}:
+        _keep(path, (key, asdict(found)))
     return found
 
 
 def _probe(framework: Framework, source: Source, cpus: int, launcher: Launcher) -> Capabilities:
-    mode = framework.default_mode
     try:
-        outcome = capabilities.ask(framework, mode, source, launcher, only_capabilities=True)
+        outcome = ask(framework, source, launcher, only_capabilities=True)
         if outcome.status is not Status.OK:
             return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
-        threads = _threads(framework, mode, source, cpus, launcher) if framework.computes else None
+        threads = _threads(framework, source, launcher) if framework.computes and cpus > 1 else None
     except Interrupted:
         raise
     except DlbenchError as error:
         return Capabilities("", problem=str(error))
     answers = outcome.software["capabilities"]
-    networks = {key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)}
+    refused = {key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)}
     return Capabilities(
         _version(framework, outcome),
         {key: (bool(pair[0]), str(pair[1])) for key, pair in answers.items() if not key.startswith(NETWORK)},
-        {name: "" if pair[0] else str(pair[1]) for name, pair in networks.items()},
+        {name: "" if pair[0] else str(pair[1]) for name, pair in refused.items()},
         threads,
     )
 
@@ -265,31 +222,31 @@ def _version(framework: Framework, outcome: Outcome) -> str:
     return found or str(outcome.software.get("version", ""))  # of one that is no Python distribution
 
 
-def _threads(framework: Framework, mode: str, source: Source, cpus: int, launcher: Launcher) -> Threads | None:
-    """Ask for a count that is not the default, in each way alone and in both; None where there is only one CPU."""
-    if cpus < 2:
-        return None
-    by_nothing = capabilities.threads_seen(capabilities.ask(framework, mode, source, launcher))
+def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[str, Any]:
+    """Ask for a count that is not the default, in each way alone and in both."""
+
+    def seen(calls: int, variables: int) -> int | None:
+        return threads_seen(ask(framework, source, launcher, calls=calls, variables=variables))
+
+    by_nothing = seen(0, 0)
     asked = 2 if by_nothing == 1 else 1
-    templates = {**framework.variables, **framework.modes[mode].variables}
-    variables = tuple(name for name, value in templates.items() if "{threads}" in value)
-
-    def seen(calls: int, named: int) -> int | None:
-        return capabilities.threads_seen(
-            capabilities.ask(framework, mode, source, launcher, calls=calls, variables=named)
-        )
-
+    templates = {**framework.variables, **framework.modes[framework.default_mode].variables}
+    names = [name for name, value in templates.items() if "{threads}" in value]
+    by_variables = seen(0, asked) if names else by_nothing
     by_calls = seen(asked, 0)
-    if not variables:
-        return Threads(asked, by_nothing, by_nothing, by_calls, by_calls, ())
-    return Threads(asked, by_nothing, seen(0, asked), by_calls, seen(asked, asked), variables)
-
-
-def _read(path: Path) -> _Kept | None:
-    try:
-        return TypeAdapter(_Kept).validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
+    by_both = seen(asked, asked) if names else by_calls
+    listed, own = ", ".join(names), "its own setting"
+    through = [way for way, count in ((listed, by_variables if names else None), (own, by_calls)) if count == asked]
+    if None in (by_variables, by_calls, by_both):
+        words = "not seen"
+    elif by_nothing == asked:
+        words = "not seen: it is the default"
+    elif through:
+        words = ", or ".join(through)
+    else:
+        words = f"{listed} and {own}, together" if by_both == asked else "not honoured"
+    seen_by = {"by_nothing": by_nothing, "by_variables": by_variables, "by_calls": by_calls, "by_both": by_both}
+    return {"asked": asked, **seen_by, "variables": names, "words": words}
 
 
 def of_all(

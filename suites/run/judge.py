@@ -1,58 +1,37 @@
 """The verdict on a launch: parity with the float64 reference, plausibility, and the status that follows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from dlbench.adapters.families import Family
 from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.parity import Observation
-from dlbench.adapters.networks import Network, family_of, from_data
+from dlbench.adapters.networks import Network, from_data
 from dlbench.adapters.protocol import Cell, HostObservation, Outcome, Parity, ParitySample, Status
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.storage.record import Record
 
 from .launcher import Launched, LaunchRequest
 from .outcomes import UnreadableError
 from .plausibility import Claim, Limits, implausible
 
-
-class FirstLosses:
-    """The losses of the first steps, by what launches must share for their losses to be comparable.
-
-    A file is identified by its name, which its launches report as their framework: each of several files has its own.
-    """
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._first: dict[tuple[object, ...], tuple[float, ...]] = {}
-
-    @classmethod
-    def of(cls, records: Iterable[Record]) -> Self:
-        """Return those of a run's records so far."""
-        found = cls()
-        for record in records:
-            if record.network is not None:
-                found.note(record.cell, record.outcome, family_of(record.network))
-        return found
-
-    def of_file(self, file: str, cell: Cell) -> tuple[float, ...] | None:
-        """Return those that a launch of this file's cell must agree with; None where it is the first."""
-        return self._first.get(_shared(file, cell))
-
-    def note(self, cell: Cell, outcome: Outcome, family: Family) -> None:
-        """Keep those of a launch, where its mathematics is its author's and it is the first."""
-        losses = outcome.parity.losses if outcome.parity is not None else []
-        if not family.specified and outcome.status is Status.OK and losses:
-            file = str(outcome.software.get("framework", ""))
-            self._first.setdefault(_shared(file, cell), tuple(losses))
+FirstLosses = dict[tuple[object, ...], tuple[float, ...]]
+"""The losses of the first steps of launches whose mathematics only their author knows, by `losses_key`."""
 
 
-def _shared(file: str, cell: Cell) -> tuple[object, ...]:
-    """Return what launches share whose first losses are the same: not threads, launch or build."""
+def losses_key(file: str, cell: Cell) -> tuple[object, ...]:
+    """Return what launches share whose first losses must agree: the file's name, not threads, launch or build."""
     return file, cell.network, cell.device, cell.batch_size, cell.precision
+
+
+def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family) -> None:
+    """Keep the losses of a launch, where its mathematics is its author's and it is the first."""
+    losses = outcome.parity.losses if outcome.parity is not None else []
+    if not family.specified and outcome.status is Status.OK and losses:
+        # Launches report their file's name as their framework: each of several files has its own.
+        known.setdefault(losses_key(str(outcome.software.get("framework", "")), cell), tuple(losses))
 
 
 _STILL = "no parameter changed in all the timed steps: what was timed does not train"
@@ -85,7 +64,7 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
 
 
 def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, network: Network) -> Parity:
-    """Hold the losses of a launch's first steps against those of the first launch; of that one they are the measure."""
+    """Compare the losses of a launch's first steps with those of the first launch, which agrees with itself."""
     losses = [] if answer is None else answer.losses
     if losses is None:
         return parity.unchecked(network, "")._replace(verdict="disagrees", reason=_NOT_FINITE_FIRST)
@@ -94,13 +73,11 @@ def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, networ
     pairs = list(zip(losses, first or losses, strict=False))
     error = max(abs(here - there) / max(abs(there), 1e-30) for here, there in pairs)
     tolerance = network.parity.loss_tolerance
-    reason = ""
-    if error > tolerance:
-        reason = (
-            f"losses of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
-            f"(tolerance {tolerance:.0e})"
-        )
-    verdict = "disagrees" if reason else "agrees"
+    reason = (
+        f"losses of the first {len(pairs)} steps are off by {error:.1e} from those of the run's first launch "
+        f"(tolerance {tolerance:.0e})"
+    )
+    verdict, reason = ("disagrees", reason) if error > tolerance else ("agrees", "")
     return Parity(verdict, reason, losses, error, None, "", tolerance, tolerance, 0.0)
 
 
@@ -125,25 +102,18 @@ def judged(
 ) -> Launched:
     """Return a launch with its parity and the status that it deserves; without limits no rate is too high.
 
-    ``telemetry`` is what was sampled of its GPU.
-    A launch without a host observation is returned as it is: nothing was timed.
+    ``telemetry`` are the samples of its GPU. A launch without a host observation is returned as it is: nothing was
+    timed.
     """
     outcome = launched.outcome
     if outcome.status is not Status.OK or request.launch.only_capabilities or outcome.outside is None:
         return launched
+    assert request.launch.network is not None
+    network = from_data(request.launch.network)
     try:
-        return replace(launched, outcome=_judged(request, outcome, limits, telemetry))
+        verdict = parity_of(outcome, request, network)
     except UnreadableError as error:
         return replace(launched, outcome=Outcome(Status.CRASHED, f"its answer cannot be believed: {error}"))
-
-
-def _judged(
-    request: LaunchRequest, outcome: Outcome, limits: Limits | None, telemetry: Mapping[str, Any] | None
-) -> Outcome:
-    assert request.launch.network is not None
-    assert outcome.outside is not None
-    network = from_data(request.launch.network)
-    verdict = parity_of(outcome, request, network)
     claim = Claim(request.launch.cell, network, outcome, outcome.outside, limits, telemetry)
     impossible = implausible(claim, request.computes)
     status, reason = Status.OK, ""
@@ -151,4 +121,5 @@ def _judged(
         status, reason = Status.PARITY_FAILED, verdict.reason
     if impossible:
         status, reason = Status.IMPLAUSIBLE, "; ".join(filter(None, (impossible, reason)))
-    return outcome._replace(status=status, reason=one_line(reason), parity=verdict, parity_sample=None)
+    outcome = outcome._replace(status=status, reason=one_line(reason), parity=verdict, parity_sample=None)
+    return replace(launched, outcome=outcome)

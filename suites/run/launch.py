@@ -1,6 +1,6 @@
 """Runs one launch of a cell, with its attempts, and makes a Record of each; stores nothing.
 
-    runner = LaunchRunner(plan, run, launcher, sources, reference, machine=machine, gate=gate)
+    runner = LaunchRunner(plan, run, launch_process, sources, reference, machine=machine, gate=gate)
     for record in runner.run_launch(planned, plan.protocol, most=3):
         store.append(record)
 
@@ -23,7 +23,7 @@ from typing import Any
 from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
 from dlbench.adapters.tuning import TUNABLE, in_force
-from dlbench.hardware_probe import Machine, probe_gpus
+from dlbench.hardware_probe import Gpus, Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.telemetry import Sampler
@@ -36,9 +36,9 @@ from ..environments.digests import DIGEST, adapter_digest
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
-from ..planning.devices import Located, Locator
+from ..planning.framework import Framework
 from ..planning.plan import Plan, PlannedLaunch, too_large
-from .judge import FirstLosses, judged
+from .judge import FirstLosses, judged, losses_key, note_losses
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .plausibility import Limits, limits_of
 from .privacy import private_anywhere
@@ -50,16 +50,7 @@ _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
 
 References = Callable[[Cell], Reference | None]
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """A launch's outcome and its host-side metadata."""
-
-    launched: Launched
-    software: dict[str, Any] = field(default_factory=dict)
-    """What the host adds to the record's software."""
-    telemetry: dict[str, Any] | None = None
+Telemetry = dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ class LaunchRunner:
     guest: Path | None = None
     text: Text | None = None
     """What launches train on, where the protocol has steps for it."""
-    first_losses: FirstLosses = field(default_factory=FirstLosses)
+    first_losses: FirstLosses = field(default_factory=dict)
     """Of the user's own steps; shared by both sides of a comparison."""
     ceilings: dict[str, Any] | None = None
     """The machine's, as a store keeps them; without them the limits are those of the CPU's instructions."""
@@ -100,13 +91,8 @@ class LaunchRunner:
         return None if self.machine is None else limits_of(self.machine, self.ceilings)
 
     @cached_property
-    def _locator(self) -> Locator:
-        return Locator(
-            None if self.machine is None else self.machine.gpus,
-            lambda: probe_gpus(self.nvml),
-            tuple(dict.fromkeys(cell.device for cell in self.plan.cells if not cell.on_cpu)),
-            os.environ.get("CUDA_VISIBLE_DEVICES"),
-        )
+    def _planned_gpus(self) -> Gpus:
+        return probe_gpus(self.nvml) if self.machine is None else self.machine.gpus
 
     def run_launch(
         self, planned: PlannedLaunch, protocol: Protocol, *, most: int = 1, skip: str = "", tick: Tick = no_tick
@@ -126,28 +112,28 @@ class LaunchRunner:
                 return
 
     def _attempt(self, planned: PlannedLaunch, protocol: Protocol, attempt: int, skip: str, tick: Tick) -> Record:
-        cell = planned.cell
-        node = self.node()
-        source = self.sources[cell.framework]
+        cell, node, started = planned.cell, self.node(), datetime.now(UTC)
+        source, network = self.sources[cell.framework], self.plan.network_of(cell)
         unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
-        started = datetime.now(UTC)
         reason = unfit or (skip if source.interpreter else source.reason)
-        if source.interpreter is None or reason:
-            measured = _skipped(reason)
-        else:
-            measured = self._measure(cell, protocol, source.interpreter, source.folder, tick)
-        outcome = measured.launched.outcome
-        self.first_losses.note(cell, outcome, self.plan.network_of(cell).family)
         added: dict[str, Any] = {}
-        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
-        if default is not None and cell.on_cpu:
-            added["default_threads"] = default
+        telemetry: Telemetry = None
+        if source.interpreter is None or reason:
+            launched = _skipped(reason)
+        else:
+            launched, added, telemetry = self._measure(cell, protocol, source.interpreter, source.folder, tick)
+        outcome = launched.outcome
+        note_losses(self.first_losses, cell, outcome, network.family)
         if outcome.software:  # a launch that could not answer measured nothing
-            added |= measured.software
             added[TUNABLE] = list(self._tunable(cell))
             # dlbench's own adapters come with its version.
             if source.build.framework.external:
                 added[DIGEST] = adapter_digest(source.build.framework)
+        else:
+            added = {}
+        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
+        if default is not None and cell.on_cpu:
+            added["default_threads"] = default
         return Record(
             run=self.run.id,
             suite=self.run.suite,
@@ -159,79 +145,81 @@ class LaunchRunner:
             interpreter=source.name,
             protocol=protocol,
             started=started,
-            wall_seconds=measured.launched.wall_seconds,
+            wall_seconds=launched.wall_seconds,
             version=self.run.version,
             attempt=attempt,
             side=planned.side,
             stage=planned.stage,
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
-            telemetry=measured.telemetry,
-            network=specification(self.plan.network_of(cell).family),
+            telemetry=telemetry,
+            network=specification(network.family),
             node=node,
         )
 
-    def _measure(self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick) -> _Measured:
-        """Launch a cell on its device and judge the outcome; repeat it where this process was stopped meanwhile."""
-        located = Located() if cell.on_cpu else self._locator.find(cell.device, cell.world_size)
-        if located.reason:
-            return _skipped(located.reason)
-        request = self._request(cell, protocol, interpreter, folder, located.uuids)
-        software = self._described(request)
-        first = located.devices[0] if located.devices else None
-        if first is not None and first.uuid is not None:
-            identities = [device.identity(located.driver) for device in located.devices]
-            software["gpu"] = identities[0]
-            if len(identities) > 1:
-                software["gpus"] = identities
+    def _measure(
+        self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick
+    ) -> tuple[Launched, dict[str, Any], Telemetry]:
+        """Launch a cell on its device and judge it; return it with what the record's software says besides."""
+        gpus, software = self._gpus(cell)
+        if isinstance(gpus, str):
+            return _skipped(gpus), {}, None
+        request = self._request(cell, protocol, interpreter, folder, ",".join(gpu.uuid or "" for gpu in gpus) or None)
+        if request.launch.repeated_batch is not None:
+            software["repeated_batch"] = request.launch.repeated_batch
+        if request.launch.label_sets > 1:
+            software["label_sets"] = request.launch.label_sets
+        if request.launch.text is not None and self.text is not None:
+            software["text"] = self.text.described()
         for _ in range(_SUSPENDED_REPEATS):
             # Of several GPUs, which do the same, the first is watched.
-            launched, telemetry = self._launch(request, first, tick)
+            launched, telemetry = self._launch(request, gpus[0].uuid if gpus else None, tick)
             launched = judged(request, launched, self._limits, telemetry)
+            # Where this process was stopped meanwhile, its clock says nothing about the guest.
             if not launched.suspended or launched.outcome.status not in (Status.IMPLAUSIBLE, Status.TIMED_OUT):
                 break
-        return _Measured(launched, software, telemetry)
+        return launched, software, telemetry
 
-    def _launch(
-        self, request: LaunchRequest, gpu: devices.Device | None, tick: Tick
-    ) -> tuple[Launched, dict[str, Any] | None]:
-        if gpu is None or gpu.uuid is None:
-            return self.launcher.launch(request, tick), None
-        sampler = Sampler(gpu.uuid, self.nvml, own=of_a_launch)
+    def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
+        """Return the GPUs of a launch, or why it cannot have them, and the description of them that a record keeps."""
+        if cell.on_cpu:
+            return (), {}
+        now, planned = probe_gpus(self.nvml), self._planned_gpus
+        named = dict.fromkeys(each.device for each in self.plan.cells if not each.on_cpu)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        found = devices.locate(cell.device, planned, now, cell.world_size, tuple(named), visible)
+        if isinstance(found, str):
+            return found, {}
+        identities = [gpu.identity(now.driver_version) for gpu in found]
+        return found, {"gpu": identities[0], **({"gpus": identities} if len(identities) > 1 else {})}
+
+    def _launch(self, request: LaunchRequest, gpu: str | None, tick: Tick) -> tuple[Launched, Telemetry]:
+        if gpu is None:
+            return self.launcher(request, tick), None
+        sampler = Sampler(gpu, self.nvml, own=of_a_launch)
         sampler.start()
         try:
-            launched = self.launcher.launch(request, tick)
+            launched = self.launcher(request, tick)
         finally:
             telemetry = sampler.stop()
         return launched, telemetry
 
-    def _described(self, request: LaunchRequest) -> dict[str, Any]:
-        """Return the part of the record's software that describes a request."""
-        found: dict[str, Any] = {}
-        if request.launch.repeated_batch is not None:
-            found["repeated_batch"] = request.launch.repeated_batch
-        if request.launch.label_sets > 1:
-            found["label_sets"] = request.launch.label_sets
-        if request.launch.text is not None and self.text is not None:
-            found["text"] = self.text.described()
-        return found
+    def _framework(self, cell: Cell) -> Framework:
+        return self.sources[cell.framework].build.framework  # of a comparison, this side's
 
     def _tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning may choose."""
-        framework = self.sources[cell.framework].build.framework
-        return framework.tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
+        return self._framework(cell).tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
 
     def _request(
         self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None
     ) -> LaunchRequest:
-        framework = self.sources[cell.framework].build.framework  # of a comparison, this side's
+        framework, reference = self._framework(cell), self.reference(cell)
         chosen = in_force(cell.tuning, self._tunable(cell))
-        settings = {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})}
-        reference = self.reference(cell)
         cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
             cell,
             protocol,
-            settings,
+            {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})},
             str(cache),
             cpus=self._cpus(cell),
             adapter_directory=framework.outside,
@@ -256,7 +244,7 @@ class LaunchRunner:
             self.guest,
             None if reference is None else reference.path,
             framework.computes,
-            self.first_losses.of_file(framework.name, cell),
+            self.first_losses.get(losses_key(framework.name, cell)),
         )
 
     def _cpus(self, cell: Cell) -> list[int] | None:
@@ -271,5 +259,5 @@ class LaunchRunner:
         return list(mask)
 
 
-def _skipped(reason: str) -> _Measured:
-    return _Measured(Launched(Outcome(Status.SKIPPED, reason), 0.0))
+def _skipped(reason: str) -> Launched:
+    return Launched(Outcome(Status.SKIPPED, reason), 0.0)

@@ -1,6 +1,6 @@
-"""Launchers: carry out one launch, data in and data out.
+"""Carries out one launch, data in and data out: ``launch_process`` starts the framework's interpreter.
 
-``ProcessLauncher`` starts the framework's interpreter on this machine; tests replace it by one that answers at once.
+A `Launcher` is any function that does so; tests replace it by one that answers at once.
 """
 
 import contextlib
@@ -18,20 +18,19 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol as TypingProtocol
 
 import psutil
 
 from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.evidence import oom_kills
 from dlbench.adapters.networks import from_data
-from dlbench.adapters.protocol import HOST_LINE, Launch, Outcome, write_launch
+from dlbench.adapters.protocol import HOST_LINE, Launch, Outcome, Status, write_launch
 from dlbench.hardware_probe.telemetry import descends_from_this_process
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
 from .monitor import LaunchMonitor
-from .outcomes import ProcessEnd, bytes_in, outcome_of
+from .outcomes import bytes_in, outcome_of
 from .supervisor import TAIL_BYTES
 
 # What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
@@ -43,8 +42,6 @@ _POLL_SECONDS = 0.05  # where the system does not report the end of a process
 _GRACE_SECONDS = 3.0
 _MOST_BYTES = 2 * 1024**3  # in a launch's folder, which holds its temporary files too
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-
-Tick = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
@@ -59,17 +56,12 @@ class LaunchRequest:
     reference: Path | None = None  # of its parity check
     computes: bool = True  # False: the framework says of itself that it computes nothing
     first_losses: tuple[float, ...] | None = None
-    """Where only the guest knows the mathematics: those of an earlier launch, which this one's must agree with."""
-
-    @property
-    def specified(self) -> bool:
-        """Whether the network's mathematics is known, and there is something to check."""
-        return self.launch.network is None or from_data(self.launch.network).family.specified
+    """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
 
     @property
     def check_steps(self) -> tuple[int, ...]:
-        """How many steps the parity check may have: as many as the reference holds."""
-        if not self.specified:
+        """How many steps the parity check may have: as many as the reference holds, none without mathematics."""
+        if self.launch.network is not None and not from_data(self.launch.network).family.specified:
             return ()
         if self.reference is None:
             return (1,)
@@ -83,20 +75,17 @@ class LaunchRequest:
 
 @dataclass(frozen=True)
 class Launched:
-    """What a launch gave and how long all of it took, in seconds."""
+    """The outcome of a launch, and how long all of it took, in seconds."""
 
     outcome: Outcome
     wall_seconds: float
     suspended: bool = False
-    """Whether this process was stopped meanwhile, so that what it observed is of no use."""
+    """Whether this process was stopped meanwhile, so that its observations are worthless."""
 
 
-class Launcher(TypingProtocol):
-    """Carries out launches."""
-
-    def launch(self, request: LaunchRequest, tick: Tick = ...) -> Launched:
-        """Carry out one launch; ``tick`` is called now and then with the control directory."""
-        ...
+Tick = Callable[[Path], None]
+"""Called now and then during a launch, with its control directory."""
+Launcher = Callable[[LaunchRequest, Tick], Launched]
 
 
 def no_tick(directory: Path) -> None:
@@ -109,62 +98,33 @@ def guest_environment(variables: dict[str, str]) -> dict[str, str]:
     return {**kept, **variables, "DLBENCH_VARIABLES": ",".join(sorted(variables))}
 
 
-class ProcessLauncher:
-    """Starts each launch in its own process group on this machine."""
-
-    def launch(self, request: LaunchRequest, tick: Tick = no_tick) -> Launched:
-        """Carry out one launch; the processes it started are gone when this returns or raises."""
-        check_steps = request.check_steps
-        directory = _control_directory(request.launch)
-        ours, theirs = socket.socketpair()
+def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
+    """Carry out one launch in a process group of its own; its processes are gone when this returns or raises."""
+    check_steps = request.check_steps
+    directory = _control_directory(request.launch)
+    ours, theirs = socket.socketpair()
+    try:
+        start, kills = time.monotonic(), oom_kills()
+        child = _start(request, directory, theirs.fileno())
+        theirs.close()
+        monitor = LaunchMonitor(ours, child.pid, check_steps)
         try:
-            start = time.monotonic()
-            child = _start(request, directory, theirs.fileno())
-            theirs.close()
-            monitor = LaunchMonitor(ours, child.pid, check_steps)
-            watch = _Watch(directory, tick)
-            ending = self._run(request, child, monitor, watch)
-            wall_seconds = time.monotonic() - start
-            outcome = outcome_of(request.launch, directory, ending, monitor)
-            return Launched(outcome, wall_seconds, watch.suspended)
-        finally:
-            ours.close()
-            theirs.close()
-            shutil.rmtree(directory, ignore_errors=True)
-
-    def _run(
-        self, request: LaunchRequest, child: "subprocess.Popen[bytes]", monitor: LaunchMonitor, watch: "_Watch"
-    ) -> ProcessEnd:
-        before = oom_kills()
-        try:
-            in_time = _wait(child, request.timeout, watch, monitor)
-            if not in_time:
+            ended, suspended = _wait(child, request.timeout, monitor, directory, tick)
+            if ended:
                 signal_group(child.pid, signal.SIGTERM)
-                _wait(child, _GRACE_SECONDS, _Watch(watch.directory, no_tick), monitor)
-            said = _reap(child)
-            late = "" if in_time or watch.too_much else f"ended after {request.timeout:g} s"
-            return ProcessEnd(child.returncode, said, late, watch.too_much, oom_kills() - before)
+                _wait(child, _GRACE_SECONDS, monitor, directory, no_tick)
+            stderr = _reap(child)
+            kills = oom_kills() - kills
         finally:
             _reap(child)
-            end_strays(str(watch.directory))
-
-
-@dataclass
-class _Watch:
-    """Called while a launch lasts: shows it, and looks after the disk."""
-
-    directory: Path
-    tick: Tick
-    too_much: str = ""
-    suspended: bool = False
-    """Whether this process was stopped for a while (SIGSTOP)."""
-
-    def __call__(self) -> bool:
-        """Return False where the launch is to end at once."""
-        self.tick(self.directory)
-        if bytes_in(self.directory, _MOST_BYTES) > _MOST_BYTES:
-            self.too_much = f"ended: it wrote more than {_MOST_BYTES // 1024**3} GiB into its folder"
-        return not self.too_much
+            end_strays(str(directory))
+        wall_seconds = time.monotonic() - start
+        outcome = outcome_of(request.launch, directory, monitor, child.returncode, stderr, ended, kills)
+        return Launched(outcome, wall_seconds, suspended)
+    finally:
+        ours.close()
+        theirs.close()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _start(request: LaunchRequest, directory: Path, line: int) -> "subprocess.Popen[bytes]":
@@ -219,23 +179,27 @@ def _reap(child: "subprocess.Popen[bytes]") -> str:
         return stream.read(2 * TAIL_BYTES).decode("utf-8", errors="replace")
 
 
-def _wait(child: "subprocess.Popen[bytes]", seconds: float, watch: _Watch, monitor: LaunchMonitor) -> bool:
-    """Wait for the child without spinning; False when it is still there after this many seconds, or is to end."""
-    awake = time.monotonic()
+def _wait(
+    child: "subprocess.Popen[bytes]", seconds: float, monitor: LaunchMonitor, directory: Path, tick: Tick
+) -> tuple[tuple[Status, str] | None, bool]:
+    """Wait for the child without spinning; return why it must be ended, and whether this process was stopped."""
+    awake, suspended = time.monotonic(), False
     deadline, next_tick = awake + seconds, awake + _TICK_SECONDS
     with _news(child, monitor) as wait:
         while child.poll() is None:
             now = time.monotonic()
             if now >= deadline:
-                return False
+                return (Status.TIMED_OUT, f"ended after {seconds:g} s"), suspended
             wait(max(0.0, min(deadline, next_tick) - now))
             asleep, awake = awake, time.monotonic()
-            watch.suspended |= awake - asleep > _SUSPENDED_SECONDS
-            if time.monotonic() >= next_tick:
-                next_tick = time.monotonic() + _TICK_SECONDS
-                if not watch():
-                    return False
-    return True
+            suspended |= awake - asleep > _SUSPENDED_SECONDS
+            if awake >= next_tick:
+                next_tick = awake + _TICK_SECONDS
+                tick(directory)
+                if bytes_in(directory, _MOST_BYTES) > _MOST_BYTES:
+                    reason = f"ended: it wrote more than {_MOST_BYTES // 1024**3} GiB into its folder"
+                    return (Status.CRASHED, reason), suspended
+    return None, suspended
 
 
 @contextlib.contextmanager

@@ -10,8 +10,7 @@ import os
 import signal
 import stat
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -51,11 +50,11 @@ _KINDS = {
 
 
 class UnreadableError(Exception):
-    """A file that a guest left is missing, too large, or not of its kind; the text says which."""
+    """A guest's file is no plain file, too large or inconsistent; the text says which."""
 
 
-def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a plain file; raises FileNotFoundError where there is none, and UnreadableError."""
+def read_json(path: Path, most: int = MOST_BYTES) -> Any:
+    """Return the JSON in a plain file; raises FileNotFoundError and UnreadableError. NaN and Infinity are no JSON."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -72,37 +71,31 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
     if len(content) > most:
         size = f"{most // 1024**2} MiB" if most >= 1024**2 else f"{most} bytes"
         raise UnreadableError(f"{path.name} has {max(found.st_size, len(content))} bytes, more than {size}")
-    return content
-
-
-def read_json(path: Path, most: int = MOST_BYTES) -> Any:
-    """Return the JSON in a plain file; raises FileNotFoundError and UnreadableError. NaN and Infinity are no JSON."""
-    content = read_file(path, most)
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        deep = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise UnreadableError(f"{path.name} is not valid JSON: {deep[:200]}") from error
+    except RecursionError as error:
+        raise UnreadableError(f"{path.name} is not valid JSON: nested too deeply") from error
+    except ValueError as error:
+        raise UnreadableError(f"{path.name} is not valid JSON: {str(error)[:200]}") from error
 
 
 def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is no number in JSON")
 
 
+class _Phase(BaseModel):
+    model_config = ConfigDict(strict=True)
+    phase: str
+    expected_seconds: Annotated[float, Field(ge=0, lt=1e9)] | None = None
+
+
 def read_phase(directory: Path) -> tuple[str, float | None]:
     """Return the phase the guest says it is in and that phase's expected seconds, where it has said so."""
     try:
-        content = read_json(directory / PHASE_FILE, _PHASE_BYTES)
-    except (OSError, UnreadableError):
+        found = _Phase.model_validate(read_json(directory / PHASE_FILE, _PHASE_BYTES))
+    except (OSError, UnreadableError, ValidationError):
         return "", None
-    phase, expected = (
-        (content.get("phase"), content.get("expected_seconds")) if isinstance(content, dict) else ("", None)
-    )
-    if not isinstance(phase, str) or not phase.isprintable():
-        return "", None
-    if isinstance(expected, bool) or not isinstance(expected, int | float) or not 0 <= expected < 1e9:
-        return phase[:40], None
-    return phase[:40], float(expected)
+    return (found.phase[:40], found.expected_seconds) if found.phase.isprintable() else ("", None)
 
 
 def bytes_in(directory: Path, most: int) -> int:
@@ -145,8 +138,7 @@ def read_answer(directory: Path, launch: Launch) -> Outcome:
         raise UnreadableError(f"{OUTCOME_FILE}: {sentence(error, _model(Outcome))}") from error
     except (ProtocolError, ValueError) as error:
         raise UnreadableError(str(error)[:300]) from error
-    wrong = _against_itself(outcome, launch)
-    if wrong:
+    if wrong := next(_contradictions(outcome, launch), ""):
         raise UnreadableError(wrong)
     return outcome
 
@@ -154,10 +146,10 @@ def read_answer(directory: Path, launch: Launch) -> Outcome:
 @cache
 def _model(kind: Any) -> type[BaseModel]:
     """Return the model of a tuple of the protocol."""
-    fields: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(kind).items():
-        default = kind._field_defaults.get(name, ...)
-        fields[name] = (_checked(hint, name in _SIGNED), default)
+    fields: dict[str, Any] = {
+        name: (_checked(hint, name in _SIGNED), kind._field_defaults.get(name, ...))
+        for name, hint in typing.get_type_hints(kind).items()
+    }
     return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
@@ -179,52 +171,41 @@ def _checked(hint: Any, signed: bool) -> Any:
     if origin is dict:
         return Annotated[dict[str, _checked(inner[1], signed)], Field(max_length=_MOST_KEYS)]  # type: ignore[misc]
     if origin is typing.Union:
-        checked = [_checked(each, signed) for each in inner if each is not type(None)]
-        return checked[0] | None
+        return _checked(next(each for each in inner if each is not type(None)), signed) | None
     return hint
 
 
-def _against_itself(outcome: Outcome, launch: Launch) -> str:
-    """Return what is inconsistent in an answer or does not fit the request; empty where all fits."""
+def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
+    """Yield what is inconsistent in an answer, or does not fit the request."""
     if outcome.status not in _OF_A_GUEST:
-        return f"status {outcome.status.value} is not a guest's to give"
-    if outcome.outside is not None or outcome.parity is not None:
-        return "it reports what only the host can know: " + ("parity" if outcome.outside is None else "outside")
+        yield f"status {outcome.status.value} is not a guest's to give"
+    for name in ("parity", "outside"):
+        if getattr(outcome, name) is not None:
+            yield f"it reports what only the host can know: {name}"
     if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
-        return f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
+        yield f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
     if outcome.status is not Status.OK or launch.only_capabilities:
-        return ""
-    return _of_numbers(outcome, launch)
-
-
-def _of_numbers(outcome: Outcome, launch: Launch) -> str:
+        return
     if not outcome.samples_ns or outcome.steps_per_sample < 1:
-        return f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"
+        yield f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"
     steps = outcome.observed_steps()
     if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
-        return f"{outcome.timed_steps()} steps timed of {steps} observed"
+        yield f"{outcome.timed_steps()} steps timed of {steps} observed"
     most = launch.protocol.steps + launch.protocol.maximum_warmup_steps
     if steps // outcome.steps_per_sample > most:
-        return f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
-    threads = outcome.threads
-    if threads is None or threads.requested != launch.cell.all_threads:
-        said = "none" if threads is None else str(threads.requested)
-        return f"threads.requested: {said}, where {launch.cell.all_threads} were asked for"
-    count = outcome.parameter_count
-    if count is not None and launch.network is not None:
+        yield f"{steps // outcome.steps_per_sample} samples where at most {most} were asked for"
+    requested = None if outcome.threads is None else outcome.threads.requested
+    if requested != launch.cell.all_threads:
+        yield f"threads.requested: {requested}, where {launch.cell.all_threads} were asked for"
+    if launch.network is not None and outcome.parameter_count is not None:
         expected = from_data(launch.network).family.parameter_count()
-        if count != expected:
-            return f"{count} parameters, where the network has {expected}"
-    return _of_curve(outcome, launch)
-
-
-def _of_curve(outcome: Outcome, launch: Launch) -> str:
+        if outcome.parameter_count != expected:
+            yield f"{outcome.parameter_count} parameters, where the network has {expected}"
     steps = launch.protocol.curve_steps if launch.text is not None else 0
-    expected = [min(end, steps) for end in range(BLOCK, steps + BLOCK, BLOCK)]
-    content = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
-    if content != expected[: len(content)] or (len(content) < len(expected) and not outcome.curve_ended):
-        return f"a curve of {len(content)} blocks, where {len(expected)} were asked for"
-    return ""
+    ends = [min(end, steps) for end in range(BLOCK, steps + BLOCK, BLOCK)]
+    curve = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
+    if curve != ends[: len(curve)] or (len(curve) < len(ends) and not outcome.curve_ended):
+        yield f"a curve of {len(curve)} blocks, where {len(ends)} were asked for"
 
 
 def _shallow(value: Any, depth: int) -> bool:
@@ -238,47 +219,41 @@ _LAST_LINES = 4
 _LONGEST = 1000
 
 
-@dataclass(frozen=True)
-class ProcessEnd:
-    """How a launch's processes ended."""
+def outcome_of(
+    launch: Launch,
+    directory: Path,
+    monitor: LaunchMonitor,
+    code: int,
+    stderr: str = "",
+    ended: tuple[Status, str] | None = None,
+    oom_kills: int = 0,
+) -> Outcome:
+    """Return the outcome of a launch whose processes ended with this exit code and the end of this stderr.
 
-    code: int
-    said: str = ""
-    """The end of what they wrote to stderr."""
-    late: str = ""
-    """Why the host ended them, where their time was over."""
-    too_much: str = ""
-    """Why the host ended them, where they used more than allowed."""
-    oom_kills: int = 0
-    """Of the kernel, on the whole machine, meanwhile."""
-
-
-def outcome_of(launch: Launch, directory: Path, ending: ProcessEnd, monitor: LaunchMonitor) -> Outcome:
-    """Return the outcome of a launch."""
-    if ending.too_much:
-        return Outcome(Status.CRASHED, ending.too_much)
-    phase = read_phase(directory)[0] if ending.late else ""
-    if ending.late and not _measured_before(phase):
-        return Outcome(Status.TIMED_OUT, f"{ending.late} during {phase}" if phase else ending.late)
+    ``ended`` is the status and the reason where the host ended them; ``oom_kills`` counts the kernel's, on the whole
+    machine, meanwhile.
+    """
+    status, why = ended or (None, "")
+    phase = read_phase(directory)[0] if ended else ""
+    # Then the measurement was on disk already: a later failure does not lose it.
+    measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
+    if status is not None and not measured:
+        return Outcome(status, f"{why} during {phase}" if phase and status is Status.TIMED_OUT else why)
     try:
         outcome = read_answer(directory, launch)
         outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST))
         if phase == PROFILE:
-            outcome = outcome._replace(software={**outcome.software, "profile_failed": ending.late})
+            outcome = outcome._replace(software={**outcome.software, "profile_failed": why})
         if outcome.status is not Status.OK or launch.only_capabilities:
             return outcome
         return _monitored(outcome, monitor)
     except FileNotFoundError:
-        if monitor.wrong:
-            return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {monitor.wrong}", _LONGEST))
-        return _without_answer(ending)
+        if not monitor.wrong:
+            return _without_answer(code, stderr, oom_kills)
+        wrong = monitor.wrong
     except UnreadableError as error:
-        return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {error}", _LONGEST))
-
-
-def _measured_before(phase: str) -> bool:
-    """Return whether the measurement was on disk when this phase began: a later failure does not lose it."""
-    return phase == PROFILE or phase.startswith(TRAINING)
+        wrong = str(error)
+    return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {wrong}", _LONGEST))
 
 
 def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
@@ -293,13 +268,13 @@ def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
     return outcome._replace(outside=outside)
 
 
-def _without_answer(ending: ProcessEnd) -> Outcome:
-    lines = [line.strip() for line in ending.said.splitlines() if line.strip()]
+def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
     tail = f"; end of stderr: {said}" if said else ""
-    if ending.code == -signal.SIGKILL and ending.oom_kills > 0:
+    if code == -signal.SIGKILL and oom_kills > 0:
         return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
-    if ending.code < 0:
-        name = next((each.name for each in signal.Signals if each == -ending.code), "unknown")
-        return Outcome(Status.CRASHED, f"ended by signal {-ending.code} ({name}){tail}")
-    return Outcome(Status.CRASHED, f"exit code {ending.code}, no answer{tail}")
+    if code < 0:
+        name = next((each.name for each in signal.Signals if each == -code), "unknown")
+        return Outcome(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
+    return Outcome(Status.CRASHED, f"exit code {code}, no answer{tail}")

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from dlbench.adapters.networks import family_of
 from dlbench.hardware_probe import Machine
 from dlbench.reports.compare.verdict import Rule
 from dlbench.reports.storage.hosts import Host, Node, host_of
@@ -17,9 +18,9 @@ from ..display.screen import err, resume_command, say
 from ..errors import interruptible
 from ..planning.plan import Plan
 from . import capabilities, preparation, sides
-from .judge import FirstLosses
+from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
-from .launcher import ProcessLauncher
+from .launcher import launch_process
 from .machine_lock import measuring
 from .quiet_machine import busy_gpus, open_gate
 from .runner import Runner
@@ -66,7 +67,7 @@ def run_plan(
 
     ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
     """
-    launcher, paired = ProcessLauncher(), len(profile.sides) > 1
+    paired = len(profile.sides) > 1
     store.add_machine(machine.fingerprint, machine.to_dict())
     sources = profile.sources or sides.prepare(plan, profile.sides, say, build_missing)
     with measuring(say, wait=True, computes=plan.computes):
@@ -76,7 +77,7 @@ def run_plan(
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)
-            defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launcher, say)
+            defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launch_process, say)
         named = sides.described(profile.sides, sources) if paired else {}
         run = profile.unfinished or preparation.begin(
             plan, store, machine, profile.purpose, named, profile.node(), profile.rule
@@ -93,7 +94,7 @@ def run_plan(
             side.name: LaunchRunner(
                 plan,
                 run,
-                launcher,
+                launch_process,
                 sources[side.name],
                 reference,
                 machine=machine,
@@ -119,7 +120,11 @@ def run_plan(
 
 def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:
     """Return the first losses for each side: two files compute different things, even where they have one name."""
-    if any(side.step is not None for side in of_run):
-        return {side.name: FirstLosses.of(each for each in records if each.side == side.name) for side in of_run}
-    shared = FirstLosses.of(records)
-    return {side.name: shared for side in of_run}
+    apart = any(side.step is not None for side in of_run)
+    shared: FirstLosses = {}
+    found: dict[str, FirstLosses] = {side.name: {} if apart else shared for side in of_run}
+    for record in records:
+        if record.network is not None:
+            known = found.get(record.side, shared)
+            note_losses(known, record.cell, record.outcome, family_of(record.network))
+    return found

@@ -31,7 +31,7 @@ from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 from dlbench.suites.run.judge import judged
-from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 
 def test_the_life_of_an_adapter(tmp_path):
@@ -235,7 +235,7 @@ def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
     """Carry out one launch of the null framework in a process of its own."""
     launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
     order = LaunchRequest(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
-    return judged(order, ProcessLauncher().launch(order), None).outcome
+    return judged(order, launch_process(order), None).outcome
 
 
 def fastest(launch, near):
@@ -298,7 +298,7 @@ def test_a_launch_bound_to_a_cpu_has_that_one_and_numpy_too(tmp_path):
 def guest(interpreter, folder, **options):
     """Carry out one launch of the null framework as the product does it."""
     launch = launch_of(folder, **options)
-    return ProcessLauncher().launch(LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
+    return launch_process(LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)).outcome
 
 
 def given_interpreters():

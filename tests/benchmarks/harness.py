@@ -27,7 +27,7 @@ from dlbench.adapters.protocol import Cell, Launch, Protocol
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 from dlbench.suites.planning.networks import shipped
-from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
 ROUNDS = 9
@@ -67,7 +67,6 @@ def launch(seconds: float, steps: int, step_seconds: float, cache: str) -> Launc
 
 def launch_overhead(launches: int, folder: Path) -> list[float]:
     """Return, for each launch, the seconds from before the spawn to the stored record, less its own steps."""
-    launcher = ProcessLauncher()
     order = launch(10.0, 10, 0.001, str(folder))
     now = datetime.now(UTC)
     found = []
@@ -76,7 +75,7 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
         store.begin_run(Run("overhead", "harness", order.launch.protocol, launches, (CELL,), "none", now, "0", None, 0))
         for index in range(launches):
             start = time.perf_counter()
-            done = launcher.launch(order)
+            done = launch_process(order)
             record = Record(
                 "overhead", "harness", index, CELL, done.outcome, "none", "", "", order.launch.protocol, now,
                 done.wall_seconds, "0",
@@ -91,12 +90,11 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
 
 def parent_share(folder: Path, seconds: float = 5.0) -> list[float]:
     """Return, for each of three launches, this process's CPU seconds per second while the child is measured."""
-    launcher = ProcessLauncher()
     found = []
     for _ in range(3):
         order = launch(seconds, int(seconds / 0.01), 0.01, str(folder))
         start, cpu = time.perf_counter(), time.process_time()
-        launcher.launch(order)
+        launch_process(order)
         found.append((time.process_time() - cpu) / (time.perf_counter() - start))
     return found
 

@@ -41,7 +41,7 @@ from dlbench.hardware_probe.cpu import bound_mask, probe_cpu
 from dlbench.suites.environments import environment, folders
 from dlbench.suites.planning import suite, values
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
-from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher, guest_environment
+from dlbench.suites.run.launcher import LaunchRequest, guest_environment, launch_process
 
 PLAIN = Path(__file__).resolve().parent / "plain"
 GOAL = 1.02
@@ -93,7 +93,7 @@ def adapter_samples(what: Trained) -> list[int]:
     protocol = Protocol(3, what.steps, what.steps, 0.0)
     network = to_data(what.network)
     launch = Launch(what.cell, protocol, what.settings, str(what.cache), cpus=what.cpus, network=network)
-    outcome = ProcessLauncher().launch(LaunchRequest(launch, what.interpreter, what.variables, 900.0)).outcome
+    outcome = launch_process(LaunchRequest(launch, what.interpreter, what.variables, 900.0)).outcome
     if not outcome.samples_ns:
         raise NoSamplesError(f"adapter: {outcome.status.value}: {outcome.reason}")
     return outcome.samples_ns

@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.report import Source
 from dlbench.reports.storage.results import Results
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -46,7 +47,8 @@ def records() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "report.html"
-    document = Document("Large", Results(tuple(records())), datetime(2026, 11, 23, tzinfo=UTC), "0")
+    results = Results(tuple(records()))
+    document = Document("Large", Source(lambda: results), datetime(2026, 11, 23, tzinfo=UTC), "0")
     path.write_text(page_to_file_text(document), encoding="utf-8")
     return path
 

@@ -18,7 +18,7 @@ from known_networks import data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
 from dlbench.suites.run.judge import judged
-from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 #: Nothing here waits for that long unless it is about to fail: the machine may be busy.
 PATIENCE = 120.0
@@ -68,7 +68,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def launch_null(cache: Path, settings: dict[str, Any], **of_cell: Any) -> Outcome:
     """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
     order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache)}, **of_cell)
-    return judged(order, ProcessLauncher().launch(order), None).outcome
+    return judged(order, launch_process(order), None).outcome
 
 
 def workers_of(cache: Path) -> list[psutil.Process]:

@@ -9,7 +9,7 @@ from known_networks import NETWORKS, data_of
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.planning.framework import find
-from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 pytestmark = pytest.mark.framework
 
@@ -27,7 +27,7 @@ def test_a_failed_check_is_an_outcome_with_caffes_words(
     cell = Cell("caffe", "caffe", "pthread", network, "cpu", 1, NETWORKS[network].batch_size)
     launch = Launch(cell, Protocol(), {}, str(tmp_path), network=data_of(network))
     variables: dict[str, Any] = framework.launch_variables("pthread", 1)
-    outcome = ProcessLauncher().launch(LaunchRequest(launch, limited, variables, 300.0)).outcome
+    outcome = launch_process(LaunchRequest(launch, limited, variables, 300.0)).outcome
     assert outcome.status in (Status.CRASHED, Status.OUT_OF_MEMORY)
     if outcome.status is Status.CRASHED:
         assert "host allocation of size" in outcome.reason, outcome.reason

@@ -19,7 +19,9 @@ from dlbench.reports.page.document import Document
 from dlbench.reports.page.overview import findings
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text
+from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.statistics import summarise
+from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
@@ -28,14 +30,13 @@ MADE = datetime(2026, 11, 23, tzinfo=UTC)
 KEPT = ("cpu", "elsewhere", "faults", "gates", "gpu", "workers")
 
 
-def document(*stores: Path, **changes: Any) -> Document:
-    runs = []
-    for each in stores:
-        with Store.open(each, create=False) as store:
-            counts = store.record_counts()
-            runs += [(run, counts.get(run.id, 0)) for run in store.runs()]
-    given = {"title": "A page", "results": Results.read(stores, newest=True), "made": MADE, "version": "0", **changes}
-    return Document(runs=tuple(runs), **given)
+def document(path: Path, all_runs: bool = False, **changes: Any) -> Document:
+    with Store.open(path, create=False) as store:
+        counts = store.record_counts()
+        runs = [(run, counts.get(run.id, 0)) for run in store.runs()]
+    results = Results.read([path], newest=True, all_runs=all_runs)
+    source = Source(lambda: results, lambda: runs, ReportOptions(all_runs=all_runs))
+    return Document(**{"title": "A page", "source": source, "made": MADE, "version": "0", **changes})
 
 
 @pytest.fixture(scope="module", params=KEPT)
@@ -72,18 +73,21 @@ def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(kept: Doc
             assert summarise(samples).median == pytest.approx(wanted["seconds_per_minibatch"]["median"], rel=1e-6)
 
 
-def test_what_the_doctor_found_stands_in_the_provenance_once_a_machine(tmp_path: Path) -> None:
+def test_the_doctors_findings_stand_in_the_provenance_once_a_machine(tmp_path: Path) -> None:
     kept = document(kept_store(tmp_path, "faults"))
     found = Finding("governor", "CPU governor", Severity.HARMS, "powersave", "The clock <changes>.")
-    nothing = tuple((replace(run, doctor=()), count) for run, count in kept.runs)
-    later = tuple((replace(run, doctor=(found,), started=MADE), count) for run, count in kept.runs)
-    assert examined(kept) == []  # nobody asked then
-    machines = {run.machine for run, _ in kept.runs}
-    assert examined(replace(kept, runs=nothing + later)) == [["harms", "CPU governor: powersave", found.why]] * len(
-        machines
-    )
-    assert {row[1] for row in examined(replace(kept, runs=nothing))} == {"Settings: nothing that harms measurement"}
-    text = page_to_file_text(replace(kept, runs=later))
+    runs = kept.source.runs()
+
+    def with_runs(*runs: tuple[Run, int]) -> Document:
+        return replace(kept, source=replace(kept.source, runs=lambda: list(runs)))
+
+    nothing = [(replace(run, doctor=()), count) for run, count in runs]
+    later = [(replace(run, doctor=(found,), started=MADE), count) for run, count in runs]
+    assert examined(kept) == []  # the doctor was not asked then
+    once = [["harms", "CPU governor: powersave", found.why]] * len({run.machine for run, _ in runs})
+    assert examined(with_runs(*nothing, *later)) == once
+    assert {row[1] for row in examined(with_runs(*nothing))} == {"Settings: nothing that harms measurement"}
+    text = page_to_file_text(with_runs(*later))
     check_html(text)
     assert "The clock &lt;changes&gt;." in text
     assert block(text, "provenance-data")["runs"][0]["doctor"][0]["name"] == "governor"
@@ -144,24 +148,24 @@ def test_a_note_is_markdown_that_loads_and_runs_nothing() -> None:
 
 
 def test_an_empty_result_and_nothing_but_failures_have_a_page() -> None:
-    text = page_to_file_text(Document("Nothing", Results(), MADE, "0"))
+    text = page_to_file_text(Document("Nothing", Source(Results), MADE, "0"))
     assert "Nothing was measured yet." in text
     check_html(text)
 
 
 def test_a_page_is_the_same_for_the_same_results(kept: Document, page: str) -> None:
-    again = Document(kept.title, kept.results, kept.made, kept.version, kept.runs)
+    again = Document(kept.title, replace(kept.source), kept.made, kept.version)
     assert page_to_file_text(again) == page
 
 
 def test_the_head_has_sentences_that_the_reports_bring() -> None:
     store = EXAMPLES / "2026-11-23-what-tuning-is-worth" / "store.sqlite.xz"
-    text = page_to_file_text(document(store, results=Results.read([store]), all_runs=True))
+    text = page_to_file_text(document(store, all_runs=True))
     assert "tuning makes 3 of 9 rows faster" in text
 
 
 def test_each_cell_without_a_time_is_counted_once(tmp_path: Path) -> None:
     kept = document(kept_store(tmp_path, "faults"))
-    counts = [int(count) for count in re.findall(r"\b\d+\b", findings(kept, [])[0])]
+    counts = [int(count) for count in re.findall(r"\b\d+\b", findings(kept.matrix, [])[0])]
     timed, cells, *others = counts
     assert timed + sum(others) == cells == len(kept.matrix.cells)

@@ -14,6 +14,7 @@ from fake_nvml import (
     PART,
     PARTED,
     SECOND,
+    TWINS,
     TWO,
     gpus,
 )
@@ -22,7 +23,6 @@ from hypothesis import strategies as st
 
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import devices
-from dlbench.suites.planning.devices import Locator
 
 TYPED = st.one_of(
     st.text(max_size=30),
@@ -127,10 +127,33 @@ def test_any_words_are_understood_or_refused_in_one_line(words, machine, visible
 
 
 def test_a_device_is_found_again_by_its_uuid_whatever_its_number_is_now():
-    behind = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
-    locator = Locator(gpus(TWO), lambda: gpus(behind))
-    found = locator.find("cuda:1")
-    assert (found.devices[0].name, found.uuids, found.reason) == ("cuda:1", SECOND, "")
-    assert found.devices[0].identity(found.driver) == {"index": 1, "name": H200, "uuid": SECOND, "driver": "550.54.15"}
-    gone = locator.find("cuda:0")
-    assert (gone.devices, gone.reason) == ((), f"cuda:0 ({A100}) does not answer: the driver no longer lists it")
+    behind = gpus(f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))")
+    (found,) = devices.locate("cuda:1", gpus(TWO), behind)
+    assert (found.name, found.uuid) == ("cuda:1", SECOND)
+    lost = devices.locate("cuda:0", gpus(TWO), behind)
+    assert lost == f"cuda:0 ({A100}) does not answer: the driver no longer lists it"
+
+
+THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), fake.board(uuid='GPU-eeeeeeee'))"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "count", "named", "visible", "found"),
+    [
+        (TWINS, "cuda:0", 2, (), None, ["cuda:0", "cuda:1"]),
+        (THREE, "cuda:0", 2, ("cuda:0", "cuda:2"), None, ["cuda:0", "cuda:2"]),
+        (THREE, "cuda:0", 2, ("cuda:0",), "0,2", ["cuda:0", "cuda:2"]),
+        (THREE, "cuda:0", 3, (), "0,2", "there are 2"),
+        (TWO, "cuda:1", 2, (), None, "2 workers need 2 GPUs from cuda:1 on, and there are 1"),
+        (TWO, "cuda:0", 2, (), None, "differ: cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA H200); name others"),
+        (PARTED, "cuda:0:1", 2, (), None, "MIG devices (cuda:0:1) cannot reach one another"),
+    ],
+)
+def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason(
+    source, name, count, named, visible, found
+):
+    located = devices.locate(name, gpus(source), gpus(source), count, named, visible)
+    if isinstance(found, str):
+        assert found in located
+    else:
+        assert [device.name for device in located] == found

@@ -10,7 +10,7 @@ from processes import run_command, suite_of_null
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import framework, own
-from dlbench.suites.run.launcher import LaunchRequest, ProcessLauncher
+from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 ABOUT = """
 name = "{name}"
@@ -182,7 +182,7 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
     cell = Cell("mine", "outside_mine", "only", network, "cpu", threads, 1)
     protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
     asked = Launch(cell, protocol, {}, str(folder), adapter_directory=str(folder), network=data_of(cell.network))
-    return ProcessLauncher().launch(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome
+    return launch_process(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dlbench.suites.planning import framework, own
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.run import preparation, sides
 from dlbench.suites.run.launch import LaunchRunner
-from dlbench.suites.run.launcher import ProcessLauncher
+from dlbench.suites.run.launcher import launch_process
 
 SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 5})
 QUICK = ("--no-ceilings", "--no-quiet-gate")
@@ -175,7 +175,7 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     prepared = sides.prepare(plan, both, print, build_missing=False)
     run = preparation.new_run(plan, machine)
     runners = (
-        LaunchRunner(plan, run, ProcessLauncher(), prepared[side.name], lambda cell: None, machine=machine)
+        LaunchRunner(plan, run, launch_process, prepared[side.name], lambda cell: None, machine=machine)
         for side in both
     )
     (planned,) = plan.order()

@@ -1,20 +1,17 @@
 """Several workers as an axis: which cells a plan has, what a launch on several GPUs sees, and the command itself."""
 
 import pytest
-from fake_nvml import FIRST, NO_GPU, PARTED, SECOND, TWINS, TWO, gpus, stand_in
+from fake_nvml import FIRST, NO_GPU, SECOND, TWINS, TWO, gpus, stand_in
 from known_networks import NETWORKS
 from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.storage.store import Store
 from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.devices import Locator
 from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import references
-
-THREE = f"fake.FakeNvml(fake.board(uuid={FIRST!r}), fake.board(uuid={SECOND!r}), fake.board(uuid={'GPU-' + 'e' * 8!r}))"
 
 SUITE = suite_of_null(
     step_seconds=0.2,
@@ -40,25 +37,6 @@ def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
     found = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
     assert [(cell.threads, cell.world_size) for cell in found] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)]
     assert {cell.all_threads for cell in found} == {1, 2, 4}
-
-
-def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason():
-    both = Locator(None, lambda: gpus(TWINS)).find("cuda:0", 2)
-    assert both.uuids == f"{FIRST},{SECOND}"
-    few = Locator(None, lambda: gpus(TWO)).find("cuda:1", 2)
-    assert few.devices == ()
-    assert few.reason == "2 workers need 2 GPUs from cuda:1 on, and there are 1"
-    apart = Locator(None, lambda: gpus(THREE), named=("cuda:0", "cuda:2")).find("cuda:0", 2)
-    assert [device.name for device in apart.devices] == ["cuda:0", "cuda:2"]
-    lent = Locator(None, lambda: gpus(THREE), named=("cuda:0",), visible="0,2").find("cuda:0", 2)
-    assert [device.name for device in lent.devices] == ["cuda:0", "cuda:2"]
-    assert "there are 2" in Locator(None, lambda: gpus(THREE), visible="0,2").find("cuda:0", 3).reason
-    mixed = Locator(None, lambda: gpus(TWO)).find("cuda:0", 2)
-    assert mixed.devices == ()
-    assert "GPUs of one kind" in mixed.reason
-    assert "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA H200)" in mixed.reason
-    parts = Locator(None, lambda: gpus(PARTED)).find("cuda:0:1", 2)
-    assert "MIG devices (cuda:0:1) cannot reach one another" in parts.reason
 
 
 @pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])

@@ -170,8 +170,8 @@ def test_a_launch_during_which_this_process_was_stopped_is_repeated(suspended, l
     outcomes = iter([Outcome(Status.TIMED_OUT, "ended after 5 s"), Outcome(Status.OK, samples_ns=[10**7] * 3)])
 
     class Stopped(Pretender):
-        def launch(self, order, tick=None):
-            return replace(super().launch(order, tick), suspended=suspended and len(self.orders) == 1)
+        def __call__(self, order, tick):
+            return replace(super().__call__(order, tick), suspended=suspended and len(self.orders) == 1)
 
     launcher = Stopped(lambda cell: next(outcomes))
     (record,) = records_of(runner_with(launcher), planned(), PLAN.protocol)

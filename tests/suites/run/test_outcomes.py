@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -10,15 +11,18 @@ from processes import null_order
 from properties import examples
 
 from dlbench.adapters.protocol import (
+    OUTCOME_FILE,
+    PHASE_FILE,
     SCHEMA_VERSION,
     Contention,
     HostObservation,
     Outcome,
+    Parity,
     Status,
     ThreadEvidence,
     to_dict,
 )
-from dlbench.suites.run.outcomes import ProcessEnd, UnreadableError, outcome_of, read_answer
+from dlbench.suites.run.outcomes import UnreadableError, outcome_of, read_answer, read_phase
 
 HONEST = Outcome(
     Status.OK,
@@ -36,6 +40,7 @@ HONEST = Outcome(
     evidence_steps=2,
     timed_between=[1.0, 2.0],
 )
+AGREES = Parity("agrees", "", [1.0], 0.0, 0.0, "", 1.0, 1.0, 0.0)
 
 
 def told(**changes):
@@ -61,8 +66,8 @@ class Unseen:
 def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps(told()))
     (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
-    late = ProcessEnd(-15, late="ended after 5 s")
-    assert outcome_of(null_order(tmp_path).launch, tmp_path, late, Unseen()).status is status
+    late = Status.TIMED_OUT, "ended after 5 s"
+    assert outcome_of(null_order(tmp_path).launch, tmp_path, Unseen(), -15, ended=late).status is status
 
 
 def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
@@ -90,6 +95,7 @@ def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
         ({"threads": {**told()["threads"], "requested": 3}}, "where 1 were asked for"),
         ({"threads": {**told()["threads"], "cpu_seconds": -1.0}}, "out of range"),
         ({"parameter_count": 12}, "parameters, where the network has"),
+        ({"parity": to_dict(AGREES)}, "only the host can know: parity"),
         ({"outside": {"timed_seconds": 1.0, "timed_cpu_seconds": 1.0}}, "only the host can know"),
         ({"colour": "red"}, "unknown key"),
         ({"software": {"a": "x" * 5_000_000}}, "software"),
@@ -104,22 +110,32 @@ def test_what_is_wrong_is_said(changes, complaint, tmp_path):
     assert complaint in str(error.value)
 
 
-def test_a_guest_cannot_judge_itself(tmp_path):
-    parity = {
-        "verdict": "agrees",
-        "reason": "",
-        "losses": [1.0],
-        "loss_error": 0.0,
-        "update_error": 0.0,
-        "worst_parameter": "",
-        "loss_tolerance": 1.0,
-        "update_tolerance": 1.0,
-        "seconds": 0.0,
-    }
-    with pytest.raises(UnreadableError, match="only the host can know: parity"):
-        read(tmp_path, told(parity=parity))
-    with pytest.raises(UnreadableError, match="not a guest's to give"):
-        read(tmp_path, told(parity=parity, status="parity_failed"))
+@pytest.mark.parametrize("name", [OUTCOME_FILE, PHASE_FILE])
+@pytest.mark.parametrize(
+    ("leave", "complaint"),
+    [
+        (os.mkfifo, "is a named pipe"),
+        (os.mkdir, "is a folder"),
+        (lambda path: path.symlink_to("/etc/passwd"), "is a link"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a link"),
+        (lambda path: path.symlink_to("nowhere"), "is a link"),
+        (lambda path: os.truncate(path.open("w").name, 2**30), "bytes, more than"),
+        (lambda path: path.write_bytes(b"\377\376"), "not valid JSON"),
+        (lambda path: path.write_text(""), "not valid JSON"),
+        (lambda path: path.write_text("{"), "not valid JSON"),
+        (lambda path: path.write_text("[" * 100_000), "nested too deeply"),
+        (lambda path: path.write_text('{"final_loss": NaN}'), "NaN"),
+        (lambda path: path.write_text("[]"), "not a JSON object"),
+        (lambda path: path.write_text('{"phase": [1], "expected_seconds": 1e999}'), "schema version None"),
+    ],
+)
+def test_whatever_lies_where_a_file_is_expected_is_refused(name, leave, complaint, tmp_path):
+    leave(tmp_path / name)
+    if name == PHASE_FILE:
+        assert read_phase(tmp_path) == ("", None)
+        return
+    with pytest.raises(UnreadableError, match=complaint):
+        read_answer(tmp_path, null_order(tmp_path).launch)
 
 
 JSON = st.recursive(

@@ -194,8 +194,8 @@ def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
     store = open_store()
 
     class Uneven(Pretender):
-        def launch(self, order, tick=None):
-            launched_now = super().launch(order, tick)
+        def __call__(self, order, tick):
+            launched_now = super().__call__(order, tick)
             seconds = 10.0 if slow(order.launch.cell) else 1.0
             self.time += seconds - self.seconds
             return replace(launched_now, wall_seconds=seconds)
