@@ -101,7 +101,7 @@ def join(directory: str, worker: int, load: Callable[[Launch], Adapter] = contra
 
 
 def _failure(error: Exception, made: List[Adapter]) -> Outcome:
-    """Return the outcome of a launch in which the framework, or what drives it, raised this."""
+    """Return the outcome of a launch in which the framework, or its adapter, raised this."""
     traceback.print_exc()
     ran_out = isinstance(error, MemoryError) or (bool(made) and made[0].is_out_of_memory(error))
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
