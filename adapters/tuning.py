@@ -20,7 +20,7 @@ def named(word: str) -> Tuple[str, ...]:
     """Return the settings that a word names; raises ValueError for an unknown word."""
     found = _WORD.fullmatch(word)
     if found is None:
-        raise ValueError("%r is none of %s, %s, %s+NAME, %s-NAME" % (word[:60], INSTALLED, TUNED, INSTALLED, TUNED))
+        raise ValueError("%r is not one of %s, %s, %s+NAME, %s-NAME" % (word[:60], INSTALLED, TUNED, INSTALLED, TUNED))
     return tuple((found.group(2) or "").split("+")[1:]) + tuple((found.group(3) or "").split("-")[1:])
 
 

@@ -33,7 +33,7 @@ class ChainerAdapter(EveryFamily):
     """Drives Chainer.
 
     Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
-    "widest" or "mkl" (default): whether iDeep's MKL is told to take the widest kernels that the processor runs.
+    "widest" or "mkl" (default): iDeep's MKL takes the widest kernels that the processor runs, or its own choice.
     """
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

@@ -53,7 +53,7 @@ def padded(inputs: Any, kernel: int, stride: int, padding: int, value: float = 0
 
     CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres in the middle of
     the input: that is (kernel - 1) / 2 on both sides as long as the stride leaves at most one row over. Anything else
-    is padded by an operation of its own, with ``value``. ``inputs`` (channels, side, side).
+    is padded by a separate operation, with ``value``. ``inputs`` (channels, side, side).
     """
     if padding == 0:
         return inputs, False

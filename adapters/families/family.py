@@ -190,13 +190,13 @@ def convolution_weight(name: str, outputs: int, inputs: int, kernel: int) -> Par
     return Parameter(name + ".weight", (outputs, inputs, kernel, kernel), math.sqrt(6.0 / (inputs * kernel**2)))
 
 
-#: Of the timed steps; a parity recipe has a rate of its own.
+#: Of the timed steps; a parity recipe has another rate.
 LEARNING_RATE = 0.01
 
 #: Largest number of symbols in a text; networks that are trained on one take so many.
 ALPHABET = 96
 
-#: By a family's ``loss``, in words for tables; each is a mean over the mini-batch and, where there are any, steps.
+#: Names for tables, by a family's ``loss``; each is a mean over the mini-batch and, where there are any, steps.
 LOSSES = {"cross_entropy": "cross-entropy", "squares": "mean squared error"}
 
 
@@ -212,8 +212,8 @@ class Drawn(NamedTuple):
 class ParityRecipe(NamedTuple):
     """How the first steps of a launch are compared with the reference.
 
-    Tolerances are about ten times the errors of honest float32 implementations (five where rounding flips ReLUs), and far
-    below those of mistakes. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
+    Tolerances are about ten times the errors of honest float32 implementations (five where rounding flips ReLUs), and
+    far below those of mistakes. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
     TensorFlow (graph, XLA), MXNet and the reference's own code in float32, where measured; and the smallest update
     error of the mistakes in tests/adapters/mistakes.py that must be caught:
 

@@ -46,7 +46,7 @@ def too_few(cell: Cell) -> str:
     found = len(find_devices(cell.device))
     if found >= cell.world_size:
         return ""
-    return "world size %d: each worker needs a device of its own, and JAX sees %d" % (cell.world_size, found)
+    return "world size %d: each worker needs its own device, and JAX sees %d" % (cell.world_size, found)
 
 
 def gpu_plugins() -> List[str]:

@@ -37,7 +37,7 @@ class Graph(onnx_graphs.Graph):
         return outputs
 
     def as_one(self, start: int, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        """Let the nodes on the tape from ``start`` on be one operation there, with a gradient of its own."""
+        """Replace the nodes on the tape from ``start`` on by one operation, which has a rule."""
         del self.tape[start:]
         self.tape.append(helper.make_node(name, list(inputs), list(outputs)))
 

@@ -75,8 +75,7 @@ LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_l
 class PaddleAdapter(EveryFamily):
     """Drives PaddlePaddle.
 
-    Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has, see
-    ``mkl_kernels``.
+    Setting: ``widest_kernels`` (default false) has MKL use the widest kernels of the processor, see ``libraries/blas``.
     """
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:

@@ -210,7 +210,7 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
 def profiled_calls(averages: Any) -> Iterator[Calls]:
     """Yield the calls of each row of ``key_averages()``.
 
-    A row of the CPU holds the device's time of the kernels that it started too; they have rows of their own.
+    A row of the CPU holds the device's time of the kernels that it started too; which have their own rows.
     """
     for row in averages:
         on_device = row.device_type != DeviceType.CPU

@@ -48,7 +48,7 @@ class EagerStep:
     ) -> None:
         kind = settings.get("optimizer", "usual")
         if kind not in IMPLEMENTATIONS:
-            raise ValueError("optimizer %r is none of %s" % (kind, ", ".join(IMPLEMENTATIONS)))
+            raise ValueError("optimizer %r is unknown; known: %s" % (kind, ", ".join(IMPLEMENTATIONS)))
         self.module, self.trainable = module, trainable
         self.inputs, self.labels = inputs, labels
         self.criterion, self.clip = criterion, clip
@@ -301,7 +301,7 @@ def training_losses(
 #
 # Every worker is a process, as torchrun would start it; they find one another by a file, so no port is taken. Gradients
 # are averaged while the backward pass still runs. Batch normalisation uses each worker's own part of the mini-batch, as
-# DistributedDataParallel does unless told otherwise.
+# DistributedDataParallel does by default.
 
 #: A worker that waits longer for another gives up.
 PATIENCE = datetime.timedelta(minutes=10)
@@ -334,7 +334,7 @@ def among_workers(module: nn.Module, on_cpu: bool) -> nn.Module:
     return DistributedDataParallel(
         module,
         device_ids=None if on_cpu else [0],
-        broadcast_buffers=False,  # there is none that must agree: running statistics of normalisation are not used
+        broadcast_buffers=False,  # none must agree: running statistics of normalisation are not used
         gradient_as_bucket_view=True,  # no copy from the buckets into the gradients
     )
 

@@ -39,7 +39,7 @@ def refusal(cell: Cell) -> str:
         words = "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old"
         return words % (version, built.get("cuda_version", "(unknown)"))
     if len(found) < cell.world_size:
-        words = "world size %d: each worker needs a GPU of its own, and %s sees %d"
+        words = "world size %d: each worker needs its own GPU, and %s sees %d"
         return words % (cell.world_size, version, len(found))
     architectures = list(built.get("cuda_compute_capabilities") or [])
     for capability in map(compute_capability, found[: cell.world_size]):
@@ -147,7 +147,7 @@ def describe_gpu() -> Dict[str, Any]:
 
 
 def set_up_cpu(workers: int) -> None:
-    """Make so many logical devices of the CPU, each with an intra-op pool of its own; before TensorFlow's first use.
+    """Make so many logical devices of the CPU, each with its own intra-op pool; before TensorFlow's first use.
 
     With the one pool that devices share otherwise, the operations of all workers would queue for one worker's threads;
     were that pool as large as all of them together, each operation would be cut up for all, beside as many others.
