@@ -15,7 +15,7 @@ from jax import lax
 
 from ..families import Family
 from ..launch.batches import Batch, laid_out
-from ..libraries.walks import Functions, State
+from ..libraries.walks import Functions, State, Turn
 from ..networks import Network
 
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
@@ -154,15 +154,15 @@ class JaxFunctions(Functions):
         found, bias = product(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
         return found if bias is None else plus(found, bias)
 
-    def recurrent_layer(self, name: str, values: Any) -> Any:
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         shares = plus(product(values, self.w[name + ".input_weight"]), self.w[name + ".bias"])
 
-        def turn(state: State, share: Any) -> Tuple[State, Any]:
-            state = self.turn(name, state, share)
+        def scanned(state: State, share: Any) -> Tuple[State, Any]:
+            state = turn(state, share)
             return state, state[0]
 
         zero = jnp.zeros((values.shape[1], self.family.hidden), values.dtype)
-        return lax.scan(turn, (zero,) * self.states, shares)[1]
+        return lax.scan(scanned, (zero,) * states, shares)[1]
 
     def elman_layer(self, values: Any) -> Any:
         weight = self.w["rnn.hidden_weight"]

@@ -7,7 +7,7 @@ other way round was no faster). LSTM gates are in the order input, forget, outpu
 three of them, and recurrent tokens and labels are rows in the order of the steps, so that a step's rows are adjacent.
 """
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
@@ -15,7 +15,7 @@ from onnx import ModelProto, helper, numpy_helper
 from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch
 from ..networks import Network
-from .walks import Functions, State
+from .walks import Functions, State, Turn
 
 LOSS = "loss"
 #: Steps of a simple recurrent network: a larger graph takes a minute or more to build and to load.
@@ -146,7 +146,7 @@ class OnnxFunctions(Functions):
     def _split(self, value: str, names: List[str], *sizes: int) -> List[str]:
         return list(self.graph.several("Split", [value, self.graph.integers(*sizes)], names, axis=1))
 
-    def _over_steps(self, name: str, values: str, turn: Callable[[State, str], State], states: int) -> str:
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
         graph, steps = self.graph, self.family.steps
         projected = graph.node("Gemm", [values, name + ".input_weight", name + ".bias"], transB=1)
@@ -154,17 +154,7 @@ class OnnxFunctions(Functions):
         graph.several("Split", [projected, graph.integers(*[self.batch_size] * steps)], shares, axis=0)
         zero = np.zeros((self.batch_size, self.family.hidden), dtype=graph.element)
         state: State = (graph.constant("zero_state", zero),) * states
-        outputs = []
-        for share in shares:
-            state = turn(state, share)
-            outputs.append(state[0])
-        return graph.node("Concat", outputs, axis=0)
-
-    def recurrent_layer(self, name: str, values: Any) -> Any:
-        return self._over_steps(name, values, lambda state, share: self.turn(name, state, share), self.states)
-
-    def elman_layer(self, values: Any) -> Any:
-        return self._over_steps("rnn", values, lambda state, share: (self._leaky(state[0], share),), 1)
+        return graph.node("Concat", self.step_by_step(turn, state, shares), axis=0)
 
     def sums(self, name: str, share: Any, output: Any) -> Any:
         return self.graph.node("Gemm", [output, name + ".hidden_weight", share], transB=1)
@@ -192,8 +182,8 @@ class OnnxFunctions(Functions):
         # (1 - z) n + z h
         return graph.node("Add", [new, graph.node("Mul", [update, graph.node("Sub", [output, new])])])
 
-    def _leaky(self, state: str, share: str) -> str:
-        activated = self.activated(self.sums("rnn", share, state), self.family.activation)
+    def leaky(self, state: Any, sums: Any) -> Any:
+        activated = self.activated(sums, self.family.activation)
         if self.family.alpha == 1.0:
             return activated
         shape, element = (self.batch_size, self.family.hidden), self.graph.element

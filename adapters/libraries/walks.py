@@ -6,12 +6,14 @@ mathematics. A walk is a method with the family's name.
 """
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
 
 from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
 
 HIDDEN = -1e9  # added to the scores of attention that are masked, as is usual; exponentials of it are zero
 State = Tuple[Any, ...]  # of a recurrent layer: its output first, each (batch, hidden)
+Turn = Callable[[State, Any], State]
 
 
 def gelu_by_tanh(values: Any, tanh: Callable[[Any], Any]) -> Any:
@@ -30,7 +32,8 @@ class Functions:
     ``flatten(values)``  images as rows, in canonical order or as their layout and the next dense weight's have it
     ``norm(name, values)``  batch normalisation by the batch's own biased statistics
     ``pixel_mean(values)``  the mean of each channel, (batch, channels)
-    ``recurrent_layer(name, values)``, ``elman_layer(values)``  the outputs of all steps from a zero state
+    ``over_steps(name, values, turn, states)``  the outputs of all steps of a recurrent layer from a zero state of this
+        many arrays; ``turn(state, share)`` is the state after a step, from the inputs' share of its sums
     ``layer_norm(name, values)``  the normalisation of each step
     ``attended(name, values)``  causal self-attention without its last product; ``name`` is the layer's, with a dot
     ``gelu(values)``  approximated by tanh
@@ -139,7 +142,27 @@ class Functions:
             values = values + self.dense_of_steps(name + "lower", raised)
         return self.logits_of_steps(self.layer_norm("norm", values))
 
-    # Steps of recurrent layers, for frameworks without an operator for a whole layer.
+    # Recurrent layers step by step; frameworks with an operator for a whole layer override the first two.
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        """Return the outputs of all steps from a zero state."""
+        return self.over_steps(name, values, partial(self.turn, name), self.states)
+
+    def elman_layer(self, values: Any) -> Any:
+        """Return the states of all steps from a zero state."""
+
+        def turn(state: State, share: Any) -> State:
+            return (self.leaky(state[0], self.sums("rnn", share, state[0])),)
+
+        return self.over_steps("rnn", values, turn, 1)
+
+    def step_by_step(self, turn: Turn, state: State, shares: Iterable[Any]) -> List[Any]:
+        """Return the outputs of steps one after another."""
+        outputs = []
+        for share in shares:
+            state = turn(state, share)
+            outputs.append(state[0])
+        return outputs
 
     @property
     def states(self) -> int:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..families import Chain, Flatten
 from ..launch.batches import Batch
 from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
-from ..libraries.walks import HIDDEN, Functions, State
+from ..libraries.walks import HIDDEN, Functions, State, Turn
 from ..networks import Network
 
 #: The forms of recurrent layers: a while loop in the graph, or every step in the graph by itself.
@@ -87,8 +87,7 @@ class TensorFlowFunctions(Functions):
         product, bias = tf.matmul(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
         return product if bias is None else tf.nn.bias_add(product, bias)
 
-    def _over_steps(self, name: str, values: Any, turn: Callable[[State, Any], State], states: int) -> Any:
-        """Return the outputs of all steps of (steps, batch, inputs) from a zero state; ``turn`` does one step."""
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         # Read once, not at each turn of a loop.
         self.w = dict(self.w, **{name + ".hidden_weight": tf.convert_to_tensor(self.w[name + ".hidden_weight"])})
         steps, batch, features = values.shape
@@ -98,11 +97,7 @@ class TensorFlowFunctions(Functions):
         shares = tf.reshape(flat, [steps, batch, flat.shape[-1]])
         zero = (tf.zeros([batch, self.family.hidden]),) * states
         if self.unrolled:
-            state, found = zero, []
-            for share in tf.unstack(shares):
-                state = turn(state, share)
-                found.append(state[0])
-            return tf.stack(found)
+            return tf.stack(self.step_by_step(turn, zero, tf.unstack(shares)))
         given = tf.TensorArray(tf.float32, steps, element_shape=shares.shape[1:]).unstack(shares)
         outputs = tf.TensorArray(tf.float32, steps, element_shape=zero[0].shape)
 
@@ -112,15 +107,6 @@ class TensorFlowFunctions(Functions):
 
         loop = tf.while_loop(lambda number, *_: number < steps, step, (0, zero, outputs), maximum_iterations=steps)
         return loop[2].stack()
-
-    def recurrent_layer(self, name: str, values: Any) -> Any:
-        return self._over_steps(name, values, lambda state, share: self.turn(name, state, share), self.states)
-
-    def elman_layer(self, values: Any) -> Any:
-        def turn(state: State, share: Any) -> State:
-            return (self.leaky(state[0], share + self.product("rnn", state[0])),)
-
-        return self._over_steps("rnn", values, turn, 1)
 
     def positioned(self, tokens: Any) -> Any:
         return self.rows(super().positioned(tokens))
