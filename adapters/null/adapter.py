@@ -1,41 +1,8 @@
 """A framework that computes nothing: its steps last known times, on the CPU or on a pretended GPU.
 
-For tests, for measuring the harness itself, and for trying out a suite. Settings (all optional; see `DEFAULTS`):
-
-``step_seconds``  time of a step at one thread
-``serial_fraction``  Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))
-``cores``  threads beyond this many do not help (default: the CPUs this process may use)
-``oversubscription_penalty``  T is multiplied by 1 + penalty * (p - cores) / cores beyond them
-``noise``  relative standard deviation of a step's time, log-normal, seeded by ``noise_seed``
-``fault``  the failure at step ``fault_step``: "crash", "exit", "hang", "stubborn" (hangs and ignores
-    SIGTERM), "memory" (MemoryError), "error" (an exception), "lost" (the GPU falls off the bus), "unsupported", "nan"
-    (the loss after it)
-``fault_worker``  the worker that it happens to, from 0
-``memory_bytes``  bytes held from the first step on
-``first_loss``, ``least_loss``, ``loss_steps``  trained on a text its loss falls from the first to the least, by all but
-    1/e of the way in so many steps
-``nan_from``  the step of a training from which on the loss is not finite (default: none)
-``training_seconds``  the time of a step of it
-
-Several workers share a step equally; they wait for one another when they return a loss.
-
-Settings of the pretended GPU, work of known length in a queue beside the host's:
-
-``device_step_seconds``  how long a step keeps the device busy
-``device_host_seconds``  how long the host takes to start a step; above the device's time the step is host-bound: the
-    device waits
-``device_speedup``  by precision, how many times as fast as float32 a step is (default: no faster)
-``device_copy_seconds``  how long the copy of a mini-batch from pinned memory takes; from pageable memory twice as long,
-    and the host takes part in it
-``device_memory_bytes``  memory of the device (default: unlimited)
-``device_memory_bytes_per_example``  memory that each example of the mini-batch takes
-``device_memory_bytes_per_second``  the rate of a copy on the device, read and written (default: no such probe)
-``device_link_bytes_per_second``  the rate of a copy between host and device, from pinned memory; from pageable memory
-    half of it (default: no such probes)
-``device_operator_seconds``  how long the host takes to start the smallest operator, which the device then ends in twice
-    that time (default: no such probe)
-``event_error``  the relative error of the device's clock: events that disagree with the wall clock
-``cpu_only_build``  true: pretend to be a build without code for GPUs
+For tests, for measuring the harness itself, and for trying out a suite. `SETTINGS` lists its settings and their
+defaults. Several workers share a step equally; they wait for one another when they return a loss. The pretended GPU has
+work of known length in a queue beside the host's.
 """
 
 import math
@@ -54,25 +21,34 @@ from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 
-DEFAULTS: Dict[str, Any] = {
-    "step_seconds": 0.001,
-    "serial_fraction": 0.1,
-    "oversubscription_penalty": 0.25,
-    "noise": 0.0,
-    "noise_seed": 0,
-    "fault": "",
-    "fault_step": 1,
-    "fault_worker": 0,
-    "first_loss": 4.5,
-    "least_loss": 2.0,
-    "loss_steps": 200,
-    "training_seconds": 0.0,
-    "device_step_seconds": 0.001,
-    "device_host_seconds": 0.0001,
-    "device_speedup": {},
-    "device_copy_seconds": 0.0005,
-    "device_memory_bytes_per_example": 1000000,
-    "event_error": 0.0,
+SETTINGS: Dict[str, Any] = {
+    "step_seconds": 0.001,  # T(1), a step at one thread
+    "serial_fraction": 0.1,  # Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))
+    "cores": None,  # more threads than these do not help; None: the CPUs this process may use
+    "oversubscription_penalty": 0.25,  # T is multiplied by 1 + penalty * (p - cores) / cores beyond them
+    "noise": 0.0,  # relative standard deviation of a step's time, log-normal
+    "noise_seed": None,  # of the noise; None: the process id
+    "fault": "",  # "crash", "exit", "hang", "stubborn" (hangs and ignores SIGTERM), "memory" (MemoryError), "error" (an
+    # exception), "lost" (the GPU falls off the bus), "unsupported", "nan" (the loss after it)
+    "fault_step": 1,  # the step of the fault
+    "fault_worker": 0,  # the worker of the fault
+    "memory_bytes": None,  # held from the first step on
+    "first_loss": 4.5,  # of a training on a text
+    "least_loss": 2.0,  # to which it falls ...
+    "loss_steps": 200,  # ... by all but 1/e of the way in so many steps
+    "nan_from": None,  # the step of a training from which on the loss is not finite
+    "training_seconds": 0.0,  # a step of a training
+    "device_step_seconds": 0.001,  # how long a step keeps the device busy
+    "device_host_seconds": 0.0001,  # the host's to start a step; above the device's the step is host-bound
+    "device_speedup": {},  # by precision, how many times as fast as float32 a step is
+    "device_copy_seconds": 0.0005,  # a mini-batch from pinned memory; pageable: twice that, and the host takes part
+    "device_memory_bytes": None,  # of the device; None: unlimited
+    "device_memory_bytes_per_example": 1000000,  # of the mini-batch
+    "device_memory_bytes_per_second": None,  # a copy on the device, read and written; None: no such probe
+    "device_link_bytes_per_second": None,  # from pinned memory; pageable: half of it; None: no such probes
+    "device_operator_seconds": None,  # the host's to start the smallest operator, half of the device's to end it
+    "event_error": 0.0,  # relative, of the device's clock: events that disagree with the wall clock
+    "cpu_only_build": False,  # pretend to be a build without code for GPUs
 }
 
 
@@ -90,17 +66,17 @@ class Device:
     """A pretended GPU: it computes after the call that starts a step has returned."""
 
     def __init__(self, cell: Cell, settings: Dict[str, Any]) -> None:
-        settings = dict(DEFAULTS, **settings)
+        settings = dict(SETTINGS, **settings)
         self.seconds = float(settings["device_step_seconds"]) / float(settings["device_speedup"].get(cell.precision, 1))
         self.host_seconds = float(settings["device_host_seconds"])
         self.host_copies = cell.placement == "pageable"
         copy = float(settings["device_copy_seconds"]) * (2.0 if self.host_copies else 1.0)
         self.copy_seconds = 0.0 if cell.placement == "resident" else copy
-        self.capacity = settings.get("device_memory_bytes")
+        self.capacity = settings["device_memory_bytes"]
         self.needed = cell.batch_size * int(settings["device_memory_bytes_per_example"])
-        self.memory_rate = settings.get("device_memory_bytes_per_second")
-        self.link_rate = settings.get("device_link_bytes_per_second")
-        self.operator_seconds = settings.get("device_operator_seconds")
+        self.memory_rate = settings["device_memory_bytes_per_second"]
+        self.link_rate = settings["device_link_bytes_per_second"]
+        self.operator_seconds = settings["device_operator_seconds"]
         self.event_error = float(settings["event_error"])
         self.idle_from = 0.0  # when all that was started will be done
 
@@ -166,8 +142,8 @@ class Device:
 
 def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> float:
     """Return the known time of a step at this many threads (0: its default) on this many available CPUs."""
-    settings = dict(DEFAULTS, **settings)
-    serial, cores = float(settings["serial_fraction"]), int(settings.get("cores", available))
+    settings = dict(SETTINGS, **settings)
+    serial, cores = float(settings["serial_fraction"]), int(settings["cores"] or available)
     threads = threads or cores  # the default: as many as help
     seconds = float(settings["step_seconds"]) * (serial + (1.0 - serial) / min(threads, cores))
     penalty = float(settings["oversubscription_penalty"])
@@ -186,7 +162,7 @@ class NullAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        given = self.given = dict(DEFAULTS, **settings)
+        given = self.given = dict(SETTINGS, **settings)
         self.device = None if cell.on_cpu else Device(cell, settings)
         self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0))) / cell.world_size
         if self.device is not None:
@@ -194,13 +170,13 @@ class NullAdapter(Adapter):
             self.seconds = self.device.seconds
         self.worker, self.meeting, self.met = 0, "", 0
         self.noise = float(given["noise"])
-        seed = int(given["noise_seed"]) + (0 if "noise_seed" in settings else os.getpid())
-        self.random = np.random.RandomState(seed)
+        seed = given["noise_seed"]
+        self.random = np.random.RandomState(os.getpid() if seed is None else int(seed))
         self.fault, self.fault_step = str(given["fault"]), int(given["fault_step"])
         self.done, self.loss, self.held = 0, 1.0, b""
 
     def refuses_gpu(self) -> str:
-        if self.settings.get("cpu_only_build"):
+        if self.given["cpu_only_build"]:
             return "device %s: this build of the null framework has no code for GPUs" % self.cell.device
         return ""
 
@@ -233,8 +209,8 @@ class NullAdapter(Adapter):
         longer = math.exp(self.noise * self.random.standard_normal()) if self.noise else 1.0
         until = time.perf_counter() + self.seconds * longer
         self.done += 1
-        if self.done == 1 and "memory_bytes" in self.settings:
-            self.held = b"\1" * int(self.settings["memory_bytes"])
+        if self.done == 1 and self.given["memory_bytes"]:
+            self.held = b"\1" * int(self.given["memory_bytes"])
         if self.fault and self.done == self.fault_step:
             self._fail()
         if self.device is None:
@@ -285,7 +261,7 @@ class NullAdapter(Adapter):
         first, least, length, seconds = (
             float(self.given[name]) for name in ("first_loss", "least_loss", "loss_steps", "training_seconds")
         )
-        fails, done = self.given.get("nan_from"), 0
+        fails, done = self.given["nan_from"], 0
         for block in blocks:
             losses = []
             for _ in range(block.length):
