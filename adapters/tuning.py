@@ -18,10 +18,10 @@ _WORD = re.compile(r"(%s((?:\+[a-z][a-z0-9_]*)*)|%s((?:-[a-z][a-z0-9_]*)*))" % (
 
 def named(word: str) -> Tuple[str, ...]:
     """Return the settings that a word names; raises ValueError for an unknown word."""
-    found = _WORD.fullmatch(word)
-    if found is None:
+    match = _WORD.fullmatch(word)
+    if match is None:
         raise ValueError("%r is not one of %s, %s, %s+NAME, %s-NAME" % (word[:60], INSTALLED, TUNED, INSTALLED, TUNED))
-    return tuple((found.group(2) or "").split("+")[1:]) + tuple((found.group(3) or "").split("-")[1:])
+    return tuple((match.group(2) or "").split("+")[1:]) + tuple((match.group(3) or "").split("-")[1:])
 
 
 def in_force(word: str, names: Sequence[str]) -> Tuple[str, ...]:

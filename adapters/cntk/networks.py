@@ -147,10 +147,10 @@ class CntkFunctions(Functions):
         """Return the outputs of one of CNTK's blocks, run over the sequence from a zero state."""
         outputs = cntk.layers.Recurrence(block)(values)
         # Their shapes are known only now that the block has inputs.
-        found = {parameter.name: parameter for parameter in block.parameters}
+        parameters = {parameter.name: parameter for parameter in block.parameters}
         for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
             canonical = "%s.%s" % (name, part)
-            parameter, _, held = self.trained[canonical] = (found[theirs], *layouts[part != "bias"])
+            parameter, _, held = self.trained[canonical] = (parameters[theirs], *layouts[part != "bias"])
             parameter.value = held(self.w[canonical])
         return outputs
 

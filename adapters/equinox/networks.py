@@ -119,8 +119,8 @@ class EquinoxFunctions(Functions):
                 values = self.recurrent_layer(name, values)
             return values if self.in_rows else self.dense("fc", values)
 
-        found = jax.vmap(of_one, in_axes=1, out_axes=1)(inputs)
-        return self.dense("fc", self.rows(found)) if self.in_rows else self.rows(found)
+        outputs = jax.vmap(of_one, in_axes=1, out_axes=1)(inputs)
+        return self.dense("fc", self.rows(outputs)) if self.in_rows else self.rows(outputs)
 
     def layer_norm(self, name: str, values: Any) -> Any:
         given = {"weight": self.w[name + ".gamma"], "bias": self.w[name + ".beta"]}

@@ -43,16 +43,16 @@ def find_device(name: str) -> Any:
 
 def too_few(cell: Cell) -> str:
     """Return that JAX sees fewer devices than the cell has workers; empty where there are enough."""
-    found = len(find_devices(cell.device))
-    if found >= cell.world_size:
+    count = len(find_devices(cell.device))
+    if count >= cell.world_size:
         return ""
-    return "world size %d: each worker needs its own device, and JAX sees %d" % (cell.world_size, found)
+    return "world size %d: each worker needs its own device, and JAX sees %d" % (cell.world_size, count)
 
 
 def gpu_plugins() -> List[str]:
     """Return the names of the GPU plugins that this interpreter's JAX would load, as they registered themselves."""
-    found = importlib.metadata.entry_points(group="jax_plugins")
-    return sorted(entry.name for entry in found if any(maker in entry.name for maker in ("cuda", "rocm")))
+    entries = importlib.metadata.entry_points(group="jax_plugins")
+    return sorted(entry.name for entry in entries if any(maker in entry.name for maker in ("cuda", "rocm")))
 
 
 def refusal(cell: Cell) -> str:

@@ -132,12 +132,12 @@ def _descendants() -> Dict[str, List[str]]:
 def company() -> Companions:
     """Read the CPU time of every descendant of this process once."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = Companions({}, usage.ru_utime + usage.ru_stime, {}, {})
+    companions = Companions({}, usage.ru_utime + usage.ru_stime, {}, {})
     for process, fields in _descendants().items():
-        found.living[process] = cpu_seconds_of(fields)
-        for kept, times in zip((found.threads, found.waits), _thread_times(process) or ()):
+        companions.living[process] = cpu_seconds_of(fields)
+        for kept, times in zip((companions.threads, companions.waits), _thread_times(process) or ()):
             kept.update(("%s/%s" % (process, thread), seconds) for thread, seconds in times.items())
-    return found
+    return companions
 
 
 def risen(before: Dict[str, float], after: Dict[str, float]) -> List[float]:
@@ -250,16 +250,16 @@ def _machine_times(cpus: Optional[Sequence[int]]) -> Tuple[Optional[float], Opti
 
 def _cgroups() -> List[Tuple[str, str]]:
     """Return where control groups of the CPU may be mounted, with this process's path below."""
-    found = []
+    places = []
     for line in (read_file("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         # What lies above a container's own group ("/../..") cannot be seen.
         path = "/" if ".." in path.split("/") else path
         if controllers == "":
-            found.append(("/sys/fs/cgroup", path))
+            places.append(("/sys/fs/cgroup", path))
         elif "cpu" in controllers.split(","):
-            found += [("/sys/fs/cgroup/" + controllers, path), ("/sys/fs/cgroup/cpu", path)]
-    return found
+            places += [("/sys/fs/cgroup/" + controllers, path), ("/sys/fs/cgroup/cpu", path)]
+    return places
 
 
 def _throttled() -> Optional[float]:

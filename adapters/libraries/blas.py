@@ -44,16 +44,16 @@ def describe_openblas(library: Any) -> Dict[str, Any]:
     count = openblas_threads(library)
     if count is None:
         return {}
-    found: Dict[str, Any] = {"name": "openblas", "threads": count}
+    described: Dict[str, Any] = {"name": "openblas", "threads": count}
     for key, name in (("build", "openblas_get_config"), ("kernels", "openblas_get_corename")):
         function = _function(library, name)
         if function is not None:
             function.restype = ctypes.c_char_p
-            found[key] = function().decode("ascii", "replace").strip()
+            described[key] = function().decode("ascii", "replace").strip()
     function = _function(library, "openblas_get_parallel")
     if function is not None:
-        found["threading"] = _THREADING.get(int(function()), "unknown")
-    return found
+        described["threading"] = _THREADING.get(int(function()), "unknown")
+    return described
 
 
 # Before 2020 Intel's MKL looked at the maker before it looked at the instructions: on anything but an Intel processor

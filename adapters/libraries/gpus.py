@@ -60,18 +60,18 @@ def measure_ceilings(
     ``find`` gives the probe of a name and a size in bytes, or None; one at a time is held, so that their arrays lie in
     memory one after another. A probe for which memory runs out is left out silently: the launch itself fills it.
     """
-    found: Dict[str, float] = {}
+    speeds: Dict[str, float] = {}
     failures = []
     for name in PROBES:
         try:
-            found.update(_ceilings_of(find, name))
+            speeds.update(_ceilings_of(find, name))
         except Exception as error:
             if is_out_of_memory(error):
                 continue
             traceback.print_exc()
             sys.stderr.flush()
             failures.append("%s: %s: %s" % (name, type(error).__name__, " ".join(str(error).split())[:200]))
-    return (DeviceCeilings(**found) if found else None), failures
+    return (DeviceCeilings(**speeds) if speeds else None), failures
 
 
 def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
@@ -106,9 +106,9 @@ def seconds_to_start(probe: Probe) -> float:
         return timing.nanoseconds() - begun
 
     sample()
-    found = _best(sample) / STARTED
+    seconds = _best(sample) / STARTED
     probe.wait()
-    return found
+    return seconds
 
 
 def seconds_to_finish(probe: Probe) -> float:

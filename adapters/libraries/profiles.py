@@ -228,17 +228,17 @@ def _on_host(events: List[TslEvent]) -> Iterator[Span]:
             done = later[place] if place < len(later) else event.start
             yield Span(_NUMBERED.sub("", event.name), event.start, max(event.duration, done - event.start))
         else:
-            found = _OPERATION.fullmatch(event.name)
-            if found:
-                yield Span(found.group(1), event.start, event.duration)
+            match = _OPERATION.fullmatch(event.name)
+            if match:
+                yield Span(match.group(1), event.start, event.duration)
 
 
 def tsl_file_in(directory: str) -> str:
     """Return the one profile below this directory; raises RuntimeError where the profiler wrote none."""
-    found = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
-    if not found:
+    files = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
+    if not files:
         raise RuntimeError("the profiler wrote no profile")
-    return found[0]
+    return files[0]
 
 
 # ONNX Runtime: a session profiles from its making to its end or not at all, so the timed ones do not: others, of the

@@ -14,7 +14,7 @@ from ..protocol import Launch
 
 def environment() -> Dict[str, Any]:
     """Return the interpreter and every distribution it can import."""
-    found = {}
+    distributions = {}
     for directory in sys.path:
         try:
             names = os.listdir(directory or ".")
@@ -23,11 +23,11 @@ def environment() -> Dict[str, Any]:
         for name in names:
             if name.endswith((".dist-info", ".egg-info")):
                 project, _, version = name.rpartition(".")[0].partition("-")
-                found[project.lower().replace("_", "-")] = version.split("-py")[0]
+                distributions[project.lower().replace("_", "-")] = version.split("-py")[0]
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
-        "distributions": found,
+        "distributions": distributions,
         "numpy": np.__version__,
         "libc": "-".join(platform.libc_ver()),
     }

@@ -236,7 +236,7 @@ class Layers:
         """Note where parameters lie: each under this name, a dot and its keyword; None: there is no such one."""
         self.parameters.update(("%s.%s" % (name, part), value) for part, value in held.items() if value is not None)
 
-    def note_recurrent(self, family: Recurrent, found: Callable[[int, int], Any]) -> List[Any]:
+    def note_recurrent(self, family: Recurrent, parameter: Callable[[int, int], Any]) -> List[Any]:
         """Note the parameters of stacked recurrent layers that have two biases everywhere.
 
         ``found`` gives a layer's weight of the inputs, that of the state, and the biases, by the layer's place and
@@ -244,8 +244,8 @@ class Layers:
         the bias's learning rate.
         """
         for layer, name in enumerate(family.layer_names()):
-            self.note(name, **{part: found(layer, place) for place, part in enumerate(family.parts)})
-        return [] if len(family.parts) > 3 else [found(layer, 3) for layer in range(family.layers)]
+            self.note(name, **{part: parameter(layer, place) for place, part in enumerate(family.parts)})
+        return [] if len(family.parts) > 3 else [parameter(layer, 3) for layer in range(family.layers)]
 
     def attention(self, family: Attention, name: str) -> Dict[str, Any]:
         """Return the layers of one of a transformer's, by their part of the name."""

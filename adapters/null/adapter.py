@@ -130,14 +130,14 @@ class Device:
 
     def calls(self, steps: int) -> List[profiles.Calls]:
         """Return these steps as a profiler would see them: two thirds a matrix product, the rest elementwise."""
-        found = [
+        calls = [
             profiles.Calls("null_gemm_kernel", True, steps * self.seconds * 2 / 3, 2.0 * steps),
             profiles.Calls("null_elementwise_kernel", True, steps * self.seconds / 3, 4.0 * steps),
             profiles.Calls("null_launch", False, steps * self.host_seconds, 6.0 * steps),
         ]
         if self.copy_seconds:
-            found.append(profiles.Calls("null_memcpy_host_to_device", True, steps * self.copy_seconds, 1.0 * steps))
-        return found
+            calls.append(profiles.Calls("null_memcpy_host_to_device", True, steps * self.copy_seconds, 1.0 * steps))
+        return calls
 
 
 def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> float:

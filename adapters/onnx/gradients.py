@@ -69,12 +69,12 @@ class Graph(onnx_graphs.Graph):
     def shapes(self) -> Dict[str, Shape]:
         """Return the shape of every value that the graph has by now, by ONNX's own inference."""
         inferred = shape_inference.infer_shapes(self.model(), check_type=True, strict_mode=True, data_prop=True).graph
-        found: Dict[str, Shape] = {}
+        shapes: Dict[str, Shape] = {}
         for value in list(inferred.input) + list(inferred.value_info) + list(inferred.output):
-            found[value.name] = tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
+            shapes[value.name] = tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
         for constant in inferred.initializer:
-            found[constant.name] = tuple(constant.dims)
-        return found
+            shapes[constant.name] = tuple(constant.dims)
+        return shapes
 
 
 NORMALISE = "Normalise"  # on the tape only
@@ -397,11 +397,11 @@ def _max_pool(call: Call) -> Gradients:
 def _convolution(call: Call) -> Gradients:
     images, weight = call.node.input[:2]
     convolution = Convolution(call.graph, call.shape(0), call.shape(1), call.attributes)
-    found: List[Optional[Gradient]] = [
+    gradients: List[Optional[Gradient]] = [
         convolution.by_images(weight, call.gradient) if call.wanted[0] else None,
         convolution.by_weight(images, call.gradient) if call.wanted[1] else None,
     ]
-    return found + [call.graph.sum(call.gradient, 0, 2, 3)] if len(call.node.input) > 2 else found
+    return gradients + [call.graph.sum(call.gradient, 0, 2, 3)] if len(call.node.input) > 2 else gradients
 
 
 def _normalisation(call: Call) -> Gradients:
@@ -467,8 +467,8 @@ def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict
             gradients.append(multiplied(graph, _total(graph, reached[name])) if name in reached else None)
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         needed = [name in depending for name in node.input]
-        found = RULES[node.op_type](Call(graph, node, attributes, shapes, gradients, needed))
-        for name, is_needed, gradient in zip(node.input, needed, found):
+        by_inputs = RULES[node.op_type](Call(graph, node, attributes, shapes, gradients, needed))
+        for name, is_needed, gradient in zip(node.input, needed, by_inputs):
             if is_needed and gradient is not None:
                 reached.setdefault(name, []).append(gradient)
     missing = sorted(set(wanted) - set(reached))

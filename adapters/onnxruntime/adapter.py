@@ -98,10 +98,10 @@ class OnnxRuntimeAdapter(SessionAdapter):
         providers = onnxruntime.get_available_providers()
         gradients = importlib.util.find_spec("onnxruntime.training.artifacts") is not None
         gpu = any(name.startswith(("CUDA", "ROCM", "MIGraphX", "Tensorrt")) for name in providers)
-        found = "onnxruntime.training.artifacts is %s" % ("there" if gradients else "missing")
+        artifacts = "onnxruntime.training.artifacts is %s" % ("there" if gradients else "missing")
         return {
             "gpu": (gpu, "execution providers: %s" % ", ".join(providers)),
-            "automatic_gradients": (gradients, found),
+            "automatic_gradients": (gradients, artifacts),
         }
 
     def profile(self, steps: int) -> Optional[Profile]:

@@ -60,9 +60,9 @@ def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
     """Yield the calls of each kernel; the trace's other events wrap them: layers, gradient nodes, Python."""
     of_threads: Dict[str, List[Span]] = {}
     for event in events:
-        found = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
-        if found:
-            span = Span(found.group(1), float(event["ts"]), float(event["dur"]))
+        match = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
+        if match:
+            span = Span(match.group(1), float(event["ts"]), float(event["dur"]))
             of_threads.setdefault(str(event.get("tid")), []).append(span)
     for spans in of_threads.values():
         for name, duration in profiles.self_durations(spans):

@@ -65,10 +65,10 @@ class ReferenceAdapter(Adapter):
 
     def clip(self, gradients: Iterator[Tuple[str, np.ndarray]]) -> Iterator[Tuple[str, np.ndarray]]:
         """Scale all gradients down together where their norm is larger than the family allows (Pascanu et al. 2013)."""
-        found = dict(gradients)
-        norm = np.sqrt(sum(float(np.sum(np.square(gradient))) for gradient in found.values()))
+        kept = dict(gradients)
+        norm = np.sqrt(sum(float(np.sum(np.square(gradient))) for gradient in kept.values()))
         scale = self.dtype.type(min(1.0, self.model.family.clip / norm))
-        for name, gradient in found.items():
+        for name, gradient in kept.items():
             yield name, gradient * scale
 
     def update(self, name: str, gradient: np.ndarray) -> None:

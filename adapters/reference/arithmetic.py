@@ -180,9 +180,9 @@ def max_pool(images: np.ndarray, kernel: int, stride: int, padding: int) -> Tupl
     places = np.zeros(maxima.shape, np.int16)
     for place in range(kernel * kernel):
         row, column = divmod(place, kernel)
-        found = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
-        larger = found > maxima
-        maxima[larger] = found[larger]
+        shifted = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
+        larger = shifted > maxima
+        maxima[larger] = shifted[larger]
         places[larger] = place
     return maxima, places
 

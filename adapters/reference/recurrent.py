@@ -74,10 +74,13 @@ class Layer:
             by_shares.append(by_share)
             by_products.append(by_product)
         share, product = _rows(by_shares[::-1]), _rows(by_products[::-1])
-        found = {"input_weight": share.T @ _rows(self.inputs), "hidden_weight": product.T @ _rows(self.outputs[:-1])}
-        found.update(bias=share.sum(axis=0), hidden_bias=product.sum(axis=0))
+        gradients = {
+            "input_weight": share.T @ _rows(self.inputs),
+            "hidden_weight": product.T @ _rows(self.outputs[:-1]),
+        }
+        gradients.update(bias=share.sum(axis=0), hidden_bias=product.sum(axis=0))
         by_inputs = (share @ self.weight("input_weight")).reshape(self.inputs.shape) if learns_inputs else None
-        return by_inputs, found
+        return by_inputs, gradients
 
 
 def _rows(steps: Any) -> np.ndarray:
@@ -176,8 +179,8 @@ class RecurrentModel(Model):
         """Return the outputs of a layer."""
 
         def back(above: np.ndarray) -> Any:
-            by_inputs, found = layer.backward(above, bool(self.tape))
-            self.found.update(("%s.%s" % (layer.name, part), found[part]) for part in self.family.parts)
+            by_inputs, gradients = layer.backward(above, bool(self.tape))
+            self.found.update(("%s.%s" % (layer.name, part), gradients[part]) for part in self.family.parts)
             return by_inputs
 
         self.tape.append(back)

@@ -34,15 +34,15 @@ def refusal(cell: Cell) -> str:
     built = tf.sysconfig.get_build_info()
     if not built.get("is_cuda_build"):
         return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
-    found = tf.config.list_physical_devices("GPU")
-    if not found:
+    devices = tf.config.list_physical_devices("GPU")
+    if not devices:
         words = "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old"
         return words % (version, built.get("cuda_version", "(unknown)"))
-    if len(found) < cell.world_size:
+    if len(devices) < cell.world_size:
         words = "world size %d: each worker needs its own GPU, and %s sees %d"
-        return words % (cell.world_size, version, len(found))
+        return words % (cell.world_size, version, len(devices))
     architectures = list(built.get("cuda_compute_capabilities") or [])
-    for capability in map(compute_capability, found[: cell.world_size]):
+    for capability in map(compute_capability, devices[: cell.world_size]):
         if capability is not None and not reason:
             reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
     return reason

@@ -166,13 +166,13 @@ class TheanoAdapter(EveryFamily):
         import theano
 
         x = theano.tensor.fscalar()
-        found = {"automatic_gradients": slope_found(float(theano.grad(x * x, x).eval({x: np.float32(3)})))}
+        answers = {"automatic_gradients": slope_found(float(theano.grad(x * x, x).eval({x: np.float32(3)})))}
         from theano import gpuarray
 
         library = gpuarray.pygpu
         pygpu = "no pygpu" if library is None else "pygpu %s" % library.__version__
-        found["gpu"] = (library is not None, "theano.gpuarray found " + pygpu)
-        return found
+        answers["gpu"] = (library is not None, "theano.gpuarray answers " + pygpu)
+        return answers
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         import theano

@@ -38,7 +38,7 @@ class TheanoFunctions(Functions):
 
     def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
         weight = self.w[spec.name + ".weight"]
-        found = tensor.nnet.conv2d(
+        output = tensor.nnet.conv2d(
             values,
             weight,
             filter_shape=weight.get_value(borrow=True).shape,
@@ -46,7 +46,7 @@ class TheanoFunctions(Functions):
             subsample=(spec.stride, spec.stride),
             filter_flip=False,
         )
-        return found + _over_channels(self.w[spec.name + ".bias"]) if bias else found
+        return output + _over_channels(self.w[spec.name + ".bias"]) if bias else output
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         # ignore_border: sizes round down.

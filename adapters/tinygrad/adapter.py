@@ -106,12 +106,12 @@ class TinygradAdapter(EveryFamily):
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         gpus = sorted(set(Device._devices) & GPUS)
-        found = {"gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))}
+        answers = {"gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))}
         if not self.reason:
             value = Tensor([3.0])
             (value * value).sum().backward()
-            found["automatic_gradients"] = slope_found(float(value.grad.item()))
-        return found
+            answers["automatic_gradients"] = slope_found(float(value.grad.item()))
+        return answers
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         left, right = [_placed(each) for each in factors(size)]

@@ -93,12 +93,12 @@ class TinygradFunctions(Functions):
         for step in range(self.family.steps):
             sums = values[step].linear(self.w["rnn.input_weight"].T, self.w["rnn.bias"])
             if not states:
-                found = self.activated(self.gates(sums), self.family.activation)
-                found = found if self.family.alpha == 1.0 else self.family.alpha * found
+                state = self.activated(self.gates(sums), self.family.activation)
+                state = state if self.family.alpha == 1.0 else self.family.alpha * state
             else:
                 sums = self.gates(sums + states[-1].linear(self.hidden_weight))
-                found = self.leaky(states[-1], sums)
-            states.append(kept(found))
+                state = self.leaky(states[-1], sums)
+            states.append(kept(state))
         return states[0].stack(*states[1:])
 
     def layer_norm(self, name: str, values: Any) -> Any:
