@@ -36,7 +36,7 @@ from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import launch_process
 from ..run.machine_lock import measuring
-from ..run.quiet_machine import open_gate
+from ..run.quiet_gate import open_gate
 from ..run.runner import Runner
 from ..run.schedules import BlockSchedule
 from .plugin import of_suite

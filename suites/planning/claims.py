@@ -7,12 +7,9 @@ minute comes first.
 """
 
 import shlex
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.claims.claims import OWN, Claim
@@ -24,19 +21,11 @@ from .axes import KEYS, SuiteOverrides, option_of
 from .duration import LaunchDurations
 from .plan import Plan, expand
 from .suite import ProtocolSection
-from .toml_files import sentence, text_of
+from .toml_files import parse_toml, read_text, validated
 from .values import Capacity
 
 NAME = "claims"
 PROTOCOL = ProtocolSection(maximum_warmup_steps=30, sample_seconds=0.01, seconds=4.0)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A claim that is not decided yet, and the plan of its cells."""
-
-    claim: Claim
-    plan: Plan
 
 
 def plan_of_claims(
@@ -54,16 +43,15 @@ def plan_of_claims(
     are left out. Raises UsageError for choices that a suite made of claims has no use for.
     """
     _check(chosen)
-    wanted = []
+    plans = []
     for claim in _here(claims, place, say):
         words = shlex.split(claim.measure)[3:]
         given = {option_of(key): key for key in KEYS}
         named = {given[option]: value for option, value in zip(words[::2], words[1::2], strict=True)}
         of = _of(claim).model_copy(update={"name": NAME, "protocol": PROTOCOL})
-        wanted.append(Wanted(claim, expand(of, chosen.but(**named), place, seed)))
-    if not wanted:
+        plans.append(expand(of, chosen.but(**named), place, seed))
+    if not plans:
         return None
-    plans = [each.plan for each in wanted]
     networks = {name: network for plan in plans for name, network in plan.networks.items()}
     found = replace(
         plans[0],
@@ -137,14 +125,5 @@ def _most_claims_first(wanted: Sequence[Sequence[Cell]], seconds: Mapping[Cell, 
 
 def read_claim(path: Path) -> Claim:
     """Return the claim of a file, named by it. Raises UsageError."""
-    try:
-        given = tomllib.loads(text_of(path))
-    except OSError as error:
-        raise UsageError(f"The claim {path} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"The claim {path} is not TOML: {error}.") from error
-    try:
-        figure = OwnClaim.model_validate(given)
-    except ValidationError as error:
-        raise UsageError(f"Claim {path}: {sentence(error, OwnClaim)}") from error
+    figure = validated(parse_toml(read_text(path), str(path)), f"Claim {path}", OwnClaim)
     return Claim(path.stem, OWN, figure.where, figure.words, (figure,), needs="cells of both sides")

@@ -32,14 +32,10 @@ _WORDS = "cpu, cuda:0 (a GPU by its number), cuda:all, gpus (all there are, if a
 class Device:
     """A GPU, or a MIG device of one, that a launch can be given."""
 
-    name: str
-    """"cuda:0", or "cuda:0:1" of a MIG device: what stands in cells."""
-    index: int
-    """The GPU's, as NVML numbers it."""
-    title: str | None
-    """"NVIDIA H200"; None where the driver does not tell."""
-    uuid: str | None
-    """None: it does not answer."""
+    name: str  # in cells: "cuda:0", or "cuda:0:1" of a MIG device
+    index: int  # the GPU's, as NVML numbers it
+    title: str | None  # "NVIDIA H200", where the driver says so
+    uuid: str | None  # None: it does not answer
 
     @property
     def words(self) -> str:
@@ -114,39 +110,37 @@ def _named(word: str, gpus: Gpus) -> Device:
     """Return the one device that a word names."""
     if not gpus.devices:
         raise _none(word, gpus)
-    return _of_uuid(word, gpus) if _UUID.fullmatch(word) else _of_number(word, gpus)
-
-
-def _of_number(word: str, gpus: Gpus) -> Device:
+    there_are = f"There are: {CPU}, {_listed(present(gpus))}."
     match = _NUMBERED.fullmatch(word)
-    assert match is not None
-    number = int(match[1])
-    gpu = next((gpu for gpu in gpus.devices if gpu.index == number), None)
-    if gpu is None:
-        raise UsageError(f"There is no GPU {number} here. {_there_are(gpus)}")
-    if gpu.mig_enabled and match[2] is None:
-        raise _whole(number, gpus)
-    if match[2] is not None and not gpu.mig_enabled:
-        raise UsageError(f"GPU {number} is not in MIG mode. Write cuda:{number}.")
-    name = f"cuda:{number}" if match[2] is None else f"cuda:{number}:{int(match[2])}"
-    device = next((device for device in present(gpus) if device.name == name), None)
-    if device is None:
-        raise UsageError(f"There is no {name} here. {_there_are(gpus)}")
-    if device.uuid is None:
-        raise UsageError(f"{device.words} does not answer ({gpus.reason or 'the driver says no more'}).")
-    return device
-
-
-def _of_uuid(word: str, gpus: Gpus) -> Device:
-    matching = [device for device in present(gpus) if (device.uuid or "").startswith(word)]
-    if len(matching) > 1:
-        raise UsageError(f"{word} matches several GPUs: {_listed(matching)}. Give more characters.")
-    if matching:
-        return matching[0]
-    for gpu in gpus.devices:
-        if gpu.mig_enabled and (gpu.uuid or "").startswith(word):
-            raise _whole(gpu.index, gpus)
-    raise UsageError(f"No GPU here has a UUID that begins with {word}. {_there_are(gpus)}")
+    if match is None:
+        found = [device for device in present(gpus) if (device.uuid or "").startswith(word)]
+        gpu = next((gpu for gpu in gpus.devices if (gpu.uuid or "").startswith(word)), None)
+        if len(found) > 1:
+            raise UsageError(f"{word} matches several GPUs: {_listed(found)}. Give more characters.")
+        if not found and gpu is None:
+            raise UsageError(f"No GPU here has a UUID that begins with {word}. {there_are}")
+    else:
+        number, part = int(match[1]), match[2]
+        gpu = next((gpu for gpu in gpus.devices if gpu.index == number), None)
+        if gpu is None:
+            raise UsageError(f"There is no GPU {number} here. {there_are}")
+        if part is not None and not gpu.mig_enabled:
+            raise UsageError(f"GPU {number} is not in MIG mode. Write cuda:{number}.")
+        name = f"cuda:{number}" if part is None else f"cuda:{number}:{int(part)}"
+        found = [device for device in present(gpus) if device.name == name]
+        if not found and part is not None:
+            raise UsageError(f"There is no {name} here. {there_are}")
+    if not found:  # a GPU in MIG mode, named as a whole
+        assert gpu is not None
+        slices = [device for device in present(gpus) if device.index == gpu.index]
+        if not slices:
+            raise UsageError(
+                f"GPU {gpu.index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), or leave MIG mode."
+            )
+        raise UsageError(f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {_listed(slices)}.")
+    if found[0].uuid is None:
+        raise UsageError(f"{found[0].words} does not answer ({gpus.reason or 'the driver says no more'}).")
+    return found[0]
 
 
 def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
@@ -155,20 +149,6 @@ def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
     if visible is not None and present(gpus):
         why = f"CUDA_VISIBLE_DEVICES={visible[:80]} leaves none"
     return UsageError(f"{word} means no device here: no GPU can be used ({why}). There is: {CPU} (--devices {CPU}).")
-
-
-def _whole(index: int, gpus: Gpus) -> UsageError:
-    """Return the error for a GPU in MIG mode that was named as a whole."""
-    slices = [device for device in present(gpus) if device.index == index]
-    if not slices:
-        return UsageError(
-            f"GPU {index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), or leave MIG mode."
-        )
-    return UsageError(f"GPU {index} is in MIG mode and cannot be used as a whole. It has: {_listed(slices)}.")
-
-
-def _there_are(gpus: Gpus) -> str:
-    return f"There are: {CPU}, {_listed(present(gpus))}."
 
 
 def _listed(devices: Iterable[Device]) -> str:

@@ -6,20 +6,19 @@ The host knows a framework by this data alone. A new framework is a folder in ad
 import datetime
 import functools
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 import dlbench.adapters
 from dlbench.hardware_probe import probe_cpu
 
 from ..errors import SuiteError, UsageError, unknown_name
-from .toml_files import sentence, text_of
+from .toml_files import TomlTable, parse_toml, read_text, validated
 
 if TYPE_CHECKING:
     from dlbench.reports.published import Counterpart
@@ -43,48 +42,43 @@ def openblas_kernels(present: frozenset[str]) -> str:
     return "Haswell" if present >= _AVX2 else ""
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Mode(TomlTable):
+    """One execution mode of a framework: settings for its adapter, variables for its process.
 
-
-class Mode(_Data):
-    """One execution mode of a framework: settings for its adapter, variables for its process."""
+    It has cells on its devices and for its families of networks only (none given: for all).
+    """
 
     summary: str
     default: bool = False
     settings: dict[str, Any] = {}
     variables: dict[str, str] = {}
     devices: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
-    """Where the mode means anything; elsewhere it has no cells. What a build cannot do is for the adapter to say."""
     families: tuple[str, ...] = ()
-    """The families of networks that the mode is about; others have no cells in it. Empty: all."""
 
 
-class Tuned(_Data):
-    """A setting that makes rows faster than the framework is as installed: in force or not (the axis ``tuning``)."""
+class Tuned(TomlTable):
+    """A setting that makes rows faster than the framework is as installed: in force or not (the axis ``tuning``).
 
-    replaces: str
-    """What the framework does without it."""
+    It means something in its modes, on its devices and for its families only (none given: everywhere).
+    """
+
+    replaces: str  # behaviour without it
     why: str
-    """What it spares."""
-    costs: str = ""
-    """What it takes in exchange, such as memory; empty: nothing known."""
-    settings: dict[str, Any] = {}
-    """For the adapter, over the mode's."""
+    costs: str = ""  # such as memory; empty: nothing known
+    settings: dict[str, Any] = {}  # for the adapter, over the mode's
     variables: dict[str, str] = {}
     modes: tuple[str, ...] = ()
-    """Where it means anything; empty: in all modes. So too the next two."""
     devices: tuple[Literal["cpu", "gpu"], ...] = ()
     families: tuple[str, ...] = ()
 
-    def of(self, mode: str, device: str = "", family: str = "") -> bool:
+    def applies(self, mode: str, device: str = "", family: str = "") -> bool:
         """Tell whether it means anything there; an empty word is any device or family."""
         kind = device and ("cpu" if device == "cpu" else "gpu")
         there = ((mode, self.modes), (kind, self.devices), (family, self.families))
         return all(not word or not known or word in known for word, known in there)
 
 
-class Debian(_Data):
+class Debian(TomlTable):
     """Packages of a Debian release, unpacked without root into the folder ``debian`` of the environment."""
 
     release: str  # "bullseye"
@@ -94,14 +88,14 @@ class Debian(_Data):
     links: dict[str, str] = {}  # symbolic link -> what it points to, both relative to the environment
 
 
-class Release(_Data):
+class Release(TomlTable):
     """One release of a framework."""
 
     version: str
     date: datetime.date
 
 
-class Project(_Data):
+class Project(TomlTable):
     """What is known of a framework's project, with the source it was read from."""
 
     licence: str
@@ -119,7 +113,7 @@ def _meanings(threads: int, environment: Path | None) -> dict[str, Callable[[], 
     }
 
 
-class Framework(_Data):
+class Framework(TomlTable):
     """One framework as its adapter folder describes it."""
 
     name: str
@@ -152,46 +146,27 @@ class Framework(_Data):
     file: Path | None = None  # of a step of the user's own
 
     @model_validator(mode="after")
-    def _has_modes(self) -> "Framework":
+    def _check(self) -> "Framework":
         if not self.modes and not self.unavailable:
             raise ValueError("a framework needs at least one [modes.NAME]")
-        return self
-
-    @model_validator(mode="after")
-    def _knows_its_placeholders(self) -> "Framework":
         known = _meanings(1, None)
-        several: tuple[Mode | Tuned, ...] = (*self.modes.values(), *self.tuning.values())
-        for variables in (self.variables, *(each.variables for each in several)):
-            for name, value in variables.items():
-                strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)
-                if strange is not None:
-                    there_are = ", ".join(f"{{{each}}}" for each in known)
-                    raise ValueError(
-                        f"the variable {name} has the unknown placeholder {{{strange}}}. Known: {there_are}"
-                    )
-        return self
-
-    @model_validator(mode="after")
-    def _tunes_what_there_is(self) -> "Framework":
+        tables: tuple[Framework | Mode | Tuned, ...] = (self, *self.modes.values(), *self.tuning.values())
+        for name, value in (item for each in tables for item in each.variables.items()):
+            strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)
+            if strange is not None:
+                there_are = ", ".join(f"{{{each}}}" for each in known)
+                raise ValueError(f"the variable {name} has the unknown placeholder {{{strange}}}. Known: {there_are}")
         for name, tuned in self.tuning.items():
             strange = next((mode for mode in tuned.modes if mode not in self.modes), None)
             if strange is not None:
                 raise ValueError(f"the setting {name} is for the unknown mode {strange!r}")
             if not tuned.settings and not tuned.variables:
                 raise ValueError(f"the setting {name} needs settings or variables")
-        return self
-
-    @model_validator(mode="after")
-    def _asks_for_packages(self) -> "Framework":
         for each in self.packages:
             try:
                 Requirement(each)
             except InvalidRequirement as error:
                 raise ValueError(f"packages: {each!r} is no requirement such as 'jax' or 'jax>=0.12'") from error
-        return self
-
-    @model_validator(mode="after")
-    def _has_the_pythons_of_its_locks(self) -> "Framework":
         for version in self.locks:
             if version not in self.python:
                 raise ValueError(f"there is a lock for Python {version}, which is not among python")
@@ -242,7 +217,7 @@ class Framework(_Data):
 
     def tunable(self, mode: str, device: str = "", family: str = "") -> tuple[str, ...]:
         """Return the names of the settings that mean anything there, in their order."""
-        return tuple(name for name, tuned in self.tuning.items() if tuned.of(mode, device, family))
+        return tuple(name for name, tuned in self.tuning.items() if tuned.applies(mode, device, family))
 
     def launch_settings(self, mode: str, chosen: Iterable[str] | None = None) -> dict[str, Any]:
         """Return the adapter's settings: the mode's, and the chosen ones of the tuned settings (None: all)."""
@@ -262,16 +237,14 @@ class Framework(_Data):
         default: then no variable speaks of threads.
         """
         known = _meanings(threads, environment)
-        filled = {}
         asked = {**self.variables, **self.modes[mode].variables}
         for setting in self.tunable(mode) if chosen is None else chosen:
             asked.update(self.tuning[setting].variables)
+        filled = {}
         for name, value in asked.items():
             meanings = {each: known[each]() for each in _PLACEHOLDER.findall(value)}
             if all(meanings.values()):
-                for placeholder, meaning in meanings.items():
-                    value = value.replace(f"{{{placeholder}}}", meaning)
-                filled[name] = value
+                filled[name] = _PLACEHOLDER.sub(lambda match, its=meanings: its[match[1]], value)  # type: ignore[misc]
         return filled
 
 
@@ -281,21 +254,10 @@ def read(path: Path) -> Framework:
     Its folder is the adapter's identity in records: of an adapter outside dlbench it is made of the name, since a
     folder of any name may lie there.
     """
-    try:
-        content = tomllib.loads(text_of(path))
-        ours = path.parent.parent == GUEST_DIRECTORY
-        folder = path.parent.name if ours else f"{OUTSIDE}{content.get('name')}"
-        return Framework.model_validate({**content, "folder": folder, "directory": path.parent})
-    except OSError as error:
-        raise SuiteError(f"{path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise SuiteError(f"{path} is not text in UTF-8.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{path} is not valid TOML: {error}.") from error
-    except ValidationError as error:
-        raise SuiteError(f"{path} does not describe a framework: {sentence(error, Framework)}") from error
-    except (RecursionError, ValueError) as error:
-        raise SuiteError(f"{path} cannot be read: {error}.") from error
+    content = parse_toml(read_text(path), str(path))
+    ours = path.parent.parent == GUEST_DIRECTORY
+    folder = path.parent.name if ours else f"{OUTSIDE}{content.get('name')}"
+    return validated({**content, "folder": folder, "directory": path.parent}, str(path), Framework)
 
 
 @functools.cache

@@ -44,12 +44,8 @@ def read_adapter(text: str, where: str) -> Framework:
             f"{where} {text!r} cannot be read. Write NAME=FOLDER, the name in small letters, digits and underscores, "
             "for example my_framework=adapters/my_framework."
         )
-    try:
-        folder = Path(path).expanduser().resolve()
-        lacking = [needed for needed in ("framework.toml", "adapter.py") if not (folder / needed).is_file()]
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UsageError(f"{where}: {path} cannot be looked into: {error}.") from error
-    if lacking:
+    folder = _resolved(path, where)
+    if lacking := [needed for needed in ("framework.toml", "adapter.py") if not (folder / needed).is_file()]:
         raise UsageError(f"{where}: {folder} has no {lacking[0]}. See adapters/TUTORIAL.md for what it must hold.")
     found = framework.read(folder / "framework.toml")
     if found.name != name:
@@ -86,8 +82,7 @@ def _warn(words: str) -> None:
 
 def _of_packages() -> list[Framework]:
     """Return the adapters that installed packages declare, without importing any."""
-    found: dict[str, Framework] = {}
-    packages: dict[str, str] = {}
+    found: dict[str, tuple[Framework, str]] = {}
     try:
         points = list(importlib.metadata.entry_points(group=GROUP))
     except Exception as error:  # whatever lies among the installed packages must not end this command
@@ -98,17 +93,14 @@ def _of_packages() -> list[Framework]:
         try:
             package = point.dist.name if point.dist else "?"
             if point.name in found:
-                raise UsageError(
-                    f"The installed package {package} has an adapter {point.name}, as the package "
-                    f"{packages[point.name]} has."
-                )
-            found[point.name] = read_adapter(f"{point.name}={_folder(point, where)}", where)
-            packages[point.name] = package
+                also = f"as the package {found[point.name][1]} has"
+                raise UsageError(f"The installed package {package} has an adapter {point.name}, {also}.")
+            found[point.name] = read_adapter(f"{point.name}={_folder(point, where)}", where), package
         except UsageError as error:
             _warn(str(error))
         except Exception as error:  # as above
             _warn(f"{where} cannot be used: {type(error).__name__}: {error}.")
-    return list(found.values())
+    return [framework for framework, _ in found.values()]
 
 
 def _folder(point: EntryPoint, where: str) -> Path:
@@ -169,17 +161,22 @@ def name_of(text: str, option: str = "--step") -> str:
 def read_step(text: str, option: str = "--step") -> Framework:
     """Return a framework that runs this file; raises UsageError for a missing file."""
     name = name_of(text, option)
-    try:
-        path = Path(text).expanduser().resolve()
-        there = path.is_file()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UsageError(f"{option}: {text[:60]} cannot be looked into: {error}.") from error
-    if not there:
+    path = _resolved(text, option)
+    if not path.is_file():
         raise UsageError(f"{option}: there is no file {text}. `dlbench new step {text}` writes one to start from.")
     ours = framework.shipped()["step"]
     mode = Mode(summary=ours.modes["file"].summary, default=True, settings={"file": str(path)})
     changed = {"name": name, "title": name, "summary": f"the step in {path.name}", "hidden": False}
     return ours.model_copy(update={**changed, "file": path, "modes": {"file": mode}})
+
+
+def _resolved(text: str, where: str) -> Path:
+    try:
+        path = Path(text).expanduser().resolve()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"{where}: {text[:60]} cannot be looked into: {error}.") from error
+    return path
 
 
 def register_steps(texts: list[str] | None) -> list[str] | None:

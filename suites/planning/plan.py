@@ -1,4 +1,4 @@
-"""A plan: the cells of a suite on this machine, the order in which they are launched, and about how long that takes."""
+"""A plan: the cells of a suite on this machine, and the order in which they are launched."""
 
 import itertools
 import random
@@ -53,7 +53,6 @@ class Plan:
     """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
     networks: dict[str, Network] = field(default_factory=dict)
     """The cells' networks by name; those that come with dlbench may be left out."""
-
     by_worth: bool = False
     """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
 
@@ -74,7 +73,7 @@ class Plan:
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
-        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+        return row_of(self.rows, cell)
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
@@ -82,7 +81,8 @@ class Plan:
 
     def protocol_of(self, cell: Cell) -> Protocol:
         """Return how a launch of this cell measures, and for how many steps it trains."""
-        first = (cell.framework, cell.mode) == (self.rows[0].build.name, self.rows[0].mode) if self.rows else True
+        row = self.rows[0] if self.rows else None
+        first = row is None or (cell.framework, cell.mode) == (row.build.name, row.mode)
         return self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
 
     def network_of(self, cell: Cell) -> Network:
@@ -97,7 +97,12 @@ class Plan:
         return found
 
     def order(self) -> Iterator[PlannedLaunch]:
-        """Yield the launches that every cell gets: one of each cell per block, shuffled by the seed.
+        """Yield the launches that every cell gets, block by block."""
+        for block in range(self.launches):
+            yield from self.block(block)
+
+    def block(self, block: int) -> Iterator[PlannedLaunch]:
+        """Yield one launch of each cell, shuffled by the seed.
 
         Within the first block the cell with the fewest threads comes first in its group (same row, network, device
         and mini-batch): its time tells whether the rest of the group fits the cell's budget. On a GPU the cells that
@@ -105,23 +110,19 @@ class Plan:
         Other than that the order is random, so that a drift of the machine falls on all cells alike; but cells that
         differ in the settings in force only are launched one after another, as the pairs that they are.
         """
-        for block in range(self.launches):
-            yield from self.block(block)
+        cells = list(self.cells)
+        if not self.by_worth:
+            random.Random(f"{self.seed}:{block}").shuffle(cells)
+            pairs = _places(cells, lambda cell: cell._replace(tuning=TUNED))
+            cells = [cells[place] for places in pairs for place in places]
+            if block == 0:
+                cells = _informative_first(cells)
+        yield from (PlannedLaunch(cell, block) for cell in cells)
 
-    def block(self, block: int) -> Iterator[PlannedLaunch]:
-        """Yield one launch of each cell, in the order of this block."""
-        if self.by_worth:
-            yield from (PlannedLaunch(cell, block) for cell in self.cells)
-            return
-        shuffled = list(self.cells)
-        random.Random(self.lot(block)).shuffle(shuffled)
-        shuffled = _neighbours(shuffled)
-        for cell in _telling_first(shuffled) if block == 0 else shuffled:
-            yield PlannedLaunch(cell, block)
 
-    def lot(self, block: int) -> str:
-        """Return what a block is shuffled by."""
-        return f"{self.seed}:{block}"
+def row_of(rows: Iterable[Row], cell: Cell) -> Row:
+    """Return the row a cell stands in."""
+    return next(row for row in rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
 
 
 def group_of(cell: Cell) -> Cell:
@@ -134,16 +135,8 @@ def sizes_of(cell: Cell) -> Cell:
     return cell._replace(batch_size=0)
 
 
-def _neighbours(cells: list[Cell]) -> list[Cell]:
-    """Put cells that differ in their tuning only behind the first of them, in the order they have."""
-    groups: dict[Cell, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(cell._replace(tuning=TUNED), []).append(cell)
-    return [cell for group in groups.values() for cell in group]
-
-
-def _telling_first(cells: list[Cell]) -> list[Cell]:
-    """Let the cells that tell whether others are worth starting change places with those."""
+def _informative_first(cells: list[Cell]) -> list[Cell]:
+    """Let the cells that decide whether others are worth starting change places with those."""
     ordered = list(cells)
     for indices in _places(cells, group_of):
         fewest = min(indices, key=lambda index: cells[index].threads)
@@ -185,16 +178,15 @@ _NO_CELL = {
     "placement": f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
     "--devices, or leave --placements out.",
 }
-"""What is wrong where an axis leaves no cell."""
+"""Errors where an axis leaves no cell."""
 
 
 def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int) -> Plan:
     """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
     expansion = _Expansion(suite, choices, capacity)
-    distinct = expansion.cells()
-    bound = (cell for cell in distinct if cell.affinity == BOUND)
-    left_out = dict.fromkeys(cell for cell in bound if cell.all_threads > capacity.cpus)
-    if len(left_out) == len(distinct):
+    cells = expansion.cells()
+    left_out = tuple(cell for cell in cells if cell.affinity == BOUND and cell.all_threads > capacity.cpus)
+    if len(left_out) == len(cells):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
             f"its workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
@@ -202,13 +194,15 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         )
     section = suite.protocol
     if choices.steps is not None:
-        section = section.model_copy(update={"steps": _within_reason(choices.steps, "--steps")})
+        if not 1 <= choices.steps <= LARGEST_COUNT:
+            raise UsageError(f"--steps {choices.steps} is out of range: give a whole number from 1 to {LARGEST_COUNT}.")
+        section = section.model_copy(update={"steps": choices.steps})
     if choices["cell_budget"]:
         section = section.model_copy(update={"cell_seconds": values.duration(choices["cell_budget"])})
     fewest, most, interval = _launches(suite, choices)
     return Plan(
         suite.name,
-        tuple(cell for cell in distinct if cell not in left_out),
+        tuple(cell for cell in cells if cell.affinity != BOUND or cell.all_threads <= capacity.cpus),
         expansion.rows,
         section.protocol(),
         fewest,
@@ -217,7 +211,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         suite.settings,
         most if most > fewest else None,
         interval,
-        tuple(left_out),
+        left_out,
         min(section.curve_check_steps, section.curve_steps),
         {name: suite.known[name] for name in expansion.networks},
     )
@@ -231,8 +225,18 @@ class _Expansion:
         self.networks = suite.chosen(choices["networks"])
         named = values.words(choices["devices"]) if choices["devices"] else suite.devices
         self._devices = devices.meant(named, capacity.gpus, capacity.visible)
-        families = {suite.known[name].family.name for name in self.networks}
-        self.rows = _rows_about(_rows_on(_rows(suite, choices), self._devices), families)
+        families = list(dict.fromkeys(suite.known[name].family.name for name in self.networks))
+        rows, on = _rows(suite, choices), ", ".join(self._devices)
+        rows = _rows_with(
+            rows,
+            lambda row: any(_runs_on(row, device) for device in self._devices),
+            f"not a mode of {on}. Name another device with --devices, or another mode.",
+        )
+        self.rows = _rows_with(
+            rows,
+            lambda row: any(_is_about(row, family) for family in families),
+            f"not a mode for networks of the family {', '.join(families)}. Name another mode, or other networks.",
+        )
         if choices["threads"] and devices.CPU not in self._devices:
             raise UsageError(
                 "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
@@ -267,44 +271,44 @@ class _Expansion:
 
     def _vary(self, cell: Cell, axis: str) -> Iterable[Cell]:
         """Return the cell with each value of an axis that it can have; axes before it in order are settled."""
+        known = self._suite.known
         if axis == "network":
-            known = self._suite.known
-            return [
-                cell._replace(network=name, specification=specification_of_cells(known[name])) for name in self.networks
-            ]
+            specifications = {name: specification_of_cells(known[name]) for name in self.networks}
+            return (cell._replace(network=name, specification=numbers) for name, numbers in specifications.items())
         if axis == "framework":
-            return [
-                cell._replace(framework=row.build.name, adapter=row.build.framework.folder, mode=row.mode)
-                for row in self.rows
-            ]
+            rows = ((row, row.build) for row in self.rows)
+            return (
+                cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
+                for row, build in rows
+            )
+        found: Any
         if axis == "device":
-            row = self._row(cell)
-            if not _is_about(row, self._suite.known[cell.network].family.name):
-                return []
-            return [cell._replace(device=device) for device in self._devices if _runs_on(row, device)]
-        if axis == "batch_size":
-            return (cell._replace(batch_size=size) for size in self._batch_sizes(cell))
-        if axis == "tuning":
-            return (cell._replace(tuning=word) for word in self._tunings(cell))
-        found: tuple[Any, ...] = self._threads[cell.device] if axis == "threads" else self._plain[axis]
-        return [varied for value in found if self._exists(varied := cell._replace(**{axis: value}))]
+            row = row_of(self.rows, cell)
+            about = _is_about(row, known[cell.network].family.name)
+            found = [device for device in self._devices if about and _runs_on(row, device)]
+        elif axis == "batch_size":
+            found = self._batch_sizes(cell)
+        elif axis == "tuning":
+            found = self._tunings(cell)
+        else:
+            found = self._threads[cell.device] if axis == "threads" else self._plain[axis]
+        return (varied for value in found if self._exists(varied := cell._replace(**{axis: value})))
 
-    def _row(self, cell: Cell) -> Row:
-        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
-
-    def _tunable(self, cell: Cell) -> tuple[str, ...]:
-        family = self._suite.known[cell.network].family.name
-        return self._row(cell).build.framework.tunable(cell.mode, cell.device, family)
+    def _exists(self, cell: Cell) -> bool:
+        """Tell whether there is such a cell: nothing is copied to a CPU, and several GPUs begin with the first."""
+        if cell.on_cpu and cell.placement != RESIDENT:
+            return False
+        return cell.world_size == 1 or cell.device in self._leading
 
     def _check_settings(self) -> None:
         """Raise UsageError for a setting that no row has."""
-        frameworks = {row.build.framework.name: row.build.framework for row in self.rows}
-        known = {name for framework in frameworks.values() for name in framework.tuning}
-        words = (word for word in self._plain["tuning"] if word != tuning.EACH)
-        for name in (name for word in words for name in tuning.named(word)):
-            if name not in known:
-                there_are = "; ".join(f"{each}: {', '.join(of.tuning)}" for each, of in frameworks.items() if of.tuning)
-                raise UsageError(f"No row has a setting {name!r}. There are {there_are or 'none'}.")
+        settings = {row.build.framework.name: list(row.build.framework.tuning) for row in self.rows}
+        known = {name for names in settings.values() for name in names}
+        for word in self._plain["tuning"]:
+            for name in () if word == tuning.EACH else tuning.named(word):
+                if name not in known:
+                    there_are = "; ".join(f"{each}: {', '.join(names)}" for each, names in settings.items() if names)
+                    raise UsageError(f"No row has a setting {name!r}. There are {there_are or 'none'}.")
 
     def _check_applied(self) -> None:
         """Raise UsageError for a word that was asked for, whose settings rows have, but no cell here."""
@@ -318,20 +322,15 @@ class _Expansion:
                 )
 
     def _tunings(self, cell: Cell) -> Iterable[str]:
-        """Return the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
-        names = self._tunable(cell)
+        """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
+        family = self._suite.known[cell.network].family.name
+        names = row_of(self.rows, cell).build.framework.tunable(cell.mode, cell.device, family)
         for word in self._plain["tuning"]:
             if word == tuning.EACH:
                 yield from tuning.each(names)
             elif set(tuning.named(word)) <= set(names):
                 self._applied.add(word)
                 yield tuning.written(tuning.in_force(word, names), names)
-
-    def _exists(self, cell: Cell) -> bool:
-        """Tell whether there is such a cell: nothing is copied to a CPU, and several GPUs begin with the first."""
-        if cell.on_cpu and cell.placement != RESIDENT:
-            return False
-        return cell.world_size == 1 or cell.device in self._leading
 
     def _batch_sizes(self, cell: Cell) -> tuple[int, ...]:
         suite, words = self._suite, self._choices["batch_sizes"]
@@ -371,16 +370,9 @@ def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | 
     return fewest, most, interval or USUAL_INTERVAL
 
 
-def _within_reason(value: int, option: str) -> int:
-    if not 1 <= value <= LARGEST_COUNT:
-        raise UsageError(f"{option} {value} is out of range: give a whole number from 1 to {LARGEST_COUNT}.")
-    return value
-
-
 def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
     builds = list(choices.builds)
-    names = [build.name for build in builds]
-    if len(set(names)) < len(names):
+    if len({build.name for build in builds}) < len(builds):
         raise UsageError(
             "Two --python options give the same row name. Give them different names, as in torch-a:torch=/path."
         )
@@ -405,33 +397,17 @@ def _is_about(row: Row, family: str) -> bool:
     return mode is None or not mode.families or family in mode.families
 
 
-def _rows_about(rows: tuple[Row, ...], families: Iterable[str]) -> tuple[Row, ...]:
-    """Return the rows that have a cell of any of these families; raises UsageError where none has."""
-    families = list(families)
-    found = tuple(row for row in rows if any(_is_about(row, family) for family in families))
+def _rows_with(rows: tuple[Row, ...], fits: Callable[[Row], bool], complaint: str) -> tuple[Row, ...]:
+    """Return the rows that fit; raises UsageError where none does."""
+    found = tuple(filter(fits, rows))
     if not found:
-        names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
-        known = ", ".join(families)
-        raise UsageError(
-            f"{names}: not a mode for networks of the family {known}. Name another mode, or other networks."
-        )
-    return found
-
-
-def _rows_on(rows: tuple[Row, ...], on: tuple[str, ...]) -> tuple[Row, ...]:
-    """Return the rows that have a cell on any of these devices; raises UsageError where none has."""
-    found = tuple(row for row in rows if any(_runs_on(row, device) for device in on))
-    if not found:
-        names = ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
-        raise UsageError(
-            f"{names}: not a mode of {', '.join(on)}. Name another device with --devices, or another mode."
-        )
+        names = dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows)
+        raise UsageError(f"{', '.join(names)}: {complaint}")
     return found
 
 
 MOST_CELLS = 10_000
 """More than these are measured when --yes is given: most who ask for so many mistyped a list."""
-_GB = 1e9
 
 
 def check_count(plan: Plan, confirmed: bool) -> None:
@@ -448,17 +424,16 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
     if not plan.row_of(cell).build.framework.computes:
         return ""
     family = plan.network_of(cell).family
-    everywhere = family.least_bytes(cell.batch_size, cell.world_size)
-    of_machine = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
-    if everywhere > of_machine:
-        return _words(everywhere, of_machine, "this machine")
-    if cell.on_cpu:
+    there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
+    needed, where = family.least_bytes(cell.batch_size, cell.world_size), "this machine"
+    if needed <= there and not cell.on_cpu:
+        gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
+        needed = family.least_bytes(max(1, cell.batch_size // cell.world_size)) // 2  # half where of 16 bits
+        there, where = (gpu and gpu.memory_bytes) or needed, cell.device
+    if needed <= there:
         return ""
-    gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
-    of_one = family.least_bytes(max(1, cell.batch_size // cell.world_size)) // 2  # half where of 16 bits
-    if gpu is None or gpu.memory_bytes is None or of_one <= gpu.memory_bytes:
-        return ""
-    return _words(of_one, gpu.memory_bytes, cell.device)
+    sizes = f"{needed / 1e9:,.1f} GB, and {where} has {there / 1e9:,.1f} GB"
+    return f"weights, gradients and mini-batch need at least {sizes}"
 
 
 def memory_line(plan: Plan, machine: Machine) -> str:
@@ -470,9 +445,3 @@ def memory_line(plan: Plan, machine: Machine) -> str:
     several = "1 cell does" if len(found) == 1 else f"{len(found)} cells do"
     of_first = f"{first.network}, mini-batch {first.batch_size}: {why}"
     return f"{several} not fit into memory and will not be launched; {of_first}."
-
-
-def _words(needed: int, there: int, where: str) -> str:
-    return (
-        f"weights, gradients and mini-batch need at least {needed / _GB:,.1f} GB, and {where} has {there / _GB:,.1f} GB"
-    )

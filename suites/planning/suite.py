@@ -1,14 +1,13 @@
 """Suites as data: what a TOML file in suites/definitions (or the user's own) asks to be measured."""
 
 import json
-import tomllib
 from collections.abc import Callable
 from functools import cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dlbench.adapters.families import ALPHABET
 from dlbench.adapters.networks import Network
@@ -18,7 +17,7 @@ from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks, values
 from .axes import PLAIN, joined, parse_plain
 from .framework import offered
-from .toml_files import sentence, text_of
+from .toml_files import TomlTable, parse_toml, read_text, validated
 
 # Any numbers do for checking words at reading time; the real ones come with the plan.
 _SOME_CAPACITY = values.Capacity(cores=1, cpus=1)
@@ -33,11 +32,7 @@ USUAL_RANGE = "5-20"
 """Of launches, where a precision is asked for and no number of them."""
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ProtocolSection(_Data):
+class ProtocolSection(TomlTable):
     """How each launch measures and how often each cell is launched."""
 
     launches: Annotated[int, Field(strict=True)] | str = 1  # 3, or "5-20": as many as the precision needs
@@ -51,13 +46,6 @@ class ProtocolSection(_Data):
     curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it the first row trains so long on a text
     curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # and every further row so long, to check it
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
-
-    @model_validator(mode="before")
-    @classmethod
-    def _know_old_names(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "precision" in given:
-            raise ValueError(f"precision is called interval now, as in interval = {given['precision']!r}")
-        return given
 
     def protocol(self) -> Protocol:
         """Return the part that the guest carries out."""
@@ -83,7 +71,7 @@ class ProtocolSection(_Data):
         return fewest, most, values.share(self.interval, "interval") if self.interval else USUAL_INTERVAL
 
 
-class Suite(_Data):
+class Suite(TomlTable):
     """One suite: axes, protocol, and settings for its frameworks."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -194,14 +182,7 @@ def _check_networks(suite: Suite) -> None:
 
 def parse(text: str, where: str) -> Suite:
     """Read a suite from TOML; raises SuiteError naming ``where``, the key, and the remedy."""
-    try:
-        suite = Suite.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{where} is not valid TOML: {error}.") from error
-    except ValidationError as error:
-        raise SuiteError(f"{where}, {sentence(error, Suite)}") from error
-    except (RecursionError, ValueError) as error:
-        raise SuiteError(f"{where} cannot be read as a suite: {error}.") from error
+    suite = validated(parse_toml(text, where), where, Suite)
     _check_words(suite, where)
     return suite
 
@@ -220,14 +201,7 @@ def shipped() -> dict[str, Suite]:
 def load(name: str) -> Suite:
     """Return the shipped suite of this name, or the one in this file (a name that ends in .toml)."""
     if name.endswith(".toml"):
-        path = Path(name)
-        try:
-            return parse(text_of(path), str(path))
-        except UnicodeDecodeError as error:
-            raise SuiteError(f"{path} is not a text file in UTF-8.") from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise SuiteError(f"The suite file {path} cannot be read: {reason}.") from error
+        return parse(read_text(Path(name)), name)
     suites = shipped()
     if name not in suites:
         unknown = unknown_name("suite", name, suites)

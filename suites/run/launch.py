@@ -42,7 +42,7 @@ from .judge import FirstLosses, judged, losses_key, note_losses
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .plausibility import Limits, limits_of
 from .privacy import private_anywhere
-from .quiet_machine import QuietGate
+from .quiet_gate import QuietGate
 from .references import Reference
 from .texts import Text
 

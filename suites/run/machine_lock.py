@@ -26,13 +26,15 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN)
 
 def shared_folder() -> Path | None:
     """Return the folder that all users share: DLBENCH_LOCK_FOLDER, else one that all may write to."""
-    given = os.environ.get("DLBENCH_LOCK_FOLDER")
-    if given and not Path(given).expanduser().is_dir():
+    if not (given := os.environ.get("DLBENCH_LOCK_FOLDER")):
+        return next((Path(name) for name in _SHARED if _open_to_all(name)), None)
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
         raise UsageError(
             f"DLBENCH_LOCK_FOLDER names {given}, which is not a folder, so no lock can be there. Name an existing one, "
             "or unset it."
         )
-    return Path(given).expanduser() if given else next((Path(name) for name in _SHARED if _open_to_all(name)), None)
+    return folder
 
 
 def why_narrow(in_container: bool) -> str:

@@ -95,24 +95,22 @@ def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) 
         return
     kept = store.ceilings(machine.fingerprint)
     known = Ceilings.from_dict(kept).measured if kept else ()
-    effective = machine.cpu.effective_cpus
     # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p' <= p.
-    wanted = {min(threads, effective) for threads in on_cpu} | {1}
+    wanted = {min(threads, machine.cpu.effective_cpus) for threads in on_cpu} | {1}
     missing = wanted - {each.threads for each in known}
     if not missing:
         return
     counts = ", ".join(map(str, sorted(missing)))
     report(f"measuring this machine's peak speed with {counts} thread{'' if missing == {1} else 's'}")
     try:
-        new = measure(missing)
+        new = measure(missing).measured
     except ProbeError as error:
         report(f"no peak speed: {error}")
         return
-    for each in new.measured:
+    for each in new:
         if each.doubt:
             report(f"no peak speed with {counted(each.threads, 'thread')}: {each.doubt}")
-    sound = [each for each in new.measured if not each.doubt]
-    merged = sorted((*known, *sound), key=lambda each: each.threads)
+    merged = sorted((*known, *(each for each in new if not each.doubt)), key=lambda each: each.threads)
     if merged:
         store.save_ceilings(machine.fingerprint, Ceilings(tuple(merged)).to_dict())
 
@@ -153,23 +151,20 @@ def exclusive(run: Run) -> Iterator[None]:
 
 
 def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
-    """Return a look-up of each cell's parity reference, computing what is not there yet."""
-    computing = {row.build.name for row in plan.rows if row.build.framework.computes}
+    """Return a look-up of each cell's parity reference, computing those that are missing."""
+
+    def key(cell: Cell) -> tuple[Network, int, bool, int]:
+        network = plan.network_of(cell)
+        return network, cell.batch_size, cell.on_cpu, references.parts(network, cell.batch_size, cell.world_size)
+
     wanted = dict.fromkeys(
-        _of_reference(plan, cell)
+        key(cell)
         for cell in plan.cells
-        if cell.framework in computing and plan.network_of(cell).family.specified
+        if plan.row_of(cell).build.framework.computes and plan.network_of(cell).family.specified
         if not too_large(plan, cell, machine)
     )
+    cores = capacity(machine).cores
     # Those of the CPU first: what is computed for it then serves the GPU too.
-    found = {
-        key: references.fitting(*key[:3], report, capacity(machine).cores, key[3])
-        for key in sorted(wanted, key=lambda key: not key[2])
-    }
-    return lambda cell: found.get(_of_reference(plan, cell))
-
-
-def _of_reference(plan: Plan, cell: Cell) -> tuple[Network, int, bool, int]:
-    """Return what cells share that are compared with one reference."""
-    network = plan.network_of(cell)
-    return network, cell.batch_size, cell.on_cpu, references.parts(network, cell.batch_size, cell.world_size)
+    in_order = sorted(wanted, key=lambda key: not key[2])
+    found = {each: references.fitting(*each[:3], report, cores, each[3]) for each in in_order}
+    return lambda cell: found.get(key(cell))

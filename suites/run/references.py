@@ -7,7 +7,6 @@ their own in equal parts, one for each worker, it proves that workers average, b
 
 import math
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,20 +26,22 @@ _FEW_EXAMPLES = 8
 
 @dataclass(frozen=True)
 class Reference:
-    """What a cell's launches are compared with."""
+    """The reference of a cell's launches.
+
+    Where it was computed for a smaller mini-batch, ``repeated_batch``, that is repeated to fill the cell's, with labels
+    of their own in each of ``label_sets`` equal parts.
+    """
 
     path: Path
     repeated_batch: int | None = None
-    """The mini-batch that it was computed for, where that is repeated to fill the cell's; None: it is the cell's."""
     label_sets: int = 1
-    """So many equal parts of the cell's mini-batch have labels of their own."""
 
 
 def parts(network: Network, batch_size: int, world_size: int) -> int:
     """Return how many equal parts of a mini-batch its reference must have, where workers deal it out among them.
 
-    Workers average what they compute of their parts: that is the whole mini-batch's, but for batch normalisation, whose
-    means and variances are those of a part. Only of equal parts they are those of the whole.
+    Workers average over their parts: that is the whole mini-batch's result, but for batch normalisation, whose means
+    and variances are those of a part. Only of equal parts they are those of the whole.
     """
     return world_size if network.family.normalises and batch_size % world_size == 0 else 1
 
@@ -54,51 +55,38 @@ def fitting(
     many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. None, with a report, where
     there is neither: parity is then unchecked for these cells, and shown so.
     """
-    if equal_parts > 1:
-        part = batch_size // equal_parts
-        at_hand = _largest(network, _divisors(part), equal_parts)
-        if at_hand is not None:
-            return at_hand
+    exact = find(network, batch_size) if equal_parts == 1 else None
+    affordable = _computable(network, batch_size)
+    if exact is not None or (equal_parts == 1 and on_cpu and affordable):
+        path = exact or ensure(network, batch_size, report, threads)
+        return None if path is None else Reference(path)
+    sizes = sorted(_divisors(batch_size // equal_parts))
+    for size in reversed(sizes):
+        path = find(network, size, equal_parts)
+        if path is not None:
+            return _repeated(network, batch_size, Reference(path, size, equal_parts), report)
+    if equal_parts > 1 or not affordable:
         # A step is as right with few examples, and there may be any number of workers.
-        size = min((each for each in _divisors(part) if each >= _FEW_EXAMPLES), default=part)
-        made = ensure(network, size, report, threads, equal_parts)
-        return None if made is None else Reference(made, size, equal_parts)
-    found = find(network, batch_size)
-    smaller = None
-    if found is None and (not on_cpu or not _computable(network, batch_size)):
-        at_hand = _largest(network, _divisors(batch_size) - {batch_size})
-        smaller = at_hand or _largest_computed(network, batch_size, report, threads)
-    if smaller is not None and smaller.repeated_batch is not None:
-        size = smaller.repeated_batch
-        what = f"parity of {network.name} at mini-batch {batch_size}"
-        report(f"{what} uses the reference of mini-batch {size}, repeated {batch_size // size} times")
-        return smaller
-    path = found or ensure(network, batch_size, report, threads)
+        enough = [size for size in sizes if size >= _FEW_EXAMPLES and _computable(network, size)]
+        size = min(enough, default=sizes[-1])
+        if path := ensure(network, size, report, threads, equal_parts):
+            return _repeated(network, batch_size, Reference(path, size, equal_parts), report)
+        return None
+    path = ensure(network, batch_size, report, threads)
     return None if path is None else Reference(path)
 
 
-def _largest_computed(network: Network, batch_size: int, report: Report, threads: int) -> Reference | None:
-    """Compute and return the reference of a mini-batch that fills this one, which is too large for one of its own."""
-    if _computable(network, batch_size):
-        return None
-    some = [size for size in _divisors(batch_size) if size >= _FEW_EXAMPLES and _computable(network, size)]
-    size = min(some, default=0)
-    path = ensure(network, size, report, threads) if size else None
-    return None if path is None else Reference(path, size)
+def _repeated(network: Network, batch_size: int, reference: Reference, report: Report) -> Reference:
+    size = reference.repeated_batch or batch_size
+    if reference.label_sets == 1:
+        what = f"parity of {network.name} at mini-batch {batch_size}"
+        report(f"{what} uses the reference of mini-batch {size}, repeated {batch_size // size} times")
+    return reference
 
 
 def _divisors(number: int) -> set[int]:
     low = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
     return {*low, *(number // size for size in low)}
-
-
-def _largest(network: Network, sizes: Iterable[int], label_sets: int = 1) -> Reference | None:
-    """Return the reference at hand of the largest mini-batch of these sizes, to be repeated."""
-    for size in sorted(sizes, reverse=True):
-        path = find(network, size, label_sets)
-        if path is not None:
-            return Reference(path, size, label_sets)
-    return None
 
 
 def _computable(network: Network, batch_size: int) -> bool:

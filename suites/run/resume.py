@@ -6,6 +6,7 @@ difference between the plan and the run is an error that lists it.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
@@ -32,10 +33,7 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: b
     ``bare``: without options. Raises UsageError where there is none, and where there are only others.
     """
     runs = _unfinished(store, plan, machine, purpose)
-    found = _same(plan, runs, bare)
-    if found is None:
-        raise _refusal(plan, runs[-1], bare)
-    return found
+    return _same(plan, runs, bare) or _refuse(plan, runs[-1], bare)
 
 
 def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: str | None = None) -> list[Run]:
@@ -43,9 +41,9 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: s
 
     A fleet's runs are resumed by their fleet alone, which names the run: its nodes share a fingerprint.
     """
-    of_these = plan.suite, machine.fingerprint, purpose
-    runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose) == of_these]
-    runs = [each for each in runs if each.finished is None and (each.node is None if id_ is None else each.id == id_)]
+    wanted = plan.suite, machine.fingerprint, purpose, None
+    runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose, each.finished) == wanted]
+    runs = [each for each in runs if (each.node is None if id_ is None else each.id == id_)]
     if not runs:
         what = {"suite": "run", SEARCHING: "search"}.get(purpose, purpose)
         raise UsageError(
@@ -65,9 +63,8 @@ def resume(
     """Return the unfinished run that this plan continues, and its plan.
 
     Cells, protocol, launches and order are the unfinished run's. ``of_fleet`` is the id of the run that a fleet's job
-    resumes, ``purpose`` the purpose of the run. Raises UsageError when there is nothing to resume,
-    when a build or an adapter it used was not given again, when an adapter named now has no row in it, and when it is
-    not what is asked for.
+    resumes. Raises UsageError when there is nothing to resume, when a build or an adapter it used was not given again,
+    when an adapter named now has no row in it, and when it is not the run asked for.
     """
     runs = _unfinished(store, plan, machine, purpose, of_fleet)
     # A fleet names the run, which may be what another node had left of the plan.
@@ -87,7 +84,7 @@ def resume(
                 f"{name}=..., or leave out --resume to start a new run."
             )
     if run is None:
-        raise _refusal(plan, runs[-1], bare=not chosen.narrows)
+        _refuse(plan, runs[-1], bare=not chosen.narrows)
     # The rest is the same, or it would not be this run.
     return replace(plan, cells=run.plan, rows=planned_rows, seed=run.seed, left_out=()), run
 
@@ -101,16 +98,14 @@ def _option_wanting(run: Run, builds: tuple[Build, ...]) -> str:
 
 
 def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
-    """Refuse other builds or adapters than those of the run's records; raises UsageError."""
+    """Refuse other builds, adapters or settings than those of the run's records; raises UsageError."""
     # A skipped or crashed launch says nothing about the adapter.
     launched = sorted((record for record in records if record.environment), key=lambda r: DIGEST in r.outcome.software)
     made = {record.cell.framework: record for record in launched}
     for build in plan.builds:
-        record = made.get(build.name)
-        if record is None:
-            continue
-        _check_same_adapter(build, record)
-        _check_same_environment(build, record)
+        if (record := made.get(build.name)) is not None:
+            _check_same_adapter(build, record)
+            _check_same_environment(build, record)
     rows = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
     for record in launched:
         if (framework := rows.get((record.cell.framework, record.cell.mode))) is not None:
@@ -171,15 +166,14 @@ def _check_same_adapter(build: Build, record: Record) -> None:
 
 
 def _same(plan: Plan, runs: Sequence[Run], bare: bool) -> Run | None:
-    """Return the newest of these unfinished runs (oldest first) that the plan is the plan of; None where none is."""
+    """Return the newest of these unfinished runs (oldest first) that the plan is the plan of."""
     return next((run for run in reversed(runs) if not differences(plan, run, bare)), None)
 
 
-def _refusal(plan: Plan, run: Run, bare: bool) -> UsageError:
-    """Return the error that lists the differences between a run and the plan."""
+def _refuse(plan: Plan, run: Run, bare: bool) -> NoReturn:
     found = differences(plan, run, bare)
     more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return UsageError(
+    raise UsageError(
         f"The unfinished run {run.id} is not the one asked for now: {'; '.join(found[:_SHOWN])}{more}. Give the "
         "options and the suite it began with, or leave out --resume to start a new run."
     )
@@ -190,41 +184,34 @@ def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
     now, then = set(plan.cells), set(run.plan)
     # What a store lacks is less once a run has measured some of it.
     alike = now == then or (bare and then <= now) or (plan.by_worth and now <= then)
-    of_cells = [] if alike else _of_cells(now, then)
-    of_protocol = [
+    found = [] if alike else _differing_axes(now, then)
+    pairs: list[tuple[str, object, object]] = [
         (name, getattr(plan.protocol, name), getattr(run.protocol, name))
         for name in plan.protocol._fields
         # The fewest follow from the most.
         if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps
     ]
-    of_launches = [
-        ("launches", _range(plan.launches, plan.launches_most), _range(run.launches, run.launches_most)),
-        ("interval", plan.interval, run.precision),
-    ]
-    return [*of_cells, *(_said(*each) for each in (*of_protocol, *of_launches) if each[1] != each[2])]
+    pairs.append(("launches", _range(plan.launches, plan.launches_most), _range(run.launches, run.launches_most)))
+    pairs.append(("interval", plan.interval, run.precision))
+    return found + [_difference(*each) for each in pairs if each[1] != each[2]]
 
 
-def _of_cells(now: Collection[Cell], then: Collection[Cell]) -> list[str]:
+def _differing_axes(now: Collection[Cell], then: Collection[Cell]) -> list[str]:
     found = []
     for axis in AXES:
         values = [{getattr(cell, axis.name) for cell in cells} for cells in (now, then)]
         if values[0] != values[1]:
-            shown = [_listed(each) for each in values]
-            found.append(_said(axis.name.replace("_", " "), *shown))
-    if found:
-        return found
+            shown = [
+                ", ".join(map(str, sorted(each, key=lambda value: (isinstance(value, str), value)))) for each in values
+            ]
+            found.append(_difference(axis.name, *shown))
     new, missing = len(set(now) - set(then)), len(set(then) - set(now))
-    return [f"cells: {new} that the run does not have, and {missing} fewer"]
+    return found or [f"cells: {new} that the run does not have, and {missing} fewer"]
 
 
-def _said(name: str, now: object, then: object) -> str:
+def _difference(name: str, now: object, then: object) -> str:
     shown = ["none" if value is None else value for value in (now, then)]
     return f"{name.replace('_', ' ')}: {shown[0]} now, {shown[1]} in the run"
-
-
-def _listed(values: Iterable[object]) -> str:
-    ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
-    return ", ".join(map(str, ordered))
 
 
 def _range(fewest: int, most: int | None) -> str:

@@ -22,7 +22,7 @@ from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
 from .launcher import launch_process
 from .machine_lock import measuring
-from .quiet_machine import busy_gpus, open_gate
+from .quiet_gate import busy_gpus, open_gate
 from .runner import Runner
 from .schedules import BlockSchedule, Schedule
 from .sides import ONE_SIDE, Side, Sources

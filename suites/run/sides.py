@@ -38,17 +38,12 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Side:
     """One side: its name, and the interpreters, variables and code of its launches."""
 
-    name: str
-    """As in its records: "baseline", "candidate", or "" where there is one side."""
-    builds: tuple[Build, ...] = ()
-    """Interpreters by row; a row without one uses the framework's own environment."""
+    name: str  # as in its records: "baseline", "candidate", or "" where there is one side
+    builds: tuple[Build, ...] = ()  # interpreters by row; a row without one uses the framework's own environment
     variables: Mapping[str, str] = field(default_factory=dict)
-    revision: str = ""
-    """Of the adapters' code; empty: the code as it is."""
-    guest: Path = GUEST_DIRECTORY
-    """Where that code lies."""
-    step: Framework | None = None
-    """The file that this side runs instead of the row's own."""
+    revision: str = ""  # of the adapters' code; empty: the code as it is
+    guest: Path = GUEST_DIRECTORY  # the folder of that code
+    step: Framework | None = None  # the file that this side runs instead of the row's own
 
 
 ONE_SIDE = (Side(""),)
@@ -151,6 +146,7 @@ def words(side: Side, sources: Iterable[Source]) -> str:
 
 
 def _step(framework: Framework | None) -> tuple[Path, str] | None:
+    # Files beside it can be imported by it, and are not looked into: only in one folder can files be the same.
     if framework is None or framework.file is None:
         return None
     return framework.file.parent, adapter_digest(framework)
@@ -170,26 +166,22 @@ def pair(
     of the adapters and ``files`` steps of the user's own, each (baseline's, candidate's); ``own`` is the one that a
     side without a file of its own runs.
     """
-    baseline_python = python[0]
     first, second = builds(python[1])
-    if baseline_python:
+    if python[0]:
         if first:
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
-        first = tuple(values.build(word, "--baseline") for word in baseline_python)
+        first = tuple(values.build(word, "--baseline") for word in python[0])
     # A step of the user's own has no environment that a baseline could have: a single interpreter serves both sides.
     named = {build.framework.name for build in first}
     first += tuple(each for each in second if each.framework.file is not None and each.framework.name not in named)
     sides = []
-    for name, builds_, words_, revision, file in zip(
-        (BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True
-    ):
+    given = zip((BASELINE, CANDIDATE), (first, second), environments, revisions, files, strict=True)
+    for name, of_side, words, revision, file in given:
         guest = guest_at(revision) if revision else GUEST_DIRECTORY
         step = own_files.read_step(file, f"--{name}-step") if file else None
-        sides.append(Side(name, builds_, variables(words_), revision, guest, step))
-    # What lies beside a file can be imported by it, and is not looked into: only in one folder can files be the same.
-    steps = [_step(side.step or own) for side in sides]
-    launched_with = [(side.builds, side.variables, side.guest, step) for side, step in zip(sides, steps, strict=True)]
-    if launched_with[0] == launched_with[1] and not same:
+        sides.append(Side(name, of_side, variables(words), revision, guest, step))
+    launched = [(side.builds, side.variables, side.guest, _step(side.step or own)) for side in sides]
+    if launched[0] == launched[1] and not same:
         raise UsageError(
             "Both sides are the same. Give what differs: an interpreter (compare: --python FRAMEWORK=PATH; gate: "
             "--baseline FRAMEWORK=PATH), --candidate-env NAME=VALUE, --candidate-step FILE with another content, or "
@@ -208,26 +200,21 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
     Raises UsageError for an interpreter of a framework that is no row, and for a revision of the adapters where a
     framework's own lies outside dlbench: it would not vary.
     """
-    given = {build.framework.name: build for build in side.builds}
+    given = {build.framework.name: build.interpreter for build in side.builds}
     planned = {build.framework.name for build in plan.builds}
-    for name in given:
-        if name not in planned:
-            raise UsageError(
-                f"An interpreter is given for {name}, which is not a row here ({', '.join(sorted(planned))}). Name it "
-                "with --frameworks, or leave the interpreter out."
-            )
-    for build in plan.builds if side.revision else ():
-        if build.framework.outside is not None:
+    if strange := next((name for name in given if name not in planned), None):
+        raise UsageError(
+            f"An interpreter is given for {strange}, which is not a row here ({', '.join(sorted(planned))}). Name it "
+            "with --frameworks, or leave the interpreter out."
+        )
+    found = []
+    for build in plan.builds:
+        if side.revision and build.framework.outside is not None:
             raise UsageError(
                 f"The adapter of {build.name} lies outside dlbench: adapters at revision {side.revision} do not "
                 "include it. Leave its row out, or --baseline-adapters and --candidate-adapters."
             )
-    found = []
-    for build in plan.builds:
-        override = given.get(build.framework.name)
-        interpreter = override.interpreter if override else None
-        if side.name != BASELINE and override is None:
-            interpreter = build.interpreter
+        interpreter = given.get(build.framework.name, None if side.name == BASELINE else build.interpreter)
         step = side.step if build.framework.file is not None else None
         found.append(Build(build.name, step or build.framework, interpreter))
     return found

@@ -1,40 +1,36 @@
-"""One suite over every adapter: what the contract promises, seen from outside, framework by mode by network.
+"""One suite over every adapter: the promises of the contract, seen from outside, framework by mode by network.
 
-Each combination is launched once, in the framework's own interpreter, as the product launches it; the tests look at
-that one outcome. A framework's default mode trains two small networks, and PyTorch's one of each family and one at full
-size; a further mode one small network; all other pairs are slow: in `frameworks/` each framework trains every network
-in a process of its own. A framework that is not built here is skipped with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks
-the same of a GPU, with builds that drive it (DLBENCH_PYTHON_TORCH and so on); what is about CPUs is skipped then.
+Each combination is launched once, in the framework's own interpreter, as the product launches it. A framework's default
+mode trains two small networks, and PyTorch's one at full size; a further mode one small network; all other pairs are
+slow: `test_frameworks.py` has each framework train every network in one process. A framework that is not built here is
+skipped with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it
+(DLBENCH_PYTHON_TORCH and so on); what is about CPUs is skipped then.
 """
 
 import os
 
 import pytest
 from known_networks import NETWORKS
-from one_launch import ALWAYS_BOUND, SHORT
+from one_launch import ALWAYS_BOUND, SHORT, is_tested
 from small_networks import small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.networks import of_family
-from dlbench.adapters.protocol import INSTALLED, Outcome, Status
+from dlbench.adapters.protocol import INSTALLED, Status
 from dlbench.reports.flags import wanting_threads
 from dlbench.suites.planning.framework import catalogue
 
 #: At full size the default modes of these train this one, and adapters outside dlbench; `-m slow` looks at the others.
-USUAL = "fcn5"
+USUAL = "lstm32"
 AT_FULL_SIZE = ("torch",)
-#: A network whose rate falls a thousandfold after the parity steps, so that its final loss tells the rate.
+#: A network whose rate falls a thousandfold after the parity steps, so that its final loss shows the rate.
 REFERRED = "small-recurrent"
 #: With the recipes of their families, as a user's own network has.
 SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in small_networks(networks).items()}
 EVERY = {**SMALL, **NETWORKS}
 OF_EACH_FAMILY = (
-    "small-convolutional",
-    "small-residual",
-    "small-recurrent",
-    "one-hot-gru",
-    "small-elman",
-    "small-attention",
+    *("small-convolutional", "small-residual", "small-recurrent"),
+    *("one-hot-gru", "small-elman", "small-attention"),
 )
 OF_EACH_FRAMEWORK = ("small-residual", "small-recurrent")
 OF_FURTHER_MODES = "small-relu"
@@ -44,11 +40,8 @@ COMPILED = (("torch", "compile"),)
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
 WITHOUT = {
-    "one-hot-gru": ("caffe",),
-    "one-hot-rnn": ("caffe",),
-    "small-attention": ("caffe", "cntk", "onnx", "onnxruntime"),
-    "gpt32": ("caffe", "cntk", "onnx", "onnxruntime"),
-    "gpt64": ("caffe", "cntk", "onnx", "onnxruntime"),
+    **dict.fromkeys(("one-hot-gru", "one-hot-rnn"), ("caffe",)),
+    **dict.fromkeys(("small-attention", "gpt32", "gpt64"), ("caffe", "cntk", "onnx", "onnxruntime")),
     "small-elman": ("caffe", "cntk"),
     "leaky-elman": ("caffe", "cntk", "keras", "mxnet", "paddle"),
     "free-elman": ("caffe", "mxnet", "paddle"),
@@ -57,161 +50,116 @@ WITHOUT = {
 FEW = {"fcn5": 16, "fcn8": 16, "alexnet": 4, "resnet50": 8, "lstm32": 32, "lstm64": 32, "gpt32": 32, "gpt64": 32}
 DEVICE = os.environ.get("DLBENCH_TEST_DEVICE", "cpu")
 about_cpus = pytest.mark.skipif(DEVICE != "cpu", reason="it is about the CPU")
+two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs are needed")
 #: One thread busy, in CPU seconds per second: above 1 by what the clocks' ticks and helpers may add.
 ONE_THREAD = 1.15
+#: A step of the user's own has no networks.
+FRAMEWORKS = {name: each for name, each in catalogue().items() if each.directory.name != "own_step" and is_tested(each)}
 
 
-def _marks(framework, mode=None, network=None):
-    # Each framework may run beside the others, each of its launches by itself.
-    marks = [pytest.mark.xdist_group(f"conformance of {framework.name}")]
-    if framework.environment == "own":
-        marks.append(pytest.mark.framework)
-    # A launch costs seconds however small its network is: what a further mode does is seen in one.
-    looked_at = (OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES),)
-    if mode is not None and framework.modes[mode].default:
-        looked_at = OF_EACH_FRAMEWORK
-        if framework.name in AT_FULL_SIZE or framework.outside is not None:
-            looked_at = (*OF_EACH_FAMILY, USUAL)
-    if (framework.name, mode) in COMPILED:
-        looked_at = ()
-    if framework.name == "reference":
-        looked_at = OF_EACH_FAMILY
-    if network is not None and network not in looked_at:
-        marks.append(pytest.mark.slow)
-    return marks
+def marks(framework, slow=False):
+    """Return the marks: each framework may run beside the others, each of its launches by itself."""
+    own = [pytest.mark.framework] if framework.environment == "own" else []
+    return [pytest.mark.xdist_group(f"conformance of {framework.name}"), *own, *([pytest.mark.slow] if slow else [])]
 
 
-def on_the_device(framework):
+def modes(only_default=False):
+    """Yield each framework that computes with each of its modes on this device."""
     kind = "cpu" if DEVICE == "cpu" else "gpu"
-    return [name for name, mode in framework.modes.items() if kind in mode.devices]
+    for framework in FRAMEWORKS.values():
+        for name, mode in framework.modes.items():
+            if framework.computes and kind in mode.devices and (mode.default or not only_default):
+                yield framework, name
 
 
-def _asked_by_tests_of_its_own(framework):
-    # As those in `frameworks/` and `historic/` are, by `asked.refusal_of_cells`.
-    return framework.environment == "own" and framework.outside is None
-
-
-def modes(computing=True, only_default=False, asked_elsewhere=True):
-    return [
-        pytest.param((name, mode), marks=_marks(framework), id=f"{name}-{mode}")
-        for name, framework in frameworks().items()
-        for mode in on_the_device(framework)
-        if (framework.computes or not computing) and (mode == framework.default_mode or not only_default)
-        if asked_elsewhere or not _asked_by_tests_of_its_own(framework)
-    ]
+def looked_at(framework, mode):
+    """Return the networks that are launched in every run: a launch costs seconds however small its network is."""
+    if framework.name == "reference":
+        return OF_EACH_FAMILY
+    if not framework.modes[mode].default:
+        further = OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES)
+        return () if (framework.name, mode) in COMPILED else (further,)
+    full = (USUAL,) if framework.name in AT_FULL_SIZE or framework.outside is not None else ()
+    return (*(OF_EACH_FRAMEWORK if framework.outside is None else OF_EACH_FAMILY), *full)
 
 
 def combinations():
     return [
-        pytest.param((name, mode, network), marks=_marks(framework, mode, network), id=f"{name}-{mode}-{network}")
-        for name, framework in frameworks().items()
-        if framework.computes
-        for mode in on_the_device(framework)
+        pytest.param(each.name, mode, network, marks=marks(each, network not in looked_at(each, mode)))
+        for each, mode in modes()
         for network in EVERY
     ]
 
 
-def frameworks():
-    """Return every framework that has networks; a step of the user's own has none."""
-    return {name: each for name, each in catalogue().items() if each.directory.name != "own_step"}
+def default_modes(slow=()):
+    return [
+        pytest.param(each.name, mode, marks=marks(each, each.name in slow)) for each, mode in modes(only_default=True)
+    ]
 
 
 def may_refuse(name: str, mode: str, network: str) -> bool:
-    """Tell whether a framework may refuse a network: one outside dlbench may, and others what is known of them."""
+    """Tell whether a framework may refuse a network: one outside dlbench may, and others where that is known."""
     family = EVERY[network].family.name
     of_another = (name, mode) in OF_ONE_FAMILY and EVERY[OF_ONE_FAMILY[name, mode]].family.name != family
     return catalogue()[name].outside is not None or of_another or name in WITHOUT.get(network, ())
 
 
-#: Which modes gave at least one number in this session, among those of which any launch was looked at.
-RAN: dict[tuple[str, str], bool] = {}
+@pytest.fixture(scope="module", autouse=True)
+def ran():
+    """Give which modes gave at least one number, among those of which any launch was looked at."""
+    found = {}
+    yield found
+    assert all(found.values()), f"refused every network: {[which for which, ran in found.items() if not ran]}"
 
 
 @pytest.fixture(scope="module")
-def launch_of() -> dict[tuple[str, str, str], Outcome]:
-    """Give the outcomes of launches that several tests look at."""
-    return {}
+def referred(launch):
+    """Give the loss of a launch's last step as the float64 reference has it, the change of rate included."""
+    return launch("reference", "float64", SMALL[REFERRED]).final_loss
 
 
-@pytest.fixture(scope="module", params=combinations())
-def answered(request, launch, launch_of) -> tuple[networks.Network, Outcome]:
-    name, mode, network = request.param
-    if request.param not in launch_of:
-        launch_of[request.param] = launch(name, mode, EVERY[network], batch_size=FEW.get(network), device=DEVICE)
-    outcome = launch_of[request.param]
-    RAN[name, mode] = RAN.get((name, mode), False) or outcome.status is Status.OK
-    return EVERY[network], outcome
-
-
-@pytest.fixture
-def launched(answered) -> tuple[networks.Network, Outcome]:
-    if answered[1].status is Status.UNSUPPORTED:
-        pytest.skip(answered[1].reason)
-    return answered
-
-
-def test_it_runs_or_refuses_with_a_reason(answered, request):
-    _, outcome = answered
+@pytest.mark.parametrize(("name", "mode", "network"), combinations())
+def test_it_keeps_the_contract(name, mode, network, launch, ran, request):
+    outcome = launch(name, mode, EVERY[network], batch_size=FEW.get(network), device=DEVICE)
     assert outcome.status in (Status.OK, Status.UNSUPPORTED), outcome.reason
+    ran[name, mode] = ran.get((name, mode), False) or outcome.status is Status.OK
     if outcome.status is Status.UNSUPPORTED:
-        name, mode, network = request.node.callspec.params["answered"]
         assert DEVICE != "cpu" or may_refuse(name, mode, network), f"{name} refuses {network}: {outcome.reason}"
         assert len(outcome.reason.split()) > 3, "a reader of the matrix needs a sentence"
         assert not outcome.samples_ns
-
-
-def test_it_computes_what_the_reference_computes(launched):
-    network, outcome = launched
-    assert outcome.parity is not None, outcome.reason
-    assert outcome.parity.verdict == "agrees", outcome.parity.reason
-    assert 1 <= len(outcome.parity.losses) <= network.parity.steps
-
-
-def installed():
-    """Return a network of each kind for every framework with settings, in its default mode; one of them is not slow."""
-    found = []
-    for name, framework in frameworks().items():
-        mode = framework.default_mode
-        kinds = [each for each in OF_EACH_FAMILY if framework.tunable(mode, DEVICE, EVERY[each].family.name)]
-        for network in kinds if framework.tuning and DEVICE == "cpu" else ():
-            # A launch costs seconds: of those in every run, the ones whose defaults are most unlike their settings.
-            looked_at = name in ("torch", "mxnet") and network == "small-residual"
-            marks = [*_marks(framework), *([] if looked_at else [pytest.mark.slow])]
-            found.append(pytest.param((name, mode, network), marks=marks, id=f"{name}-{mode}-{network}"))
-    return found
-
-
-@pytest.mark.parametrize("which", installed())
-def test_as_installed_it_computes_the_same(which, launch):
-    name, mode, network = which
-    outcome = launch(name, mode, EVERY[network], tuning=INSTALLED)
-    if outcome.status is Status.UNSUPPORTED:
-        assert may_refuse(name, mode, network), outcome.reason
         return
-    assert outcome.status is Status.OK, outcome.reason
-    assert outcome.parity.verdict == "agrees", outcome.parity.reason
-
-
-def test_it_gives_every_sample(launched):
-    _, outcome = launched
+    check_parity(outcome, EVERY[network])
     assert len(outcome.samples_ns) == SHORT.steps
     assert min(outcome.samples_ns) > 0
     assert outcome.first_step_seconds > 0.0
     assert outcome.prepare_seconds >= 0.0
+    assert outcome.parameter_count == EVERY[network].family.parameter_count()
+    check_description(outcome, catalogue()[name])
+    # MindSpore has more threads, which share the CPU that it is bound to; a small network does not occupy a second one.
+    if DEVICE == "cpu" and network not in SMALL and name not in ALWAYS_BOUND:
+        check_one_thread(outcome)
+    if network == REFERRED:
+        # A rate left at the parity steps' would move the loss by more than 1e-3 of itself.
+        assert outcome.final_loss == pytest.approx(request.getfixturevalue("referred"), rel=2e-5)
 
 
-def test_it_counts_the_networks_parameters(launched):
-    network, outcome = launched
-    assert outcome.parameter_count == network.family.parameter_count()
+def check_parity(outcome, network=None):
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.parity is not None, outcome.reason
+    assert outcome.parity.verdict == "agrees", outcome.parity.reason
+    assert network is None or 1 <= len(outcome.parity.losses) <= network.parity.steps
 
 
-@about_cpus
-def test_one_thread_is_one_thread(launched, request):
-    network, outcome = launched
-    if request.node.callspec.params["answered"][0] in ALWAYS_BOUND:
-        pytest.skip("it has more threads, which share the CPU that it is bound to: asked by tests of its own")
-    if network.name in SMALL:
-        pytest.skip("a small network gives a second thread nothing to do")
+def check_description(outcome, framework):
+    assert all(outcome.software[key] for key in ("python", "numpy", "framework", "version"))
+    given = f"DLBENCH_PYTHON_{framework.name.upper().replace('-', '_')}" in os.environ
+    if framework.environment == "own" and framework.project is not None and framework.outside is None and not given:
+        # Without a date a report cannot tell old software from new.
+        known = {release.version for release in framework.project.releases}
+        assert str(outcome.software["version"]).partition("+")[0] in known
+
+
+def check_one_thread(outcome):
     threads = outcome.threads
     assert threads is not None, outcome.reason
     assert threads.requested == 1
@@ -226,51 +174,40 @@ def test_one_thread_is_one_thread(launched, request):
     assert min(wanting, 1.0 + beyond_one) <= ONE_THREAD + allowance, threads
 
 
-def test_it_says_what_it_is(launched, request):
-    _, outcome = launched
-    software = outcome.software
-    assert software["python"]
-    assert software["numpy"]
-    assert software["framework"]
-    assert software["version"]
-    framework = catalogue()[request.node.callspec.params["answered"][0]]
-    given = f"DLBENCH_PYTHON_{framework.name.upper().replace('-', '_')}" in os.environ
-    if framework.environment == "own" and framework.project is not None and framework.outside is None and not given:
-        # Without a date a report cannot tell old software from new.
-        known = {release.version for release in framework.project.releases}
-        assert str(software["version"]).partition("+")[0] in known
+def installed():
+    """Return a network of each kind for every framework with settings, in its default mode; one of them is not slow."""
+    return [
+        # Those whose defaults are most unlike their settings.
+        pytest.param(
+            each.name,
+            mode,
+            network,
+            marks=marks(each, not (each.name in ("torch", "mxnet") and network == "small-residual")),
+        )
+        for each, mode in modes(only_default=True)
+        for network in OF_EACH_FAMILY
+        if each.tuning and DEVICE == "cpu" and each.tunable(mode, DEVICE, EVERY[network].family.name)
+    ]
 
 
-@pytest.fixture(scope="module")
-def expected_final_loss(launch, launch_of) -> float:
-    """Give the loss of a launch's last step as the float64 reference has it, the change of rate included."""
-    which = "reference", "float64", REFERRED
-    if which not in launch_of:
-        launch_of[which] = launch("reference", "float64", SMALL[REFERRED])
-    outcome = launch_of[which]
-    assert outcome.status is Status.OK, outcome.reason
-    return outcome.final_loss
+@pytest.mark.parametrize(("name", "mode", "network"), installed())
+def test_as_installed_it_computes_the_same(name, mode, network, launch):
+    outcome = launch(name, mode, EVERY[network], tuning=INSTALLED)
+    if outcome.status is Status.UNSUPPORTED:
+        assert may_refuse(name, mode, network), outcome.reason
+    else:
+        check_parity(outcome)
 
 
-def test_it_honours_a_new_learning_rate(launched, request):
-    network, outcome = launched
-    if network.name != REFERRED:
-        pytest.skip(f"looked at in {REFERRED}")
-    # A rate left at the parity steps' would move the loss by more than 1e-3 of itself.
-    assert outcome.final_loss == pytest.approx(request.getfixturevalue("expected_final_loss"), rel=2e-5)
-
-
-@about_cpus
-@pytest.mark.parametrize("which", modes())
-def test_it_can_do_something(which):
-    if which not in RAN:
-        pytest.skip("none of its networks was looked at in this session")
-    assert RAN[which], "it refused every network"
-
-
-@pytest.mark.parametrize("which", modes(only_default=True, asked_elsewhere=False))
-def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
-    name, mode = which
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        pytest.param(each.name, mode, marks=marks(each))
+        for each, mode in modes(only_default=True)
+        if each.environment != "own" or each.outside is not None  # others are asked by `asked.refusal_of_cells`
+    ],
+)
+def test_a_cell_that_it_cannot_do_is_an_outcome_with_a_reason(name, mode, launch):
     for asked in ({"device": "tpu:0"}, {"precision": "float8"}):
         outcome = launch(name, mode, SMALL["small-dense"], **asked)
         assert outcome.status is Status.UNSUPPORTED
@@ -278,27 +215,15 @@ def test_what_it_cannot_do_is_an_outcome_with_a_reason(which, launch):
         assert not outcome.samples_ns
 
 
-def modes_with_workers():
-    """Return the default modes; TensorFlow's workers are tried in every run by tests of their own."""
-    return [
-        pytest.param(*each.values, marks=(*each.marks, pytest.mark.slow), id=each.id)
-        if each.values[0][0] == "tensorflow"
-        else each
-        for each in modes(only_default=True)
-    ]
-
-
 @about_cpus
-@pytest.mark.parametrize("which", modes_with_workers())
-def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
-    name, mode = which
+@pytest.mark.parametrize(("name", "mode"), default_modes(slow=["tensorflow"]))  # which has tests of its own
+def test_two_workers_compute_the_same_as_one_or_are_refused(name, mode, launch):
     outcome = launch(name, mode, "lstm32", batch_size=4, world_size=2)
     if outcome.status is Status.UNSUPPORTED:
         assert "world size 2" in outcome.reason
         assert not outcome.samples_ns
         return
-    assert outcome.status is Status.OK, outcome.reason
-    assert outcome.parity.verdict == "agrees", outcome.parity.reason
+    check_parity(outcome)
     assert outcome.parity.losses
     assert outcome.threads.requested == 2
     # Both workers work, whatever processes or threads they are.
@@ -307,38 +232,36 @@ def test_two_workers_compute_what_one_does_or_are_refused(which, launch):
 
 @about_cpus
 @pytest.mark.slow
-@pytest.mark.parametrize("which", modes(only_default=True))
-def test_two_workers_average_what_their_batch_normalisation_lets_them(which, launch):
+@pytest.mark.parametrize(("name", "mode"), default_modes())
+def test_two_workers_average_over_their_batch_normalisations(name, mode, launch):
     """Their parts have the same inputs, so the same statistics, and labels of their own."""
-    outcome = launch(*which, "resnet50", batch_size=16, world_size=2)
+    outcome = launch(name, mode, "resnet50", batch_size=16, world_size=2)
     if outcome.status is Status.UNSUPPORTED:
         pytest.skip(outcome.reason)
-    assert outcome.status is Status.OK, outcome.reason
-    assert (outcome.parity.verdict, outcome.parity.reason) == ("agrees", "")
+    check_parity(outcome)
 
 
+@two_cpus
 @about_cpus
 @pytest.mark.slow
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs are needed to bind two workers")
-@pytest.mark.parametrize("which", modes(only_default=True))
-def test_two_bound_workers_train_together(which, launch):
+@pytest.mark.parametrize(("name", "mode"), default_modes())
+def test_two_bound_workers_train_together(name, mode, launch):
     cpus = sorted(os.sched_getaffinity(0))[:2]
-    outcome = launch(*which, "lstm32", batch_size=4, world_size=2, cpus=cpus[::-1])
+    outcome = launch(name, mode, "lstm32", batch_size=4, world_size=2, cpus=cpus[::-1])
     if outcome.status is Status.UNSUPPORTED:
         pytest.skip(outcome.reason)
-    assert outcome.status is Status.OK, outcome.reason
-    assert outcome.parity.verdict == "agrees", outcome.parity.reason
+    check_parity(outcome)
     assert outcome.cpus == cpus
 
 
+@two_cpus
 @about_cpus
 @pytest.mark.slow
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two CPUs are needed to see two threads work")
-@pytest.mark.parametrize("which", modes())
-def test_two_threads_are_two_threads(which, launch):
-    name, mode = which
-    if name in ALWAYS_BOUND:
-        pytest.skip("it has more threads, which share the CPUs that it is bound to: asked by tests of its own")
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [pytest.param(each.name, mode, marks=marks(each)) for each, mode in modes() if each.name not in ALWAYS_BOUND],
+)
+def test_two_threads_are_two_threads(name, mode, launch):
     outcome = launch(name, mode, "fcn5", threads=2)
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.threads.framework_says in (None, 2)
@@ -349,28 +272,22 @@ def test_two_threads_are_two_threads(which, launch):
 
 def test_a_framework_that_computes_nothing_is_unchecked_not_agreed(launch):
     for name, framework in catalogue().items():
-        if framework.computes:
-            continue
-        outcome = launch(name, framework.default_mode, SMALL["small-dense"])
-        assert outcome.status is Status.OK
-        assert outcome.parity.verdict == "unchecked"
-        assert outcome.parity.reason
-        assert len(outcome.samples_ns) == SHORT.steps
+        if not framework.computes:
+            outcome = launch(name, framework.default_mode, SMALL["small-dense"])
+            assert (outcome.status, outcome.parity.verdict) == (Status.OK, "unchecked")
+            assert outcome.parity.reason
+            assert len(outcome.samples_ns) == SHORT.steps
 
 
 def test_every_lock_file_pins_everything():
     for framework in (each for known in catalogue().values() for each in known.by_lock):
         if framework.environment != "own" or framework.unavailable or framework.interpreter:
             continue
-        lines = framework.lock_file.read_text().splitlines()
-        wanted = [line.split("#")[0].strip() for line in lines]
-        wanted = [line for line in wanted if line]
-        assert wanted
-        for line in wanted:
-            requirement = line.split(";")[0].split("--hash")[0]
-            assert requirement.count("==") == 1, f"{framework.name}: {line}"
-            assert "*" not in requirement
+        lines = [line.split("#")[0].strip() for line in framework.lock_file.read_text().splitlines()]
+        required = [line.split(";")[0].split("--hash")[0].strip() for line in lines if line]
+        assert required
+        for each in required:
+            assert each.count("==") == 1, f"{framework.name}: {each}"
+            assert "*" not in each
             # A build of one index alone, torch 2.13.0+cpu, needs the plain version as its alternative.
-            plain = requirement.partition("+")[0].strip()
-            alternatives = [other.split(";")[0].split("--hash")[0].strip() for other in wanted]
-            assert "+" not in requirement or plain in alternatives, f"only one package index has {requirement}"
+            assert "+" not in each or each.partition("+")[0].strip() in required, f"only one index has {each}"

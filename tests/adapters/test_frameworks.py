@@ -93,6 +93,7 @@ OVER_JAX = [
 
 ASKED: dict[str, list[asked.Check]] = {
     "torch": [
+        asked.reference(),
         *(
             asked.settings(settings, {"optimizer": "single", "channels_last": False})
             for settings in (

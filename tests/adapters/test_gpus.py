@@ -1,19 +1,15 @@
 """GPUs, as far as a machine without one can tell: evidence, ceilings, builds, the null framework's pretended one."""
 
-import json
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pretending_adapter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inside import Guest
 from known_networks import NETWORKS
 from pretending_adapter import Pretender
 
-from dlbench.adapters import protocol
 from dlbench.adapters.launch import device, timing, warm_up
 from dlbench.adapters.libraries import gpus
 from dlbench.adapters.libraries.gpus import COPY, DEVICE_BYTES, HOST_BYTES, OPERATOR, PROBES, STARTED, Probe, has_code
@@ -34,11 +30,14 @@ PROFILE = Profile(
 
 
 class OnGpu(Pretender):
-    """A GPU whose clock a test turns by hand, with an allocator; it notes what is called of the device."""
+    """A GPU whose clock a test turns by hand; it notes what is called of the device.
 
-    def __init__(self, step_ns=1000):
+    ``profiled``: its profiler's answer or error. ``probes``: by name, seconds, another answer or an error.
+    """
+
+    def __init__(self, step_ns=1000, profiled=None, probes=None):
         super().__init__(None)
-        self.step_ns, self.clock = step_ns, 0
+        self.step_ns, self.clock, self.profiled, self.probes = step_ns, 0, profiled, probes
 
     def note(self, what):
         if what == "step":
@@ -68,6 +67,29 @@ class OnGpu(Pretender):
     def device_peak_memory(self):
         self.calls.append("peak")
         return 4096
+
+    def profile(self, steps):
+        if self.profiled is None:
+            return super().profile(steps)
+        self.calls.append("profile")
+        if isinstance(self.profiled, Exception):
+            raise self.profiled
+        return self.profiled
+
+    def device_probe(self, name, size):
+        if self.probes is None:
+            return super().device_probe(name, size)
+        self.calls.append(name)
+        answer = self.probes.get(name)
+        if isinstance(answer, Exception):
+            raise answer
+        return Probe(lambda: spin(answer), lambda: None) if isinstance(answer, float) else answer
+
+
+def spin(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +135,9 @@ def test_marks_span_the_steps_of_a_sample_and_are_cut_with_the_samples(tmp_path,
 
 
 def test_on_the_cpu_no_device_is_asked_anything_and_nothing_profiled_unasked(tmp_path):
-    adapter = Profiled(PROFILE)
+    adapter = OnGpu(profiled=PROFILE)
     outcome = run(tmp_path, adapter, where="cpu")
-    assert (outcome.device, outcome.profile, adapter.asked) == (None, None, [])
+    assert (outcome.device, outcome.profile) == (None, None)
     assert set(adapter.calls) == {"step"}
     sample = adapter.step
     assert device.Watch(adapter, on_cpu=True).around(sample) is sample
@@ -138,59 +160,15 @@ def test_an_instrument_that_answers_nonsense_breaks_the_contract(tmp_path, metho
     assert words in outcome.reason
 
 
-class Profiled(OnGpu):
-    def __init__(self, found):
-        super().__init__()
-        self.found, self.asked, self.seen = found, [], None
-
-    def look(self):
-        """Note what of the timing is on disk, where there is a folder to look into."""
-        if self.seen is not None:
-            self.seen.append(json.loads((self.folder / protocol.OUTCOME_FILE).read_text())["samples_ns"])
-
-    def profile(self, steps):
-        self.asked.append(steps)
-        self.look()
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
-
-
 @pytest.mark.parametrize("found", [RuntimeError("no\n counters"), ValueError(), {"a": 1}, 3])
 def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
-    adapter = Profiled(found)
+    adapter = OnGpu(profiled=found)
     outcome = run(tmp_path, adapter, asked={"profiled_steps": 2})
     assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
     assert outcome.device.event_ns == [1000] * 4
     assert outcome.profile is None
     words = {RuntimeError: "RuntimeError: no counters", ValueError: "ValueError: "}
     assert outcome.software["profile_failed"].startswith(words.get(type(found), "ContractBroken: profile() returned"))
-
-
-class Copying(Profiled):
-    """Copies on the device at a known rate, and starts operators; in the order in which all of it is asked."""
-
-    def __init__(self, answers=None):
-        super().__init__(PROFILE)
-        self.answers = {COPY: 0.002, OPERATOR: 0.0001} if answers is None else answers
-
-    def profile(self, steps):
-        self.calls.append("profile")
-        return super().profile(steps)
-
-    def device_probe(self, name, size):
-        self.calls.append(name)
-        self.look()
-        answer = self.answers.get(name)
-        if isinstance(answer, Exception):
-            raise answer
-        return Probe(lambda: spin(answer), lambda: None) if isinstance(answer, float) else answer
-
-
-def spin(seconds):
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
 
 
 @pytest.fixture
@@ -200,7 +178,7 @@ def _briefly(monkeypatch):
 
 @pytest.mark.usefixtures("_briefly")
 def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
-    adapter = Copying()
+    adapter = OnGpu(profiled=PROFILE, probes={COPY: 0.002, OPERATOR: 0.0001})
     outcome = run(tmp_path, adapter)
     found = outcome.device.ceilings
     # What disturbs this machine meanwhile can only make them worse.
@@ -220,7 +198,7 @@ def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
 def test_a_ceiling_that_cannot_be_measured_costs_nothing_else(tmp_path):
     full = RuntimeError("the device is full")
     answers = {COPY: full, "to_device_pinned": OSError("no"), "from_device_pinned": "fast", OPERATOR: 0.0001}
-    outcome = run(tmp_path, Copying(answers))
+    outcome = run(tmp_path, OnGpu(profiled=PROFILE, probes=answers))
     assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
     assert outcome.device.ceilings.copy_bytes_per_second is None
     assert outcome.device.ceilings.operator_start_seconds > 0
@@ -312,32 +290,6 @@ def test_each_probe_gives_its_number_and_a_copy_on_the_device_counts_twice():
     assert found.operator_finish_seconds == pytest.approx(0.002001, rel=0.01)
 
 
-class FullError(Exception):
-    pass
-
-
-@pytest.mark.usefixtures("_on_the_machines_clock")
-def test_a_full_memory_costs_its_number_without_a_word_and_anything_else_is_told():
-    def find(name, size):
-        machine = on(Machine())
-        if name == COPY:
-            raise FullError("device")
-
-        def fail():
-            raise (FullError if name == OPERATOR else ValueError)("no\n link")
-
-        return Probe(fail if name in ("to_device_pinned", OPERATOR) else machine.start, machine.wait)
-
-    found, failures = gpus.measure_ceilings(find, lambda error: isinstance(error, FullError))
-    assert failures == ["to_device_pinned: ValueError: no link"]
-    told = {name for name, value in found._asdict().items() if value is not None}
-    assert told == {
-        "to_device_pageable_bytes_per_second",
-        "from_device_pinned_bytes_per_second",
-        "from_device_pageable_bytes_per_second",
-    }
-
-
 @pytest.mark.parametrize(
     ("architectures", "capability", "runs"),
     [
@@ -361,14 +313,6 @@ def test_a_full_memory_costs_its_number_without_a_word_and_anything_else_is_told
 )
 def test_code_runs_where_nvidia_says(architectures, capability, runs):
     assert has_code(architectures, capability) is runs
-
-
-@pytest.mark.parametrize("minor", range(10))
-def test_ptx_of_any_capability_covers_its_own_machine_code(minor):
-    for major in (5, 7, 8, 9, 12):
-        for later in range(minor, 10):
-            assert has_code([f"sm_{major}{minor}"], (major, later))
-            assert has_code([f"compute_{major}{minor}"], (major, later))
 
 
 CELL = Cell("null", "null", "null", "fcn5", "cuda:0", 1, 64)
@@ -436,66 +380,42 @@ def _exact(monkeypatch):
 
 
 @pytest.mark.usefixtures("_exact")
-@pytest.mark.parametrize(
-    ("name", "rate"),
-    [
+def test_a_pretended_devices_rates_are_measured():
+    for name, rate in (
         ("copy", 4e12),
         ("to_device_pinned", 5e10),
         ("to_device_pageable", 2.5e10),
         ("from_device_pinned", 5e10),
         ("from_device_pageable", 2.5e10),
-    ],
-)
-def test_a_pretended_devices_bandwidths_are_found_again(name, rate):
-    size = gpus.probe_size(name)
-    seconds = gpus.seconds_in_a_row(adapter(RATES).device_probe(name, size))
-    assert (2 if name == "copy" else 1) * size / seconds == pytest.approx(rate, rel=1e-4)
-
-
-@pytest.mark.usefixtures("_exact")
-def test_a_pretended_devices_operators_take_the_host_as_long_as_it_was_told():
+    ):
+        size = gpus.probe_size(name)
+        seconds = gpus.seconds_in_a_row(adapter(RATES).device_probe(name, size))
+        assert (2 if name == "copy" else 1) * size / seconds == pytest.approx(rate, rel=1e-4)
     probe = adapter(RATES).device_probe("operator", 0)
     assert gpus.seconds_to_start(probe) == pytest.approx(0.0001, rel=1e-3)
     assert gpus.seconds_to_finish(probe) == pytest.approx(0.0003, rel=1e-3)
 
 
-@pytest.fixture
-def torch(guests: Callable[..., Guest]) -> Guest:
-    """Give a function that runs statements in PyTorch's interpreter and returns what they bind to ``answer``."""
-    return guests("torch", imports=IMPORTS)
-
-
-IMPORTS = """
-from guest.libraries import gpus
-from guest.pytorch import adapter as ceilings
-"""
-
-# Page-locked memory needs a driver: a copy stands for it, and the tensor is remembered.
-PINNING = """
-locked = []
-def pin(tensor):
-    locked.append(tensor.clone())
-    return locked[-1]
-torch.Tensor.pin_memory = pin
-"""
-
-
 @pytest.mark.framework
 @pytest.mark.slow
-def test_each_copy_of_pytorch_moves_all_bytes_from_where_to_where_its_name_says(torch: Guest) -> None:
-    told = torch(
-        PINNING
-        + """
-answer = {}
-for name in gpus.TRANSFERS:
-    del locked[:]
-    # On a device without memory what lies there can be told from what lies on the host.
-    source, target = ceilings.copied_pair(name, 1000, "meta")
-    answer[name] = [source.device.type, target.device.type, source.nbytes, target.nbytes,
-                    any(each is source or each is target for each in locked)]
-"""
-    )
-    assert told == {
+def test_each_copy_of_pytorch_moves_all_bytes_from_where_to_where_its_name_says(guests):
+    moved = guests("torch")("""
+        from guest.libraries import gpus
+        from guest.pytorch import adapter as ceilings
+        locked = []
+        def pin(tensor):  # page-locked memory needs a driver: a copy stands for it, and the tensor is remembered
+            locked.append(tensor.clone())
+            return locked[-1]
+        torch.Tensor.pin_memory = pin
+        answer = {}
+        for name in gpus.TRANSFERS:
+            del locked[:]
+            # On a device without memory its tensors can be told from those on the host.
+            source, target = ceilings.copied_pair(name, 1000, "meta")
+            answer[name] = [source.device.type, target.device.type, source.nbytes, target.nbytes,
+                            any(each is source or each is target for each in locked)]
+    """)
+    assert moved == {
         "copy": ["meta", "meta", 1000, 1000, False],
         "to_device_pinned": ["cpu", "meta", 1000, 1000, True],
         "to_device_pageable": ["cpu", "meta", 1000, 1000, False],

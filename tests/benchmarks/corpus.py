@@ -1,25 +1,52 @@
-"""The corpus: launches of cheap cells of real frameworks.
+"""The corpus of real launches, and verdicts replayed on it: the gate, other rules, and gates under noise.
 
 Launches `a` and `b` run identical code; `plus2`, `plus5` and `plus10` do a fixed amount of real extra work in each
-step. The packed form keeps what a verdict rests on, samples and evidence, and of the machine what the probe says.
+step. The packed form keeps samples and evidence, and the probe's description of the machine.
+
+Under identical code which of a pair's two launches is called the baseline is a matter of the name: exchanging them at
+random gives comparisons that are as good as measured ones (and share their launches, so they are not independent).
 """
 
 import gzip
 import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
-from dlbench.reports.flags import disturbed
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONTENDED_SHARE, compare_sides, pairs_of
+from dlbench.reports.compare.verdict import (
+    DEFAULT,
+    PairedEstimate,
+    Screening,
+    Verdict,
+    estimate_pairs,
+    judge,
+    judge_pairs,
+    judge_stages,
+    screen,
+)
+from dlbench.reports.flags import WAITING_SHARE, disturbed
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import SCREEN, Record
+from dlbench.suites.run.schedules import for_gate
 
 PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
-_CONTENTION = Contention._fields
-_THREADS = ("requested", "framework_says", "os_threads", "cpu_seconds", "wall_seconds")
+APART = 30  # blocks between a stored baseline and its candidate
+EFFECTS = ("plus2", "plus5", "plus10")
+SLOW = 0.05  # a launch this much slower than on the quiet machine was slowed down
+SEEN, BLIND, MISSED, REAL = "seen", "blind", "missed", "real"
+Random = np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,76 +62,58 @@ class CorpusLaunch:
 
     @cached_property
     def seconds(self) -> float:
-        """Median seconds per step: what a verdict sees of a launch."""
         return median(self.outcome.step_seconds())
 
     @cached_property
     def disturbed(self) -> bool:
-        """Whether its own evidence says that others were in the way, by the rule of the product."""
         return disturbed(self.record("", "", 0), self.host)
 
     @property
-    def contention(self) -> Contention:
-        """What it saw of others."""
-        assert self.outcome.contention is not None
-        return self.outcome.contention
+    def waiting(self) -> float:
+        """Share of the time its threads wanted to run that they waited for a CPU."""
+        waited = self.outcome.contention.run_queue_seconds or 0.0
+        return waited / (waited + self.outcome.threads.cpu_seconds)
 
     @property
-    def threads(self) -> ThreadEvidence:
-        """What it saw of its own threads."""
-        assert self.outcome.threads is not None
-        return self.outcome.threads
+    def pressure(self) -> float:
+        """Share of the timed region in which some task of the machine waited for a CPU."""
+        return min(1.0, (self.outcome.contention.pressure_seconds or 0.0) / self.outcome.threads.wall_seconds)
+
+    @property
+    def pressure_before(self) -> float:
+        """Pressure over the ten seconds before, in per cent."""
+        return self.outcome.contention.pressure_avg10_before or 0.0
 
     def unseeing(self) -> "CorpusLaunch":
-        """Return it without what it saw of others."""
+        """Return the launch without evidence of contention."""
         return replace(self, outcome=self.outcome._replace(contention=None))
 
     def scaled(self, factor: float) -> "CorpusLaunch":
-        """Return it with every step so many times as long."""
+        """Return the launch with every step longer by this factor."""
         samples = [round(nanoseconds * factor) for nanoseconds in self.outcome.samples_ns]
         return replace(self, outcome=self.outcome._replace(samples_ns=samples))
 
-    def record(self, side: str, stage: str, launch: int, run: str = "corpus") -> Record:
-        """Return it as the record of a comparison."""
-        return Record(
-            run=run,
-            suite="corpus",
-            launch=launch,
-            cell=cell_of(self.framework),
-            outcome=self.outcome,
-            machine=self.host.fingerprint,
-            environment="",
-            interpreter="",
-            protocol=Protocol(),
-            started=self.started,
-            wall_seconds=0.0,
-            version="",
-            side=side,
-            stage=stage,
-        )
+    def record(self, side: str, stage: str, launch: int) -> Record:
+        """Return the launch as the record of a comparison."""
+        cell = Cell(self.framework, self.framework, "default", "lstm32", "cpu", 1, 4)
+        machine = self.host.fingerprint
+        placed = {"started": self.started, "wall_seconds": 0.0, "version": "", "side": side, "stage": stage}
+        return Record("corpus", "corpus", launch, cell, self.outcome, machine, "", "", Protocol(), **placed)
 
 
-def cell_of(framework: str) -> Cell:
-    """Return the cell that all launches of a framework measured."""
-    return Cell(framework, framework, "default", "lstm32", "cpu", 1, 4)
-
-
-Pair = tuple[CorpusLaunch, CorpusLaunch]
-"""(baseline, candidate)."""
+Pair = tuple[CorpusLaunch, CorpusLaunch]  # baseline, candidate
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """All launches, in the order they were made."""
+    """All launches, in the order they were made; ``machine`` is the probe's description, by label."""
 
     machine: dict[str, str]
-    """Label and value, as the hardware probe describes it."""
     host: Host
     launches: tuple[CorpusLaunch, ...]
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
-        """In alphabetical order."""
         return tuple(sorted({launch.framework for launch in self.launches}))
 
     @cached_property
@@ -113,35 +122,417 @@ class Corpus:
 
     def of(self, framework: str, label: str) -> list[CorpusLaunch]:
         """Return a framework's launches with this label, by block."""
-        found = [each for each in self.launches if (each.framework, each.label) == (framework, label)]
-        return sorted(found, key=lambda launch: launch.block)
+        return [each for key, each in sorted(self._placed.items()) if key[:2] == (framework, label)]
 
     def pairs(self, framework: str, baseline: str, candidate: str, apart: int = 0) -> list[Pair]:
         """Return pairs of the same block, or the candidate so many blocks later, in the order of the baseline's."""
-        return [
-            (launch, other)
-            for launch in self.of(framework, baseline)
-            if (other := self._placed.get((framework, candidate, launch.block + apart))) is not None
-        ]
-
-
-def calm(pairs: list[Pair]) -> list[Pair]:
-    """Return the pairs that a verdict counts: those of which no launch is disturbed by its own evidence."""
-    return [pair for pair in pairs if not any(launch.disturbed for launch in pair)]
+        others = [(each, (framework, candidate, each.block + apart)) for each in self.of(framework, baseline)]
+        return [(each, self._placed[key]) for each, key in others if key in self._placed]
 
 
 def read(packed: Path = PACKED) -> Corpus:
     """Read a packed corpus."""
     with gzip.open(packed, "rt", encoding="utf-8") as file:
         about, *lines = (json.loads(text) for text in file)
-    host = Host(**about["host"])
-    launches = []
+    host, launches = Host(**about["host"]), []
     for framework, label, block, started, samples, threads, contention in lines:
-        outcome = Outcome(
-            Status.OK,
-            samples_ns=samples,
-            threads=ThreadEvidence(**dict(zip(_THREADS, threads, strict=True)), cpu_seconds_by_thread=None),
-            contention=Contention(**dict(zip(_CONTENTION, contention, strict=True))),
-        )
+        evidence = ThreadEvidence(*threads, cpu_seconds_by_thread=None)
+        outcome = Outcome(Status.OK, samples_ns=samples, threads=evidence, contention=Contention(*contention))
         launches.append(CorpusLaunch(framework, label, block, datetime.fromisoformat(started), outcome, host))
     return Corpus(about["machine"], host, tuple(launches))
+
+
+def calm(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return the pairs that a verdict counts: those without a disturbed launch."""
+    return [pair for pair in pairs if not any(launch.disturbed for launch in pair)]
+
+
+def effect_pairs(corpus: Corpus, framework: str, label: str) -> list[Pair]:
+    """Return the undisturbed pairs of a slowdown, each candidate beside both launches of the unchanged code."""
+    return calm(corpus.pairs(framework, "a", label)) + calm(corpus.pairs(framework, "b", label))
+
+
+def estimate(pairs: Sequence[Pair]) -> PairedEstimate:
+    """Return the ratio that pairs show."""
+    return estimate_pairs([before.seconds for before, _ in pairs], [after.seconds for _, after in pairs])
+
+
+def effect(corpus: Corpus, framework: str, label: str) -> PairedEstimate:
+    """Return the true effect of a slowdown: one pair a candidate, beside the geometric mean of its baselines."""
+    beside: dict[CorpusLaunch, list[float]] = {}
+    for before, after in effect_pairs(corpus, framework, label):
+        beside.setdefault(after, []).append(math.log(before.seconds))
+    baselines = [math.exp(float(np.mean(logs))) for logs in beside.values()]
+    return estimate_pairs(baselines, [after.seconds for after in beside])
+
+
+def exactly_five(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return pairs with the candidates' steps scaled so that the corpus shows a slowdown of 5 %."""
+    factor = 1.05 / estimate(pairs).ratio
+    return [(before, after.scaled(factor)) for before, after in pairs]
+
+
+def deviation(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Return a launch's standard deviation (of its logarithm), as pairs show it: robust (MAD), and plain."""
+    logs = np.log([after.seconds / before.seconds for before, after in pairs])
+    robust = float(stats.median_abs_deviation(logs, scale="normal"))
+    return robust / math.sqrt(2), float(np.std(logs, ddof=1)) / math.sqrt(2)
+
+
+# Streams of pairs: exchanged by lot, from every starting place, drawn with replacement.
+
+
+def exchanged(pairs: Sequence[Pair], random: Random) -> list[Pair]:
+    """Return pairs of identical code with their sides exchanged by lot."""
+    lots = random.random(len(pairs)) < 0.5
+    return [(after, before) if lot else (before, after) for lot, (before, after) in zip(lots, pairs, strict=True)]
+
+
+def endless(pairs: Sequence[Pair], random: Random, start: int) -> Iterator[Pair]:
+    """Yield the pairs from this place on, round and round, their sides exchanged by lot."""
+    while True:
+        yield from exchanged([*pairs[start:], *pairs[:start]], random)
+
+
+def from_everywhere(pairs: Sequence[Pair], random: Random, at_least: int) -> Iterator[Iterator[Pair]]:
+    """Yield `endless` pairs from each place in turn."""
+    for time in range(len(pairs) * -(-at_least // len(pairs)) if pairs else 0):
+        yield endless(pairs, random, time % len(pairs))
+
+
+def drawn(pairs: Sequence[Pair], random: Random) -> Iterator[Pair]:
+    """Yield pairs drawn at random with replacement, without end."""
+    while True:
+        for place in random.integers(len(pairs), size=64):
+            yield pairs[place]
+
+
+def windows(pairs: Sequence[Pair], size: int) -> list[Sequence[Pair]]:
+    return [pairs[start : start + size] for start in range(len(pairs) - size + 1)]
+
+
+# Rules. Each takes pairs and returns a decision, or None where the pairs end before it can decide.
+
+
+class Decision(NamedTuple):
+    """A rule's verdict on one cell, and its cost; ``suspect``: screening sent it on to the confirming stage."""
+
+    verdict: Verdict
+    pairs: int
+    suspect: bool = False
+
+    @property
+    def alarm(self) -> bool:
+        """Whether it would have failed a build."""
+        return self.verdict is Verdict.REGRESSION
+
+
+Decide = Callable[[Iterable[Pair]], Decision | None]
+
+
+def gate(pairs: Iterable[Pair]) -> Decision | None:
+    """Carry out a gate by the product's own code: its schedule, its records, its report."""
+    records: list[Record] = []
+    for taken, pair in enumerate(pairs, 1):
+        host, cell = pair[0].host, pair[0].record("", "", 0).cell
+        following = for_gate(host, DEFAULT)
+        stage = following(cell, records)[0]
+        launch = sum(record.stage == stage for record in records) // 2
+        records += [pair[0].record(BASELINE, stage, launch), pair[1].record(CANDIDATE, stage, launch)]
+        if following(cell, records) is None:
+            (found,) = compare_sides(records, host, {}, "gate", DEFAULT).cells
+            screened, _ = pairs_of(records, host, SCREEN)
+            return Decision(found.judgement.verdict, taken, screen(*screened, DEFAULT) is Screening.SUSPECT)
+    return None
+
+
+def quick_gate(pairs: Iterable[Pair]) -> Decision | None:
+    """Return the decision of `gate` without records: some twenty times faster, for thousands of comparisons."""
+    rule, launches = DEFAULT, iter(pairs)
+
+    def state_of(sides: tuple[list[float], list[float]]) -> Screening:
+        return screen(*sides, rule) if len(sides[0]) in rule.screen_looks else Screening.MORE
+
+    screened = _take(launches, rule.screen_looks[-1], lambda sides: state_of(sides) is not Screening.MORE)
+    if screened is None:
+        return None
+    suspect = state_of(screened[0]) is Screening.SUSPECT
+    confirmed = ([], []), 0
+    if suspect:
+        confirmed = _take(launches, rule.confirm_pairs, lambda sides: len(sides[0]) == rule.confirm_pairs)
+        if confirmed is None:
+            return None
+    used, tried = confirmed if suspect else screened
+    lost = tried - len(used[0])
+    if lost and lost >= CONTENDED_SHARE * tried:
+        return Decision(Verdict.CONTENDED, screened[1] + confirmed[1], suspect)
+    return Decision(judge_stages(screened[0], confirmed[0], rule).verdict, screened[1] + confirmed[1], suspect)
+
+
+def _take(
+    launches: Iterator[Pair], pairs: int, enough: Callable[[tuple[list[float], list[float]]], bool]
+) -> tuple[tuple[list[float], list[float]], int] | None:
+    """Return the seconds of undisturbed pairs, and how many pairs were tried."""
+    sides: tuple[list[float], list[float]] = ([], [])
+    tried = 0
+    while tried < int((1 + DEFAULT.spare) * pairs) and not enough(sides):
+        tried += 1
+        pair = next(launches, None)
+        if pair is None:
+            return None
+        if calm([pair]):
+            for side, launch in zip(sides, pair, strict=True):
+                side.append(launch.seconds)
+    return sides, tried
+
+
+Side = Sequence[CorpusLaunch]
+
+
+def without_stages(launches: int, slower: Callable[[Side, Side], bool]) -> Decide:
+    """Return a rule that looks at so many launches of each side and tells whether the candidate is slower."""
+
+    def decide(pairs: Iterable[Pair]) -> Decision | None:
+        seen = list(islice(pairs, launches))
+        if len(seen) < launches:
+            return None
+        alarm = slower([before for before, _ in seen], [after for _, after in seen])
+        return Decision(Verdict.REGRESSION if alarm else Verdict.NO_REGRESSION, launches)
+
+    return decide
+
+
+def _rounds(side: Side) -> list[float]:
+    return [seconds for launch in side for seconds in launch.outcome.step_seconds()]
+
+
+def _field_grew(field: Callable[[list[float]], float]) -> Callable[[Side, Side], bool]:
+    # pytest-benchmark, utils.py: PercentageRegressionCheck
+    return lambda baseline, candidate: field(_rounds(candidate)) / field(_rounds(baseline)) * 100 - 100 > 5
+
+
+def _mann_whitney(baseline: Side, candidate: Side) -> bool:
+    return bool(stats.mannwhitneyu(_rounds(candidate), _rounds(baseline), alternative="greater").pvalue < 0.01)
+
+
+def _welch(baseline: Side, candidate: Side) -> bool:
+    before, after = (np.log([launch.seconds for launch in side]) for side in (baseline, candidate))
+    found = stats.ttest_ind(after, before, equal_var=False, alternative="greater")
+    return bool(found.pvalue < 0.01 and np.mean(after) - np.mean(before) > np.log(1.025))
+
+
+def _stored_runs(baseline: Side, candidate: Side) -> bool:
+    """Judge as `dlbench compare` does two stored runs."""
+    before, after = ([launch.seconds for launch in side if not launch.disturbed] for side in (baseline, candidate))
+    if len(before) + len(after) <= CONTENDED_SHARE * (len(baseline) + len(candidate)):
+        return False  # CONTENDED
+    return judge(before, after, same_session=False).verdict is Verdict.REGRESSION
+
+
+GATE = "`dlbench gate`"
+#: Launches of each side (0: as many as the gate asks for), and the rule.
+RULES: dict[str, tuple[int, Decide]] = {
+    GATE: (0, quick_gate),
+    **{
+        name: (launches, without_stages(launches, slower))
+        for name, launches, slower in (
+            ("`dlbench compare` of two stored runs, 6 launches a side", 6, _stored_runs),
+            ("pytest-benchmark `median:5%`, one session a side", 1, _field_grew(median)),
+            ("pytest-benchmark `min:5%`, one session a side", 1, _field_grew(min)),
+            ("the same, `median:5%`, 5 sessions pooled", 5, _field_grew(median)),
+            ("the same, `min:5%`, 5 sessions pooled", 5, _field_grew(min)),
+            ("Mann-Whitney over all steps of 6 launches, p < .01", 6, _mann_whitney),
+            ("Welch's t over 6 launches, p < .01 and > 2.5 %", 6, _welch),
+        )
+    },
+}
+
+
+# Figures.
+
+
+class Rate(NamedTuple):
+    """How often something happened."""
+
+    hits: int = 0
+    of: int = 0
+
+    @classmethod
+    def count(cls, happened: Iterable[bool]) -> "Rate":
+        known = list(happened)
+        return cls(sum(known), len(known))
+
+    @property
+    def value(self) -> float:
+        """The share; not a number where it could not happen."""
+        return self.hits / self.of if self.of else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper and Pearson's 95 % interval, for independent trials."""
+        if not self.of:
+            return 0.0, 1.0
+        found = stats.binomtest(self.hits, self.of).proportion_ci(0.95, "exact")
+        return float(found.low), float(found.high)
+
+
+def alarms(decisions: Iterable[Decision]) -> Rate:
+    """Return how often builds would have failed."""
+    return Rate.count(decision.alarm for decision in decisions)
+
+
+def one_after_another(pairs: Sequence[Pair], decide: Decide = gate) -> list[Decision]:
+    """Return decisions that follow each other and share no launch: independent comparisons."""
+    found, start = [], 0
+    while (decision := decide(pairs[start:])) is not None:
+        found.append(decision)
+        start += decision.pairs
+    return found
+
+
+def gate_exchanged(pairs: Sequence[Pair], random: Random, at_least: int) -> list[Decision]:
+    """Return the gate's decisions on identical code, sides exchanged by lot."""
+    return [quick_gate(each) for each in from_everywhere(pairs, random, at_least)]
+
+
+def gate_drawn(pairs: Sequence[Pair], random: Random, times: int) -> list[Decision]:
+    """Return the gate's decisions on pairs drawn at random with replacement."""
+    return [quick_gate(drawn(pairs, random)) for _ in range(times if pairs else 0)]
+
+
+def decisions_of(name: str, corpus: Corpus, random: Random, comparisons: int, times: int) -> dict[str, list[Decision]]:
+    """Replay a rule: independent comparisons, ``exchanged`` and ``undisturbed``, against a stored baseline, slowdowns.
+
+    The gate's independent comparisons go by the product's own path, the others by its rules alone.
+    """
+    launches, decide = RULES[name]
+    found = defaultdict(list)
+    for framework in corpus.frameworks:
+        pairs = corpus.pairs(framework, "a", "b")
+        found["independent"] += one_after_another(pairs, decide if launches else gate)
+        for of, some in (("exchanged", pairs), ("undisturbed", calm(pairs))):
+            found[of] += [decide(each) for each in from_everywhere(some, random, comparisons)]
+        apart = corpus.pairs(framework, "a", "b", APART) if launches else []
+        for of, some in (("stored", apart), ("stored, undisturbed", calm(apart))):
+            # With the earlier launches as the baseline, and with the later ones.
+            for way in (some, [(later, earlier) for earlier, later in some]):
+                found[of] += [decide(each) for each in windows(way, launches) if each]
+        for label in EFFECTS:
+            some = effect_pairs(corpus, framework, label)
+            found[label] += [decide(drawn(some, random)) for _ in range(times if some else 0)]
+    return found
+
+
+def coverage(corpus: Corpus, random: Random, size: int, comparisons: int) -> tuple[Rate, Rate, Rate]:
+    """Return how often an interval over so many undisturbed pairs holds the truth.
+
+    Of identical code with sides exchanged by lot, the same as collected, and the corpus' own estimate of +5 %.
+    """
+    by_lot, collected, slower = [], [], []
+    for framework in corpus.frameworks:
+        pairs = calm(corpus.pairs(framework, "a", "b"))
+        by_lot += [_covers(list(islice(each, size)), 1.0) for each in from_everywhere(pairs, random, comparisons)]
+        collected += [_covers(window, 1.0) for window in windows(pairs, size)]
+        for side in "ab":
+            found = calm(corpus.pairs(framework, side, "plus5"))
+            # An estimate from a window that is most of the corpus would be compared with itself.
+            if size * 3 <= len(found):
+                truth = effect(corpus, framework, "plus5").ratio
+                slower += [_covers(window, truth) for window in windows(found, size)]
+    return Rate.count(by_lot), Rate.count(collected), Rate.count(slower)
+
+
+def _covers(pairs: Sequence[Pair], truth: float) -> bool:
+    found = judge_pairs([before.seconds for before, _ in pairs], [after.seconds for _, after in pairs])
+    return found.low is not None and found.high is not None and found.low <= truth <= found.high
+
+
+# Noise: launches that others slowed down, and gates fed with them.
+
+
+def slowness(corpus: Corpus) -> list[tuple[CorpusLaunch, float]]:
+    """Return every launch of identical code with how much longer its step took than undisturbed (0.1 is 10 %).
+
+    Undisturbed is the median of a framework's launches that waited for no CPU on a machine without pressure.
+    """
+    found = []
+    for framework in corpus.frameworks:
+        launches = corpus.of(framework, "a") + corpus.of(framework, "b")
+        quiet = [each.seconds for each in launches if each.waiting < 0.02 and each.pressure_before < 5]
+        found += [(each, each.seconds / median(quiet) - 1) for each in launches if quiet]
+    return found
+
+
+def hidden_by_own_threads(corpus: Corpus) -> int:
+    """Return how many launches waited for longer than the rule allows and are not called disturbed all the same."""
+    return sum(launch.waiting > WAITING_SHARE and not launch.disturbed for launch in corpus.launches)
+
+
+def slow_with_nobody_waiting(corpus: Corpus) -> tuple[int, int]:
+    """Return how many launches were slow though no task of the machine waited, and how many were slow at all."""
+    slow = [launch for launch, lateness in slowness(corpus) if lateness > SLOW]
+    return sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow), len(slow)
+
+
+def verdicts_under_noise(corpus: Corpus, random: Random, times: int) -> dict[str, tuple[str, Counter[Verdict]]]:
+    """Return the verdicts of so many gates of each framework, by kind of noise.
+
+    SEEN: the evidence shows it; BLIND: the evidence is taken away; MISSED: it shows nothing; REAL: there is a slowdown
+    too. The code is identical but there.
+    """
+    slow = {id(launch) for launch, lateness in slowness(corpus) if lateness > SLOW}
+    groups = {framework: corpus.of(framework, "a") + corpus.of(framework, "b") for framework in corpus.frameworks}
+    flagged = {name: [each for each in group if each.disturbed] for name, group in groups.items()}
+    missed = {
+        name: [each for each in group if id(each) in slow and not each.disturbed] for name, group in groups.items()
+    }
+
+    def anywhere(pairs):
+        return endless(pairs, random, int(random.integers(len(pairs)))) if pairs else None
+
+    def as_collected(framework):
+        return anywhere(corpus.pairs(framework, "a", "b"))
+
+    def noisy_pairs(framework):
+        return anywhere([pair for pair in corpus.pairs(framework, "a", "b") if not calm([pair])])
+
+    def one_sided(noisy, share):
+        def pairs(framework):
+            quiet, found = calm(corpus.pairs(framework, "a", "b")), noisy[framework]
+            return replaced(anywhere(quiet), found) if quiet and found else None
+
+        def replaced(quiet, found):
+            # Exchanged by lot already; the candidate is replaced by a noisy launch with this probability.
+            for before, after in quiet:
+                yield before, found[int(random.integers(len(found)))] if random.random() < share else after
+
+        return pairs
+
+    def unseeing(source):
+        def pairs(framework):
+            found = source(framework)
+            return None if found is None else ((before.unseeing(), after.unseeing()) for before, after in found)
+
+        return pairs
+
+    def slower(framework):
+        pairs = corpus.pairs(framework, "a", "plus5") + corpus.pairs(framework, "b", "plus5")
+        return drawn(pairs, random) if pairs else None
+
+    kinds = (
+        ("as collected", SEEN, as_collected),
+        ("only pairs with a disturbed launch", SEEN, noisy_pairs),
+        ("candidate always disturbed, baseline never", SEEN, one_sided(flagged, 1.0)),
+        ("candidate disturbed in 3 of 10 launches, baseline never", SEEN, one_sided(flagged, 0.3)),
+        ("evidence ignored: as collected", BLIND, unseeing(as_collected)),
+        ("evidence ignored: only pairs with a disturbed launch", BLIND, unseeing(noisy_pairs)),
+        ("evidence ignored: candidate always disturbed", BLIND, unseeing(one_sided(flagged, 1.0))),
+        ("evidence missed it: candidate always > 5 % slow and not flagged", MISSED, one_sided(missed, 1.0)),
+        ("the same in 3 of 10 launches", MISSED, one_sided(missed, 0.3)),
+        ("real +5 %, as collected", REAL, slower),
+    )
+    found = {}
+    for name, kind, source in kinds:
+        gates = (quick_gate(pairs) for each in corpus.frameworks for _ in range(times) if (pairs := source(each)))
+        found[name] = kind, Counter(decision.verdict for decision in gates)
+    return found

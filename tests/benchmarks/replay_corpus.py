@@ -1,4 +1,4 @@
-"""Replay the corpus of real launches: false alarms, power, coverage and noise, beside what other rules would have said.
+"""Replay the corpus of real launches: false alarms, power, coverage and noise, for the gate and for other rules.
 
     python tests/benchmarks/replay_corpus.py --write
 
@@ -8,40 +8,40 @@ same tables. Takes about half a minute of CPU time.
 
 import argparse
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import corpus_noise as noise
-import corpus_rates as rates
+import corpus as replay
 import numpy as np
-from corpus import PACKED, Corpus, CorpusLaunch, calm, read
-from corpus_rates import EFFECTS, Coverage, Rate, RuleRates
-from corpus_replay import OTHER_RULES
+from corpus import EFFECTS, GATE, PACKED, RULES, SEEN, SLOW, Corpus, Rate, calm
 
-from dlbench.reports.compare.verdict import DEFAULT, PairedEstimate, Rule, Verdict, null_distribution
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, null_distribution
 
 ROOT = Path(__file__).resolve().parents[2]
-
 DOCUMENT = ROOT / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"
 SEED = 20261120
-GATES_EXCHANGED = 5000
-"""Comparisons of each framework by the gate with sides exchanged by lot."""
+EXCHANGED = {GATE: 5000}  # comparisons of each framework with sides exchanged by lot; of the other rules:
 OTHERS_EXCHANGED = 1250
-GATES_DRAWN = 500
-"""Gates of each framework and effect, for power, and of each kind of noise."""
+DRAWN = {GATE: 500}  # gates of each framework and effect, for power, and of each kind of noise; of the other rules:
 OTHERS_DRAWN = 250
-CELLS = 200
-"""Of a night."""
+CELLS = 200  # of a night
 WINDOWS = (*DEFAULT.screen_looks, DEFAULT.confirm_pairs)
-COVERED = (0.93, 0.97)
 SHOWN = (Verdict.REGRESSION, Verdict.CONTENDED, Verdict.INCONCLUSIVE, Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Write a share; "-" for none."""
     return "-" if math.isnan(share) else f"{100 * share:.{digits}f} %"
+
+
+def a_night(share: float) -> str:
+    """Write how many false alarms a night of 200 cells would see."""
+    return "-" if math.isnan(share) else f"{CELLS * share:.2f}" if CELLS * share < 10 else f"{CELLS * share:.0f}"
+
+
+def span(rates: Sequence[Rate]) -> str:
+    values = [rate.value for rate in rates]
+    return f"{percent(min(values))} to {percent(max(values))}" if values else "-"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -50,130 +50,76 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
-def a_night(share: float) -> str:
-    """Write how many false alarms a night of 200 cells would see."""
-    return "-" if math.isnan(share) else f"{CELLS * share:.2f}" if CELLS * share < 10 else f"{CELLS * share:.0f}"
-
-
-def change(found: PairedEstimate | None, pairs: int) -> str:
-    """Write a ratio as a change with its interval."""
-    if found is None:
-        return "-"
-    shown = f"{100 * (found.ratio - 1):+.1f} %"
-    if found.low > 0:
-        shown += f" ({100 * (found.low - 1):+.1f} to {100 * (found.high - 1):+.1f})"
-    return f"{shown}, {pairs} pairs"
-
-
-def rules_table(found: Sequence[RuleRates]) -> str:
-    """Write false alarms and power, rule by rule."""
+def rules_table(rules: dict[str, dict[str, list[replay.Decision]]]) -> str:
     head = ["Rule", "independent", "95 % interval", "exchanged", "a night", "exchanged, undisturbed", "a night"]
     head += ["stored baseline", "stored, undisturbed", *[f"finds +{label[4:]} %" for label in EFFECTS]]
     rows = []
-    for each in found:
-        low, high = each.independent.interval
-        alarms = [f"{each.independent.hits} of {each.independent.of}", f"{percent(low)} to {percent(high)}"]
-        for share in (each.exchanged.value, each.undisturbed.value):
-            alarms += [percent(share, 2), a_night(share)]
-        stored = [
-            "has none" if rate is None else percent(rate.value) for rate in (each.stored, each.stored_undisturbed)
-        ]
-        rows.append([each.name, *alarms, *stored, *[percent(power.value, 0) for power in each.power]])
+    for name, decisions in rules.items():
+        rates = {of: replay.alarms(found) for of, found in decisions.items()}
+        low, high = rates["independent"].interval
+        row = [name, "{} of {}".format(*rates["independent"]), f"{percent(low)} to {percent(high)}"]
+        for of in ("exchanged", "undisturbed"):
+            row += [percent(rates[of].value, 2), a_night(rates[of].value)]
+        row += ["has none" if name == GATE else percent(rates[of].value) for of in ("stored", "stored, undisturbed")]
+        rows.append([*row, *(percent(rates[label].value, 0) for label in EFFECTS)])
     return table(head, rows)
 
 
-def frameworks_table(corpus: Corpus, random: np.random.Generator) -> tuple[str, dict[str, tuple[float, Rate]]]:
-    """Write what each framework's launches are like; also return robust deviations and the power at exactly 5 %."""
+def frameworks_table(corpus: Corpus, random: np.random.Generator) -> tuple[str, list[Rate]]:
+    """Describe each framework's launches; also return the power at exactly 5 % where they deviate by 3 % at most."""
     head = ["Framework", "pairs a, b", "undisturbed", "deviation, robust", "plain"]
     head += [f"true effect of +{label[4:]} %" for label in EFFECTS]
     head += [f"gate finds +{label[4:]} %" for label in EFFECTS] + ["scaled to exactly 5 %"]
-    rows, facts = [], {}
+    rows, quiet = [], []
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
-        robust, plain = rates.deviation(calm(pairs))
-        by_effect = [rates.effect_pairs(corpus, framework, label) for label in EFFECTS]
-        shown = [
-            rates.effect(corpus, framework, label) if found else None
-            for label, found in zip(EFFECTS, by_effect, strict=True)
-        ]
-        effects = [change(each, each.pairs if each else 0) for each in shown]
-        powers = [rates.alarms(rates.gate_drawn(found, random, GATES_DRAWN)) for found in by_effect]
-        five = rates.exactly_five(by_effect[1]) if by_effect[1] else []
-        exactly = rates.alarms(rates.gate_drawn(five, random, GATES_DRAWN))
-        facts[framework] = (robust, exactly)
-        shown = [percent(power.value, 0) for power in [*powers, exactly]]
-        rows.append(
-            [framework, str(len(pairs)), str(len(calm(pairs))), percent(robust), percent(plain), *effects, *shown]
-        )
-    return table(head, rows), facts
-
-
-def coverage_table(found: Sequence[Coverage]) -> str:
-    """Write the coverage by number of pairs."""
-    head = ["Pairs", "identical code, exchanged", "comparisons", "as collected", "windows"]
-    head += ["+5 %, the corpus' own estimate", "windows"]
-    rows = []
-    for each in found:
-        shown = [
-            word
-            for rate in (each.exchanged, each.collected, each.slower)
-            for word in (percent(rate.value), str(rate.of))
-        ]
-        rows.append([str(each.pairs), *shown])
-    return table(head, rows)
-
-
-def noise_table(found: Sequence[tuple[noise.Noise, Counter[Verdict]]]) -> str:
-    """Write the verdicts under noise."""
-    rows = []
-    for each, verdicts in found:
-        total = verdicts.total()
-        shares = [percent(verdicts[verdict] / total if total else math.nan) for verdict in SHOWN]
-        rows.append([each.name, str(total), *shares])
-    return table(["Noise", "gates", *[verdict.value for verdict in SHOWN]], rows)
-
-
-def evidence_rules() -> dict[str, Callable[[CorpusLaunch], bool]]:
-    """Return rules that might tell launches that others slowed down."""
-    waiting, meanwhile, before = noise.waiting_share, noise.pressure_share, noise.pressure_before
-    shares = {"waiting": (waiting, 2, 5, 10, 30), "pressure meanwhile": (meanwhile, 5, 10, 25)}
-    return {
-        "the rule in use says so": lambda launch: launch.disturbed,
-        **{
-            f"{name} > {limit} %": lambda launch, of=of, limit=limit: of(launch) > limit / 100
-            for name, (of, *limits) in shares.items()
-            for limit in limits
-        },
-        **{f"pressure before > {limit} %": lambda launch, limit=limit: before(launch) > limit for limit in (5, 10, 20)},
-        "waiting > 10 % or pressure meanwhile > 10 %": lambda launch: waiting(launch) > 0.1 or meanwhile(launch) > 0.1,
-        "waiting > 10 % or pressure before > 20 %": lambda launch: waiting(launch) > 0.1 or before(launch) > 20,
-    }
+        robust, plain = replay.deviation(calm(pairs))
+        row = [framework, str(len(pairs)), str(len(calm(pairs))), percent(robust), percent(plain)]
+        slowdowns = [replay.effect_pairs(corpus, framework, label) for label in EFFECTS]
+        for label, found in zip(EFFECTS, slowdowns, strict=True):
+            true = replay.effect(corpus, framework, label) if found else None
+            shown = f"{100 * (true.ratio - 1):+.1f} %" if true else "-"
+            if true and true.low > 0:
+                shown += f" ({100 * (true.low - 1):+.1f} to {100 * (true.high - 1):+.1f})"
+            row.append(f"{shown}, {true.pairs} pairs" if true else shown)
+        slowdowns.append(replay.exactly_five(slowdowns[1]) if slowdowns[1] else [])
+        powers = [replay.alarms(replay.gate_drawn(found, random, DRAWN[GATE])) for found in slowdowns]
+        rows.append([*row, *(percent(power.value, 0) for power in powers)])
+        if robust <= 0.03 and powers[-1].of:
+            quiet.append(powers[-1])
+    return table(head, rows), quiet
 
 
 def evidence_table(corpus: Corpus) -> str:
-    """Write how well rules on the evidence tell launches that were slowed down."""
-    launches = noise.slowness(corpus)
-    slow = sum(late > noise.SLOW for _, late in launches)
+    """Show how well rules on the evidence find launches that were slowed down."""
+    rules = {"the rule in use says so": lambda launch: launch.disturbed}
+    for name, field, scale, limits in (
+        ("waiting", "waiting", 100, (2, 5, 10, 30)),
+        ("pressure meanwhile", "pressure", 100, (5, 10, 25)),
+        ("pressure before", "pressure_before", 1, (5, 10, 20)),
+    ):
+        for limit in limits:
+            rules[f"{name} > {limit} %"] = lambda launch, field=field, most=limit / scale: getattr(launch, field) > most
+    rules["waiting > 10 % or pressure meanwhile > 10 %"] = lambda launch: max(launch.waiting, launch.pressure) > 0.1
+    rules["waiting > 10 % or pressure before > 20 %"] = lambda launch: (
+        launch.waiting > 0.1 or launch.pressure_before > 20
+    )
+    launches = replay.slowness(corpus)
+    slow = sum(late > SLOW for _, late in launches)
     rows = []
-    for name, flags in evidence_rules().items():
+    for name, flags in rules.items():
         flagged = [late for launch, late in launches if flags(launch)]
         passed = [late for launch, late in launches if not flags(launch)]
         shares = [
             Rate(len(flagged), len(launches)),
-            Rate(sum(late > noise.SLOW for late in flagged), slow),
-            Rate.count(late > noise.SLOW for late in passed),
+            Rate(sum(late > SLOW for late in flagged), slow),
+            Rate.count(late > SLOW for late in passed),
             Rate.count(late > 0.10 for late in passed),
             Rate.count(late < 0.03 for late in flagged),
         ]
         rows.append([name, *[percent(share.value) for share in shares]])
     head = ["A launch is disturbed when", "flagged", "found of those > 5 % slow", "passed: > 5 % slow"]
     return table([*head, "passed: > 10 % slow", "flagged: < 3 % slow"], rows)
-
-
-def within(rate: Rate, limits: tuple[float, float] = COVERED) -> bool:
-    """Tell whether a rate lies within limits, as far as so many comparisons can tell."""
-    low, high = rate.interval
-    return low <= limits[1] and high >= limits[0]
 
 
 def by_construction(rule: Rule, simulations: int = 100_000) -> tuple[float, float]:
@@ -193,30 +139,19 @@ def by_construction(rule: Rule, simulations: int = 100_000) -> tuple[float, floa
     return float(suspect.mean()), float(levels[levels <= rule.confirm_p_value].max())
 
 
-def goals_table(
-    gate: RuleRates,
-    facts: dict[str, tuple[float, Rate]],
-    covered: Sequence[Coverage],
-    noisy: Sequence[tuple[noise.Noise, Counter[Verdict]]],
-) -> str:
-    """Write what was to be reached, and whether it was."""
-    worst = max(gate.exchanged, gate.undisturbed, key=lambda rate: rate.value)
-    suspect_at_most, confirmed_at_most = by_construction(DEFAULT)
-    bound = suspect_at_most * confirmed_at_most
-    highest = gate.independent.interval[1]
-    quiet = [exactly for robust, exactly in facts.values() if robust <= 0.03 and exactly.of]
+def goals_table(gate, bound, frameworks, quiet, covered, noisy) -> str:
+    """Compare with the goals."""
+    independent, *both = (replay.alarms(gate[of]) for of in ("independent", "exchanged", "undisturbed"))
+    worst, highest = max(both, key=lambda rate: rate.value), independent.interval[1]
     # Where every pair has a disturbed launch, CONTENDED follows by definition and shows nothing.
     seen = [
-        verdicts
-        for each, verdicts in noisy
-        if each.kind == noise.SEEN and verdicts[Verdict.CONTENDED] < verdicts.total()
+        verdicts for kind, verdicts in noisy.values() if kind == SEEN and verdicts[Verdict.CONTENDED] < verdicts.total()
     ]
     alarms = sum(verdicts[Verdict.REGRESSION] for verdicts in seen)
-    same, slower = [each.exchanged for each in covered], [each.slower for each in covered if each.slower.of]
+    same, slower = [rates[0] for rates in covered], [rates[2] for rates in covered if rates[2].of]
 
-    def span(found: Sequence[Rate]) -> str:
-        values = [rate.value for rate in found]
-        return f"{percent(min(values))} to {percent(max(values))}" if values else "-"
+    def within(rates: list[Rate]) -> bool:
+        return bool(rates) and all(rate.interval[0] <= 0.97 and rate.interval[1] >= 0.93 for rate in rates)
 
     rows = [
         (
@@ -227,17 +162,17 @@ def goals_table(
         ),
         (
             "the same from 1,000 independent comparisons",
-            f"{gate.independent.hits} alarms in {gate.independent.of}: at most {CELLS * highest:.0f} a night is all "
+            f"{independent.hits} alarms in {independent.of}: at most {CELLS * highest:.0f} a night is all "
             "that these alone prove",
-            gate.independent.of >= 1000 and CELLS * highest <= 0.1,
+            independent.of >= 1000 and CELLS * highest <= 0.1,
         ),
         (
             "power of 85 % at exactly 5 % where launches deviate by 3 % or less (robust)",
-            f"{span(quiet)} in {len(quiet)} of {len(facts)} frameworks",
+            f"{span(quiet)} in {len(quiet)} of {frameworks} frameworks",
             bool(quiet) and min(rate.value for rate in quiet) >= 0.85,
         ),
-        ("intervals cover 93 to 97 %, identical code", span(same), all(within(rate) for rate in same)),
-        ("intervals cover 93 to 97 %, +5 %", span(slower), bool(slower) and all(within(rate) for rate in slower)),
+        ("intervals cover 93 to 97 %, identical code", span(same), within(same)),
+        ("intervals cover 93 to 97 %, +5 %", span(slower), within(slower)),
         (
             "never REGRESSION under noise that the evidence sees",
             f"{alarms} of {sum(each.total() for each in seen)} gates",
@@ -250,56 +185,51 @@ def goals_table(
     )
 
 
-def rule_in_words(rule: Rule = DEFAULT) -> str:
-    """Say what was replayed, with the figures of the rule."""
-    looks = ", ".join(map(str, rule.screen_looks))
-    return (
-        f"The rule replayed: screening looks after {looks} pairs; suspect is more than "
-        f"{percent(rule.screen_magnitude)} slower with p <= {rule.screen_p_value}, clear a 95 % interval that ends "
-        f"below +{percent(rule.tolerance)}; a suspect cell gets {rule.confirm_pairs} fresh pairs, and is a REGRESSION "
-        f"when these alone show more than +{percent(rule.magnitude)} with p <= {rule.confirm_p_value}."
-    )
-
-
-def heading(corpus: Corpus, gate: RuleRates) -> str:
-    """Say what was replayed, and where it was collected."""
-    launches = corpus.launches
+def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
+    """Describe the launches, where they were collected, and the rule."""
+    rule, launches = DEFAULT, corpus.launches
     disturbed = Rate.count(launch.disturbed for launch in launches)
-    pairs = sum(len(corpus.pairs(framework, "a", "b")) for framework in corpus.frameworks)
-    undisturbed = sum(len(calm(corpus.pairs(framework, "a", "b"))) for framework in corpus.frameworks)
-    cost = ""
-    if gate.cost:
-        same, slower = gate.cost
-        cost = f" A cell took {same:.1f} pairs of identical code on average, {slower:.1f} with 5 % more work."
+    pairs = [pair for framework in corpus.frameworks for pair in corpus.pairs(framework, "a", "b")]
     machine = "; ".join(f"{label} {value}" for label, value in corpus.machine.items() if label != "Fingerprint")
     first, last = (end(launch.started for launch in launches) for end in (min, max))
+    same, slower = (np.mean([decision.pairs for decision in gate[of]]) for of in ("undisturbed", "plus5"))
     return (
         f"Collected from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC on machine {corpus.host.fingerprint} "
         f"({machine}): {len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, of "
         f"{', '.join(corpus.frameworks)}. {disturbed.hits} of them ({percent(disturbed.value, 0)}) were disturbed by "
-        f"their own evidence. {pairs} pairs of identical code, {undisturbed} of them undisturbed.\n\n"
-        f"Comparisons by the gate: {gate.independent.of} independent ones, which share no launch and go through the "
-        f"product's own schedule, records and report; {gate.exchanged.of} on all pairs and {gate.undisturbed.of} on "
-        "undisturbed ones with sides exchanged by lot, from every starting block and round: these share launches.\n\n"
-        f"{rule_in_words()}{cost}"
+        f"their own evidence. {len(pairs)} pairs of identical code, {len(calm(pairs))} of them undisturbed.\n\n"
+        f"Comparisons by the gate: {len(gate['independent'])} independent ones, which share no launch and go through "
+        f"the product's own schedule, records and report; {len(gate['exchanged'])} on all pairs and "
+        f"{len(gate['undisturbed'])} on undisturbed ones with sides exchanged by lot, from every starting block and "
+        "round: these share launches.\n\n"
+        f"The rule replayed: screening looks after {', '.join(map(str, rule.screen_looks))} pairs; suspect is more "
+        f"than {percent(rule.screen_magnitude)} slower with p <= {rule.screen_p_value}, clear a 95 % interval that "
+        f"ends below +{percent(rule.tolerance)}; a suspect cell gets {rule.confirm_pairs} fresh pairs, and is a "
+        f"REGRESSION when these alone show more than +{percent(rule.magnitude)} with p <= {rule.confirm_p_value}. "
+        f"A cell took {same:.1f} pairs of identical code on average, {slower:.1f} with 5 % more work."
     )
 
 
 def report(corpus: Corpus) -> str:
     """Replay everything, and write it down."""
     random = np.random.default_rng(SEED)
-    gate = rates.gate_rates(corpus, random, GATES_EXCHANGED, GATES_DRAWN)
-    others = [rates.other_rates(rule, corpus, random, OTHERS_EXCHANGED, OTHERS_DRAWN) for rule in OTHER_RULES]
-    frameworks, facts = frameworks_table(corpus, random)
-    covered = [rates.coverage(corpus, random, size, OTHERS_EXCHANGED) for size in WINDOWS]
-    noisy = [(each, noise.verdicts_under(each, corpus, random, GATES_DRAWN)) for each in noise.kinds_of_noise(corpus)]
-    suspect = gate.suspect or 0.0
+    rules = {
+        name: replay.decisions_of(
+            name, corpus, random, EXCHANGED.get(name, OTHERS_EXCHANGED), DRAWN.get(name, OTHERS_DRAWN)
+        )
+        for name in RULES
+    }
+    gate = rules[GATE]
+    frameworks, quiet = frameworks_table(corpus, random)
+    covered = [replay.coverage(corpus, random, size, OTHERS_EXCHANGED) for size in WINDOWS]
+    noisy = replay.verdicts_under_noise(corpus, random, DRAWN[GATE])
+    suspect = max(Rate.count(each.suspect for each in gate[of]).value for of in ("exchanged", "undisturbed"))
     suspect_at_most, confirmed_at_most = by_construction(DEFAULT)
-    hidden = noise.hidden_by_own_threads(corpus)
-    unseen, slow = noise.slow_with_nobody_waiting(corpus)
+    hidden = replay.hidden_by_own_threads(corpus)
+    unseen, slow = replay.slow_with_nobody_waiting(corpus)
     parts = [
         heading(corpus, gate),
-        goals_table(gate, facts, covered, noisy),
+        goals_table(gate, suspect_at_most * confirmed_at_most, len(corpus.frameworks), quiet, covered, noisy),
         f"By construction: where noise falls on both sides of a pair alike, every sign is a fair coin. Any of the "
         f"three looks then has p <= {DEFAULT.screen_p_value:g} for {percent(suspect_at_most)} of cells at most, and "
         f"{DEFAULT.confirm_pairs} fresh pairs confirm one of those with a probability of "
@@ -308,10 +238,10 @@ def report(corpus: Corpus) -> str:
         f"so its count checks the implementation, not the machine; here {percent(suspect)} of cells were suspect, "
         f"since an estimate above {percent(DEFAULT.screen_magnitude)} is asked for too.",
         "### False alarms and power, rule by rule",
-        f"Stored baseline: launches of the same code {rates.APART} blocks apart, with the earlier ones as the "
+        f"Stored baseline: launches of the same code {replay.APART} blocks apart, with the earlier ones as the "
         "baseline and with the later ones. Power: real extra work, undisturbed pairs, drawn at random with "
         "replacement; the true effects are in the next table.",
-        rules_table([gate, *others]),
+        rules_table(rules),
         "### Frameworks",
         "Deviation: of one launch, from undisturbed pairs, robust (median absolute deviation) and plain. True effects: "
         "over all undisturbed pairs, with 95 % intervals.",
@@ -319,9 +249,24 @@ def report(corpus: Corpus) -> str:
         "### Interval coverage",
         "Undisturbed pairs. By construction the exact interval covers 96.9 % from 6 pairs, 95 to 96 % from more. The "
         "windows share launches.",
-        coverage_table(covered),
+        table(
+            [
+                *("Pairs", "identical code, exchanged", "comparisons", "as collected", "windows"),
+                *("+5 %, the corpus' own estimate", "windows"),
+            ],
+            [
+                [str(size), *(word for rate in rates for word in (percent(rate.value), str(rate.of)))]
+                for size, rates in zip(WINDOWS, covered, strict=True)
+            ],
+        ),
         "### Verdicts under noise",
-        noise_table(noisy),
+        table(
+            ["Noise", "gates", *[verdict.value for verdict in SHOWN]],
+            [
+                [name, str(found.total()), *(percent(Rate(found[verdict], found.total()).value) for verdict in SHOWN)]
+                for name, (_, found) in noisy.items()
+            ],
+        ),
         "### What the evidence sees, and misses",
         "Launches of identical code; slow is against the framework's median while nobody else was there. Waiting: "
         "share of the time that the launch's threads wanted to run and had no CPU. Pressure: share of the time that "
@@ -335,29 +280,19 @@ def report(corpus: Corpus) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(text: str, document: Path = DOCUMENT) -> None:
-    """Put the tables between the marks of the document.
-
-    Raises SystemExit where the marks are missing.
-    """
-    old = document.read_text(encoding="utf-8")
-    if BEGIN not in old or END not in old:
-        raise SystemExit(f"{document.name}: the marks {BEGIN} and {END} are missing; put them where the tables belong")
-    before, after = old.split(BEGIN)[0], old.split(END)[1]
-    document.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
-    """Replay the corpus and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, help="the packed corpus to replay, if not the stored one")
+    parser.add_argument(
+        "--corpus", type=Path, default=PACKED, help="the packed corpus to replay, if not the stored one"
+    )
     parser.add_argument("--write", action="store_true", help=f"write the tables into {DOCUMENT.relative_to(ROOT)}")
-    arguments = parser.parse_args()
-    packed = arguments.corpus or PACKED
-    text = report(read(packed))
+    asked = parser.parse_args()
+    text = report(replay.read(asked.corpus))
     print(text)
-    if arguments.write:
-        write(text)
+    if asked.write:
+        old = DOCUMENT.read_text(encoding="utf-8")
+        before, after = old.split(BEGIN)[0], old.split(END)[1]
+        DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
     ("text", "parts"),
     [
         ("", ["key slower: it is missing"]),
-        ("words = ", ["is not TOML"]),
+        ("words = ", ["is not valid TOML"]),
         (f'words = ""\nleast = 1\n{SIDES}', ["key words: it must not be empty"]),
         (f"words = 3\nleast = 1\n{SIDES}", ["key words: 3 is not text in quotes"]),
         (f'words = "w"\n{SIDES}', ["least or most must say", "as in least = 1.5"]),

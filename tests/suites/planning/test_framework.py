@@ -29,10 +29,10 @@ def shipped(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"\xff\xfe", "is not a text file in UTF-8"),
         (b"name = ", "is not valid TOML"),
         (b'name = "good"\n', "key title: it is missing"),
-        (None, "cannot be read: Is a directory"),
+        (None, "cannot be read: it is not a file"),
     ],
 )
 def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(shipped, content, words):

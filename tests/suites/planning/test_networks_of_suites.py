@@ -1,7 +1,6 @@
 """Networks that a suite defines for itself: tables, grids, patterns, and what is said of a wrong one."""
 
 import pytest
-from processes import run_command
 
 from dlbench.adapters.networks import digest_of
 from dlbench.reports.storage.store import Store
@@ -115,21 +114,16 @@ def test_a_plan_of_other_numbers_is_not_gone_on_with():
         now.network_of(before.cells[0])
 
 
-def measured(folder, numbers):
-    (folder / "mine.toml").write_text(HEAD + "[protocol]\nsteps = 3\nseconds = 0.1\n" + SMALL.replace("784", numbers))
-    done = run_command(folder, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate")
-    assert done.returncode == 0, done.stderr
-
-
-def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(tmp_path):
+def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(tmp_path, command):
     for numbers in ("784", "783"):
-        measured(tmp_path, numbers)
+        text = HEAD + "[protocol]\nsteps = 3\nseconds = 0.1\n" + SMALL.replace("784", numbers).replace("512", "8")
+        (tmp_path / "mine.toml").write_text(text)
+        assert command("run", "mine.toml", "--no-ceilings", "--no-quiet-gate")[0] == 0
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         records = store.records()
         assert len(store.cells()) == 2
     assert [record.network["numbers"]["inputs"] for record in records] == [784, 783]
-    matrix = run_command(tmp_path, "report", "matrix", "--all-runs").stdout
+    _, matrix, _ = command("report", "matrix", "--all-runs")
     assert matrix.count("small, mini-batch 48") == 2
     assert "small is the name of 2 networks with different numbers" in matrix
-    table = run_command(tmp_path, "report", "tables").stdout
-    assert table.count("3 dense") == 2
+    assert command("report", "tables")[1].count("3 dense") == 2

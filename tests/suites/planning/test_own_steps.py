@@ -1,7 +1,6 @@
 """`--step FILE` as a person uses it, with plain NumPy."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -67,9 +66,6 @@ def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
     assert others == [pytest.approx(first, rel=1e-5)] * 3
     assert "train_step.py" in json.dumps(found[0].outcome.software)
     assert str(folder) not in json.dumps([record.to_dict() for record in found])
-    for report in ("matrix", "tables", "threads", "runs"):
-        shown = run_command(folder, "report", report)
-        assert shown.returncode in (0, 5), shown.stderr
     again = run_command(folder, "new", "step", "train_step.py")
     assert (again.returncode, len(again.stderr.splitlines())) == (2, 1)
 
@@ -86,81 +82,67 @@ def test_losses_that_differ_between_launches_are_no_number(folder):
     assert "from those of the run's first launch (tolerance 1e-03)" in second.outcome.reason
 
 
-def test_without_a_loss_it_is_unchecked(folder):
-    done = run(folder, "--step", write(folder, returned="step"))
+def of_prepare(body):
+    return f"def prepare(cell):\n    {body}\n"
+
+
+FILES = {
+    "unchecked": (of_prepare("return lambda: None"), Status.OK, ""),
+    "raises": (of_prepare("return 1 / 0"), Status.CRASHED, "raises.py, line 2: ZeroDivisionError: division"),
+    "late": (
+        "def prepare(cell):\n    def step():\n        raise KeyError('weights')\n    return step\n",
+        Status.CRASHED,
+        "late.py, line 3: KeyError: 'weights'",
+    ),
+    "syntax": ("def prepare(cell:\n", Status.CRASHED, "syntax.py, line 1: SyntaxError: "),
+    "empty": ("x = 1\n", Status.CRASHED, "empty.py defines no function prepare"),
+    "nothing": (of_prepare("pass"), Status.CRASHED, "returned None, not a call that does one training step"),
+    "diverges": (
+        of_prepare("return (lambda: None), (lambda: float('nan'))"),
+        Status.PARITY_FAILED,
+        "the losses of the first steps are not finite",
+    ),
+    "leaves": (of_prepare("import os; os._exit(3)"), Status.CRASHED, "exit code 3"),
+    "large": (of_prepare("raise MemoryError"), Status.OUT_OF_MEMORY, "MemoryError"),
+    "hangs": (of_prepare("while True: pass"), Status.TIMED_OUT, "during build"),
+    "wanders": (
+        "import os\nos.chdir('/')\n" + of_prepare("os.chdir('/tmp'); return lambda: os.chdir('/')"),
+        Status.OK,
+        "",
+    ),
+    "prints": (
+        "import sys\ndef prepare(cell):\n    for _ in range(64):\n        sys.stderr.write('x' * 2**20)\n"
+        "        sys.stdout.write('\\x1b[31m' * 2**18)\n    return lambda: print('y')\n",
+        Status.OK,
+        "",
+    ),
+}
+
+
+def test_each_file_is_a_row_and_a_bad_one_has_its_reason_and_the_line(folder):
+    for name, (text, _, _) in FILES.items():
+        (folder / f"{name}.py").write_text(text)
+    steps = [word for name in FILES for word in ("--step", f"{name}.py")]
+    done = run(folder, *steps, "--cell-budget", "5s")
     assert done.returncode == 0, done.stderr
-    (record,) = records(folder)
-    assert (record.outcome.status, record.outcome.parity.verdict) == (Status.OK, "unchecked")
-    assert record.outcome.final_loss is None
-    assert record.outcome.final_loss_finite is None
-    assert record.outcome.parity.reason == "the step reports no loss"
+    assert "Traceback" not in done.stderr + done.stdout
+    found = {record.cell.framework: record.outcome for record in records(folder)}
+    for name, (text, status, reason) in FILES.items():
+        assert found[name].status is status, found[name].reason
+        assert reason in found[name].reason
+        assert (folder / f"{name}.py").read_text() == text
+    unchecked = found["unchecked"]
+    assert (unchecked.parity.verdict, unchecked.parity.reason) == ("unchecked", "the step reports no loss")
+    assert (unchecked.final_loss, unchecked.final_loss_finite) == (None, None)
     assert "not checked against" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("text", "status", "reason"),
-    [
-        (
-            "def prepare(cell):\n    return 1 / 0\n",
-            Status.CRASHED,
-            "train_step.py, line 2: ZeroDivisionError: division",
-        ),
-        (
-            "def prepare(cell):\n    def step():\n        raise KeyError('weights')\n    return step\n",
-            Status.CRASHED,
-            "train_step.py, line 3: KeyError: 'weights'",
-        ),
-        ("def prepare(cell:\n", Status.CRASHED, r"train_step.py, line 1: SyntaxError: "),
-        ("import no_such_module\n", Status.CRASHED, "train_step.py, line 1: ModuleNotFoundError: No module named"),
-        ("x = 1\n", Status.CRASHED, "train_step.py defines no function prepare"),
-        ("def prepare(cell):\n    pass\n", Status.CRASHED, "returned None, not a call that does one training step"),
-        (
-            "def prepare(cell):\n    return (lambda: None), (lambda: float('nan'))\n",
-            Status.PARITY_FAILED,
-            "the losses of the first steps are not finite",
-        ),
-        ("import os\ndef prepare(cell):\n    os._exit(3)\n", Status.CRASHED, "exit code 3"),
-        ("def prepare(cell):\n    raise MemoryError\n", Status.OUT_OF_MEMORY, "MemoryError"),
-        ("def prepare(cell):\n    while True: pass\n", Status.TIMED_OUT, "during build"),
-        (
-            "import os\nos.chdir('/')\ndef prepare(cell):\n    os.chdir('/tmp')\n    return lambda: os.chdir('/')\n",
-            Status.OK,
-            "",
-        ),
-        (
-            "import sys\ndef prepare(cell):\n    for _ in range(64):\n        sys.stderr.write('x' * 2**20)\n"
-            "        sys.stdout.write('\\x1b[31m' * 2**18)\n    return lambda: print('y')\n",
-            Status.OK,
-            "",
-        ),
-    ],
-    ids=[
-        "raises",
-        "step raises",
-        "syntax",
-        "import",
-        "no prepare",
-        "nothing",
-        "nan",
-        "exit",
-        "memory",
-        "hangs",
-        "chdir",
-        "prints",
-    ],
-)
-def test_a_bad_file_is_a_cell_with_its_reason_and_the_line(folder, text, status, reason):
-    (folder / "train_step.py").write_text(text)
-    patience = "3s" if status is Status.TIMED_OUT else "60s"
-    done = run(folder, "--step", "train_step.py", "--cell-budget", patience)
-    lacks = "ModuleNotFoundError" in reason
-    assert done.returncode == (0 if status is Status.OK else 2 if lacks else 1), done.stderr
-    assert ("--python" in done.stderr) == lacks
-    assert "Traceback" not in done.stderr + done.stdout
+def test_a_module_that_is_missing_ends_the_run_and_names_the_option(folder):
+    (folder / "train_step.py").write_text("import no_such_module\n")
+    done = run(folder, "--step", "train_step.py", "--threads", "1,2")
+    assert (done.returncode, "--python" in done.stderr) == (2, True)
     (record,) = records(folder)
-    assert record.outcome.status is status, record.outcome.reason
-    assert re.search(reason, record.outcome.reason), record.outcome.reason
-    assert (folder / "train_step.py").read_text() == text
+    assert "train_step.py, line 1: ModuleNotFoundError: No module named" in record.outcome.reason
 
 
 def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
@@ -228,14 +210,15 @@ def test_a_run_is_not_resumed_with_another_file(folder):
         (["--step", "train_step.py", "--step", "other/train_step.py"], "have one name"),
     ],
 )
-def test_a_wrong_word_costs_one_line(folder, words, said):
+def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):
+    monkeypatch.setattr(framework, "_added", {})
     write(folder)
     (folder / "other").mkdir()
     write(folder / "other")
     write(folder, "torch.py")
-    done = run(folder, *words)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    code, _, complaint = command("run", "mine.toml", *QUICK, *words)
+    assert code == 2
+    (line,) = complaint.splitlines()
     assert said in line
     assert not (folder / "dlbench.sqlite").exists()
 

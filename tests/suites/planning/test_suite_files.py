@@ -115,7 +115,6 @@ def test_a_good_file_is_read():
         ({"protocol": {"launches": "5-20", "interval": "fine"}}, ["key protocol.interval", "such as 2%"]),
         ({"protocol": {"launches": 5, "interval": "2%"}}, ["key protocol.interval", "range of launches"]),
         ({"protocol": {"interval": 2}}, ["key protocol.interval"]),
-        ({"protocol": {"precision": "2%"}}, ["is called interval now"]),
         ({"protocol": {"sample_seconds": -1.0}}, ["key protocol.sample_seconds"]),
         ({"protocol": {"maximum_warmup_steps": -1}}, ["key protocol.maximum_warmup_steps"]),
         ({"affinity": ["pinned"]}, ["key affinity", "bound, oversubscribed"]),

@@ -14,8 +14,8 @@ from recorded_trees import READING
 from dlbench.hardware_probe import ProbeError
 from dlbench.hardware_probe.sentinel import Reading, take
 from dlbench.reports.storage.store import Store
-from dlbench.suites.run import quiet_machine as quiet
-from dlbench.suites.run.quiet_machine import (
+from dlbench.suites.run import quiet_gate as quiet
+from dlbench.suites.run.quiet_gate import (
     GIVE_UPS,
     PATIENCE_SECONDS,
     RECORD_LENGTH,
@@ -87,7 +87,7 @@ def test_an_old_record_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("deviation", [0.002, 0.005, 0.01, 0.02, 0.04])
-def test_the_sentinels_own_noise_is_not_held_against_a_quiet_machine(deviation: float) -> None:
+def test_the_sentinels_own_noise_is_not_held_against_a_quiet_gate(deviation: float) -> None:
     numbers = random.Random(7)
     refused = tried = 0
     for _ in range(300):
@@ -171,7 +171,7 @@ def moments(store):
     return [(block, moment, content["quiet"]) for block, moment, content in store.sentinels("r1")]
 
 
-def test_a_quiet_machine_costs_one_reading_a_block_and_nothing_is_said(store):
+def test_a_quiet_gate_costs_one_reading_a_block_and_nothing_is_said(store):
     machine, said = Machine([]), []
     gate = gate_of(store, machine, said)
     for block in range(3):

@@ -1,10 +1,11 @@
 """The quiet gate: waits for a quiet machine before each block of launches, and looks again after it.
 
-A reading of the sentinel is judged by what the kernel counted while it was taken, and by its speed against earlier
+A reading of the sentinel is judged by the kernel's counts while it was taken, and by its speed against earlier
 readings of this machine. Patience is limited, so that a run on a busy machine still ends: its disturbed launches are
 marked. After several waits in vain the gate only looks, until a reading is quiet again.
 """
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,19 +24,26 @@ from .machine_lock import other_dlbench
 
 # How far a rate may fall short of the machine's record. More where the record itself spreads more; but a record that
 # spreads by more than the last of these says nothing.
-GEMM_SHORTFALL = 0.03
-BANDWIDTH_SHORTFALL = 0.10
-LARGEST_SHORTFALL = 0.30
+GEMM_SHORTFALL, BANDWIDTH_SHORTFALL, LARGEST_SHORTFALL = 0.03, 0.10, 0.30
+_RATES = (
+    ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
+    ("memory was read and written", attrgetter("bandwidth_bytes_per_second"), BANDWIDTH_SHORTFALL),
+)
 # Calm readings before rates are judged at all, and how many of the newest make the record: a machine that has moved to
 # another host, or whose firmware has changed, forgets its old rates in time.
 ENOUGH_READINGS = 8
 RECORD_LENGTH = 40
-
+_RUNS_LOOKED_AT = 20
 # Of a normal distribution, in standard deviations: the upper quartile's distance from the median, and how far below the
 # median a reading lies once in 700.
 _QUARTILE, _RARE = 0.674, 3.0
 
+PATIENCE_SECONDS = 15.0
+"""Before a block, and before a disturbed launch is repeated."""
+GIVE_UPS = 3
+"""After waiting in vain so often in a row the gate waits no more."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 16.0  # seconds
+_WORTH_SAYING = 2.0  # seconds
 
 
 def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str, ...]:
@@ -48,42 +56,28 @@ def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str
     reasons = [*disturbances(reading)]
     calm = [each for each in record if each.method == reading.method and not disturbances(each)][-RECORD_LENGTH:]
     if len(calm) >= ENOUGH_READINGS:
-        for what, rate_of, least in (
-            ("matrix products ran", attrgetter("gemm_flops_per_second"), GEMM_SHORTFALL),
-            ("memory was read and written", attrgetter("bandwidth_bytes_per_second"), BANDWIDTH_SHORTFALL),
-        ):
-            reasons += _slower(what, rate_of(reading), [rate_of(each) for each in calm], least)
+        for what, rate_of, least in _RATES:
+            rate, rates = rate_of(reading), [rate_of(each) for each in calm]
+            usual, allowed = upper_quartile(rates), shortfall_allowed(rates, least)
+            if rate < (1 - allowed) * usual:
+                limit = f"limit {1 - allowed:.0%}"
+                reasons.append(f"{what} at {rate / usual:.0%} of this machine's usual rate ({limit})")
     return tuple(reasons)
 
 
 def shortfall_allowed(rates: Sequence[float], least: float) -> float:
-    """Return the share by which a quiet machine's rate may lie below the upper quartile of `rates`.
+    """Return the share, at least ``least``, by which a quiet machine's rate may lie below the upper quartile.
 
-    At least `least`. The spread is taken from median and upper quartile, which occasional slow readings do not widen.
+    The spread is taken from median and upper quartile, which occasional slow readings do not widen.
     """
-    median, quartile = statistics.median(rates), upper_quartile(rates)
-    deviation = (quartile - median) / _QUARTILE
+    quartile = upper_quartile(rates)
+    deviation = (quartile - statistics.median(rates)) / _QUARTILE
     return min(LARGEST_SHORTFALL, max(least, (_RARE + _QUARTILE) * deviation / quartile))
 
 
 def upper_quartile(rates: Sequence[float]) -> float:
     """Return the rate that a quarter of them reach (two rates at least)."""
     return statistics.quantiles(rates, n=4, method="inclusive")[2]
-
-
-def _slower(what: str, rate: float, rates: Sequence[float], least: float) -> list[str]:
-    usual, allowed = upper_quartile(rates), shortfall_allowed(rates, least)
-    if rate >= (1 - allowed) * usual:
-        return []
-    return [f"{what} at {rate / usual:.0%} of this machine's usual rate (limit {1 - allowed:.0%})"]
-
-
-PATIENCE_SECONDS = 15.0
-"""Before a block, and before a disturbed launch is repeated."""
-GIVE_UPS = 3
-"""After waiting in vain so often in a row the gate waits no more."""
-_WORTH_SAYING = 2.0  # seconds
-_RUNS_LOOKED_AT = 20
 
 
 def earlier_readings(store: Store, machine: str) -> list[Reading]:
@@ -93,10 +87,8 @@ def earlier_readings(store: Store, machine: str) -> list[Reading]:
     for run in reversed(runs[-_RUNS_LOOKED_AT:]):
         readings = []
         for _, _, content in store.sentinels(run.id):
-            try:
+            with contextlib.suppress(ValueError):  # of another version
                 readings.append(Reading.from_dict(content))
-            except ValueError:  # of another version
-                continue
         found = readings + found
         if len(found) >= RECORD_LENGTH:
             break
@@ -123,7 +115,6 @@ class QuietGate:
     store: Store
     run: str
     report: Callable[[str], None]
-    """Takes lines for the log."""
     record: list[Reading] = field(default_factory=list)
     """Earlier readings of this machine, oldest first."""
     take: Callable[[], Reading] = take
@@ -174,10 +165,7 @@ class QuietGate:
         return readings
 
     def _take_until_quiet(self, patience: float) -> list[Judged]:
-        """Take readings until one is quiet or patience ends, sleeping 1, 2, 4, 8, 16, 16, ... seconds in between.
-
-        At least one is taken; without a sentinel none is, and a run goes on as where no other program can be seen.
-        """
+        """Take readings until one is quiet or patience ends, with growing pauses; none without a sentinel."""
         began, pause = self.clock(), _FIRST_PAUSE
         readings: list[Judged] = []
         while not self._broken:
@@ -208,18 +196,17 @@ def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[st
     Several workers may be given any GPU: all are looked at then. Launches on a GPU in use are measured all the same,
     and marked: the other process may use any part of it at any time.
     """
-    asked = {cell.device: cell.world_size for cell in sorted(cells, key=lambda cell: cell.world_size)}
-    several = any(size > 1 and name != CPU for name, size in asked.items())
-    wanted = [device for device in present(gpus) if device.name in asked or several]
+    used = {cell.device for cell in cells}
+    several = any(cell.world_size > 1 and not cell.on_cpu for cell in cells)
+    wanted = [device for device in present(gpus) if device.name in used - {CPU} or several]
     if not wanted:
         return []
     found = computing(nvml)
-    held = {device: count for device in wanted if device.uuid is not None and (count := found.get(device.uuid, 0))}
-    lines = [
-        f"{device.words}: {count} other process{'es compute' if count > 1 else ' computes'} on it now; what is "
-        "measured there meanwhile is marked (~)"
-        for device, count in held.items()
-    ]
-    if len(held) == len(wanted):
+    lines = []
+    for device in wanted:
+        if device.uuid is not None and (count := found.get(device.uuid, 0)):
+            others = f"{count} other process{'es compute' if count > 1 else ' computes'}"
+            lines.append(f"{device.words}: {others} on it now; what is measured there meanwhile is marked (~)")
+    if len(lines) == len(wanted):
         lines.append("every GPU of this run is in use: end what runs there, or name others with --devices")
     return lines
