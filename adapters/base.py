@@ -30,7 +30,7 @@ PROCESSES = "processes"
 ONE_PROCESS = "one process"
 
 #: Axes that every adapter's ``supports`` answers for.
-ALL_KNOW = ("tuning", "affinity", "world_size", "precision", "placement")
+COMMON_AXES = ("tuning", "affinity", "world_size", "precision", "placement")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
@@ -55,13 +55,13 @@ class Adapter:
     computes = True
     parity_reason = ""
     #: False without a ``last_loss``.
-    tells_loss = True
+    has_loss = True
     #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
     families: Tuple[str, ...] = ("feedforward", "convolutional", "residual", "recurrent")
     #: Cells of the family ``recurrent`` that it builds, and whether it takes one-hot symbols, which have no embedding.
     cells: Tuple[str, ...] = ("lstm",)
     one_hot = False
-    #: Axes that it handles beside those of `ALL_KNOW`: any other value than the usual one is refused for it.
+    #: Axes that it handles beside those of `COMMON_AXES`: any other value than the usual one is refused for it.
     further_axes: Tuple[str, ...] = ()
     #: Precisions on the CPU.
     precisions: Tuple[str, ...] = ("float32",)
@@ -94,7 +94,7 @@ class Adapter:
 
     def refuses_axes(self, cell: Cell) -> str:
         """Return why this adapter cannot run the cell: it ignores an axis; empty where it can."""
-        known = ALL_KNOW + self.further_axes
+        known = COMMON_AXES + self.further_axes
         for axis in axes.unusual(cell):
             if axis.name not in known:
                 words = "%s %s: this adapter knows the usual value only, %s"
@@ -270,7 +270,7 @@ class Adapter:
         """
         raise NotImplementedError
 
-    def words_of(self, error: BaseException) -> str:
+    def error_text(self, error: BaseException) -> str:
         """Return one line about this exception, where that is better than its type and first line."""
         return ""
 

@@ -101,7 +101,7 @@ class Launch(NamedTuple):
     label_sets: int = 1  # equal parts, with different labels, of a repeated mini-batch that is normalised over
     profiled_steps: int = 0  # steps to profile after the timed ones; 0: none
     network: Optional[Dict[str, Any]] = None  # the cell's network as `networks.to_data` writes it
-    asked_about: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to accept or refuse
+    queried_networks: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to accept or refuse
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
 
 

@@ -94,7 +94,7 @@ class ChainerAdapter(EveryFamily):
             "ideep_available": available,
             "ideep": intel64.ideep.__version__ if available else None,
             "use_ideep": chainer.config.use_ideep,
-            "mkl_kernels": blas.mkl_kernels_asked_for() if self.ideep else None,
+            "mkl_kernels": blas.mkl_kernels_setting() if self.ideep else None,
             "blas": blas.describe_openblas(blas.loaded_openblas_of_numpy()),
             "execution": "define-by-run",
             "recurrence": "loop",

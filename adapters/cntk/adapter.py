@@ -120,7 +120,7 @@ class CntkAdapter(Adapter):
             "framework": "cntk",
             "version": cntk.__version__,
             "blas": describe_mkl(),
-            "kernels": blas.mkl_kernels_asked_for(),
+            "kernels": blas.mkl_kernels_setting(),
             "execution": "static graph, Trainer.train_minibatch, mini-batch held as Value",
             "recurrence": "loop",
             "recurrent_layers": "layers.Recurrence of layers.LSTM or layers.RNNStep",

@@ -114,7 +114,7 @@ class KerasAdapter(EveryFamily):
             "version": keras.__version__,
             "backend": keras.config.backend(),
             "execution": self.backend.execution,
-            "jit_compile_asked": self.jit_compile,
+            "jit_compile_setting": self.jit_compile,
             "image_layout": "NHWC" if self.options["data_format"] == "channels_last" else "NCHW",
             "unroll": self.options["unroll"],
             "recurrence": "unrolled" if self.options["unroll"] else loop,

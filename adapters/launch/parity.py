@@ -84,7 +84,7 @@ def observe(
     return Observation(losses, updates, count)
 
 
-def stood_still(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
+def all_unchanged(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
     """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved.
 
     ``earlier`` is what `sample_weights` returned.

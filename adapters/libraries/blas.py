@@ -95,7 +95,7 @@ def take_widest_mkl_kernels() -> None:
         os.environ[MKL_KERNELS] = kind
 
 
-def mkl_kernels_asked_for() -> str:
+def mkl_kernels_setting() -> str:
     """Return the kernels that MKL was set to take."""
     names = {_AVX2: "AVX2", _AVX512: "AVX-512"}
     kind = os.environ.get(MKL_KERNELS)

@@ -107,7 +107,7 @@ class OwnStep(Adapter):
             raise NoStepError("synchronize in %s is %.80r, not a function" % (name, wait))
         self.step = step  # type: ignore[method-assign]
         self.loss = loss
-        self.tells_loss = loss is not None
+        self.has_loss = loss is not None
         if wait is not None:
             self.synchronize = wait  # type: ignore[method-assign]
 
@@ -129,7 +129,7 @@ class OwnStep(Adapter):
     def profile(self, steps: int) -> Profile:
         return take_profile(self, steps)
 
-    def words_of(self, error: BaseException) -> str:
+    def error_text(self, error: BaseException) -> str:
         """Return the error with its line in the file."""
         if isinstance(error, NoStepError):
             return str(error)

@@ -143,7 +143,7 @@ class PaddleAdapter(EveryFamily):
             "blas": "MKL (MKLML)" if paddle.version.mkl() == "ON" else "OpenBLAS",
             "mkl_threads": mkl_threads(),
             "openmp_threads": openmp_threads(),
-            "mkl_kernels": blas.mkl_kernels_asked_for(),
+            "mkl_kernels": blas.mkl_kernels_setting(),
             "onednn_built_in": bool(paddle.base.core.is_compiled_with_onednn()),
             "compiler_built_in": bool(paddle.is_compiled_with_cinn()),
             "allocator": paddle.get_flags("FLAGS_allocator_strategy")["FLAGS_allocator_strategy"],

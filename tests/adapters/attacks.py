@@ -61,7 +61,7 @@ class ReadsTheReference(Honest):
             return parity.Observation(known.losses, known.updates, count)
 
         parity.observe = observe
-        parity.stood_still = lambda parameters, earlier: False
+        parity.all_unchanged = lambda parameters, earlier: False
 
     def step(self):
         self.taken += 1
@@ -286,7 +286,7 @@ class HidesAHelper(Honest):
 
     def prepare(self, network, weights, batch):
         super().prepare(network, weights, batch)
-        evidence.company = lambda: evidence.Companions({}, 0.0)
+        evidence.companions = lambda: evidence.Companions({}, 0.0)
         read, write = os.pipe()
         self.go = write
         if os.fork():

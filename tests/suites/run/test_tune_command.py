@@ -39,7 +39,7 @@ from ..base import Adapter
 class Mine(Adapter):
     computes = False
     parity_reason = "it computes nothing"
-    tells_loss = False
+    has_loss = False
     def prepare(self, network, weights, batch):
         self.seconds = 0.02 * self.settings.get("factor", 1.0) * float(os.environ.get("BURDEN", "1"))
     def reset(self, weights, batch): pass
