@@ -61,13 +61,6 @@ class Attention(Family):
     def drawn_inputs(self) -> Drawn:
         return Drawn((self.steps,), self.vocabulary)
 
-    def drawn_labels(self) -> Drawn:
-        return Drawn((self.steps,), self.vocabulary)
-
-    @property
-    def alphabet(self) -> int:
-        return self.vocabulary
-
     def parity(self) -> ParityRecipe:
         """Return two steps at a high rate.
 

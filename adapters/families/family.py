@@ -307,8 +307,8 @@ class Family:
 
     @property
     def alphabet(self) -> int:
-        """How many symbols a text may have to train on; 0: the network takes none."""
-        return 0
+        """Number of symbols in a text to train on; 0: the network takes no symbols."""
+        return int(getattr(self, "vocabulary", 0))
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":
@@ -347,8 +347,9 @@ class Family:
         raise NotImplementedError
 
     def drawn_labels(self) -> Drawn:
-        """Return an example's labels."""
-        raise NotImplementedError
+        """Return an example's labels; by default a symbol for each step."""
+        steps: Any = getattr(self, "steps", 0)
+        return Drawn((steps,), self.alphabet)
 
     def kinked(self) -> bool:
         """Tell whether rounding can flip a unit of the network: ReLUs and maxima."""

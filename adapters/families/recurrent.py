@@ -87,13 +87,6 @@ class Recurrent(Family):
             return Drawn((self.steps,), self.vocabulary)
         return Drawn((self.steps, self.vocabulary), self.vocabulary, one_hot=True)
 
-    def drawn_labels(self) -> Drawn:
-        return Drawn((self.steps,), self.vocabulary)
-
-    @property
-    def alphabet(self) -> int:
-        return self.vocabulary
-
     def parity(self) -> ParityRecipe:
         """Return two steps at a very high rate.
 
