@@ -236,6 +236,12 @@ class Layers:
         """Note where parameters lie: each under this name, a dot and its keyword; None: there is no such one."""
         self.parameters.update(("%s.%s" % (name, part), value) for part, value in held.items() if value is not None)
 
+    def noted(self, name: str, layer: Any, **attributes: str) -> Any:
+        """Note a layer's parameters, by part of the name its attributes (by default weight and bias); return it."""
+        for part, attribute in (attributes or {"weight": "weight", "bias": "bias"}).items():
+            self.note(name, **{part: getattr(layer, attribute)})
+        return layer
+
     def note_recurrent(self, family: Recurrent, parameter: Callable[[int, int], Any]) -> List[Any]:
         """Note the parameters of stacked recurrent layers that have two biases everywhere.
 

@@ -202,19 +202,13 @@ class MindSporeLayers(Layers):
         return made
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        made = nn.Dense(inputs, outputs)
-        self.note(name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(name, nn.Dense(inputs, outputs))
 
     def embedding(self, name: str, symbols: int, width: int) -> Any:
-        made = nn.Embedding(symbols, width)
-        self.note(name, weight=made.embedding_table)
-        return made
+        return self.noted(name, nn.Embedding(symbols, width), weight="embedding_table")
 
     def layer_norm(self, name: str, spec: Attention) -> Any:
-        made = nn.LayerNorm((spec.width,), epsilon=spec.epsilon)
-        self.note(name, gamma=made.gamma, beta=made.beta)
-        return made
+        return self.noted(name, nn.LayerNorm((spec.width,), epsilon=spec.epsilon), gamma="gamma", beta="beta")
 
     def convolution(self, spec: Any, bias: bool) -> Any:
         sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride
@@ -223,9 +217,7 @@ class MindSporeLayers(Layers):
         return made
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
-        made = nn.BatchNorm2d(channels, eps=epsilon)
-        self.note(name, gamma=made.gamma, beta=made.beta)
-        return made
+        return self.noted(name, nn.BatchNorm2d(channels, eps=epsilon), gamma="gamma", beta="beta")
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         if padding:

@@ -31,20 +31,15 @@ class GluonLayers(Layers):
         self.fused = fused
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        made = nn.Dense(outputs, flatten=False, in_units=inputs)
-        self.note(name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(name, nn.Dense(outputs, flatten=False, in_units=inputs))
 
     def convolution(self, spec: Any, bias: bool) -> Any:
         sizes = spec.outputs, spec.kernel, spec.stride, spec.padding
-        made = nn.Conv2D(*sizes, use_bias=bias, in_channels=spec.inputs)
-        self.note(spec.name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(spec.name, nn.Conv2D(*sizes, use_bias=bias, in_channels=spec.inputs))
 
     def norm(self, name: str, channels: int, epsilon: float, relu: bool = False) -> Any:
-        made = (nn.BatchNormReLU if relu else nn.BatchNorm)(epsilon=epsilon, in_channels=channels)
-        self.note(name, gamma=made.gamma, beta=made.beta)
-        return made
+        kind = nn.BatchNormReLU if relu else nn.BatchNorm
+        return self.noted(name, kind(epsilon=epsilon, in_channels=channels), gamma="gamma", beta="beta")
 
     def with_relu(self, spec: Any, epsilon: float) -> List[Any]:
         if self.fused:
@@ -55,14 +50,10 @@ class GluonLayers(Layers):
         return nn.MaxPool2D(kernel, stride, padding)
 
     def embedding(self, name: str, symbols: int, width: int) -> Any:
-        made = nn.Embedding(symbols, width)
-        self.note(name, weight=made.weight)
-        return made
+        return self.noted(name, nn.Embedding(symbols, width), weight="weight")
 
     def layer_norm(self, name: str, spec: Attention) -> Any:
-        made = nn.LayerNorm(epsilon=spec.epsilon, in_channels=spec.width)
-        self.note(name, gamma=made.gamma, beta=made.beta)
-        return made
+        return self.noted(name, nn.LayerNorm(epsilon=spec.epsilon, in_channels=spec.width), gamma="gamma", beta="beta")
 
     def row(self, layers: List[Any]) -> Any:
         return in_a_row(layers)

@@ -132,27 +132,19 @@ class PaddleLayers(Layers):
 
     def convolution(self, spec: Any, bias: bool) -> Any:
         sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
-        made = nn.Conv2D(*sizes, bias_attr=None if bias else False)
-        self.note(spec.name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(spec.name, nn.Conv2D(*sizes, bias_attr=None if bias else False))
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
-        made = nn.BatchNorm2D(channels, epsilon=epsilon)
-        self.note(name, gamma=made.weight, beta=made.bias)
-        return made
+        return self.noted(name, nn.BatchNorm2D(channels, epsilon=epsilon), gamma="weight", beta="bias")
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         return nn.MaxPool2D(kernel, stride, padding)
 
     def embedding(self, name: str, symbols: int, width: int) -> Any:
-        made = nn.Embedding(symbols, width)
-        self.note(name, weight=made.weight)
-        return made
+        return self.noted(name, nn.Embedding(symbols, width), weight="weight")
 
     def layer_norm(self, name: str, spec: Attention) -> Any:
-        made = nn.LayerNorm(spec.width, spec.epsilon)
-        self.note(name, gamma=made.weight, beta=made.bias)
-        return made
+        return self.noted(name, nn.LayerNorm(spec.width, spec.epsilon), gamma="weight", beta="bias")
 
     def row(self, layers: List[Any]) -> Any:
         return nn.Sequential(*layers)

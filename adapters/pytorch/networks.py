@@ -96,34 +96,24 @@ class _TorchLayers(Layers):
         self.loop = loop
 
     def dense(self, name: str, inputs: int, outputs: int) -> nn.Linear:
-        made = self.make_dense(inputs, outputs)
-        self.note(name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(name, self.make_dense(inputs, outputs))
 
     def convolution(self, spec: Any, bias: bool) -> nn.Module:
         sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
-        made = nn.utils.skip_init(nn.Conv2d, *sizes, bias=bias)
-        self.note(spec.name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(spec.name, nn.utils.skip_init(nn.Conv2d, *sizes, bias=bias))
 
     def norm(self, name: str, channels: int, epsilon: float) -> nn.Module:
         # It keeps running statistics, as any training does.
-        made = nn.BatchNorm2d(channels, eps=epsilon)
-        self.note(name, gamma=made.weight, beta=made.bias)
-        return made
+        return self.noted(name, nn.BatchNorm2d(channels, eps=epsilon), gamma="weight", beta="bias")
 
     def pool(self, kernel: int, stride: int, padding: int) -> nn.Module:
         return nn.MaxPool2d(kernel, stride, padding)
 
     def layer_norm(self, name: str, family: Attention) -> nn.Module:
-        made = nn.LayerNorm(family.width, family.epsilon)
-        self.note(name, gamma=made.weight, beta=made.bias)
-        return made
+        return self.noted(name, nn.LayerNorm(family.width, family.epsilon), gamma="weight", beta="bias")
 
     def embedding(self, name: str, symbols: int, width: int) -> nn.Module:
-        made = nn.utils.skip_init(nn.Embedding, symbols, width)
-        self.note(name, weight=made.weight)
-        return made
+        return self.noted(name, nn.utils.skip_init(nn.Embedding, symbols, width), weight="weight")
 
     def row(self, layers: List[Any]) -> nn.Module:
         return nn.Sequential(*layers)
