@@ -95,10 +95,14 @@ def run_tests(arguments: list[str]) -> int:
 
     Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead.
     """
+    variables = variables_of_tests(on_request=False)
+    # Each of several workers would compile all tests, at the same time.
+    compiled = [*PYTEST, "--collect-only", *arguments]
+    compiling = subprocess.Popen(compiled, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL)
     built = subprocess.run([*DLBENCH, "env", "build"]).returncode
+    compiling.wait()
     if built != 0 and os.environ.get("CI"):
         return built
-    variables = variables_of_tests(on_request=False)
     # Only their files are read for them: to read all takes as long as to run them.
     with_alone = [str(path) for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.alone" in path.read_text()]
     alone = ["-m", ALONE, *with_alone, *DURATIONS]

@@ -18,7 +18,11 @@ from dlbench.suites import cli
 from dlbench.suites.planning import own
 from dlbench.suites.planning.framework import catalogue
 
-_LONGEST_GROUPS = ("slurm", "browser")
+#: They mostly wait, or share a browser or a cluster: begun late they would end last.
+_FIRST = (
+    *("slurm", "browser", "tests/suites/fleet/test_fleet.py", "tests/suites/environments/test_packages.py"),
+    *("tests/reports/storage/test_postgresql.py", "tests/suites/environments/test_debian.py"),
+)
 
 load_profile()
 
@@ -27,18 +31,15 @@ own.register_adapters(None)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file together, where several workers share the tests, unless they are grouped otherwise."""
+def pytest_collection_modifyitems(items):
+    """Keep the tests of a file on one worker, unless they are grouped otherwise."""
+    groups = {}
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.location[0]))
-    items.sort(key=_begins_late)
-
-
-def _begins_late(item: pytest.Item) -> bool:
-    """Tell whether a test can wait. Those that share a browser or a cluster cannot: they would end last."""
-    group = item.get_closest_marker("xdist_group")
-    return group is None or group.args[0] not in _LONGEST_GROUPS
+        marked = item.get_closest_marker("xdist_group")
+        groups[item] = item.location[0] if marked is None else marked.args[0]
+        if marked is None:
+            item.add_marker(pytest.mark.xdist_group(groups[item]))
+    items.sort(key=lambda item: groups[item] not in _FIRST)
 
 
 @pytest.fixture(scope="session", autouse=True)

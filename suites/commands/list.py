@@ -1,7 +1,6 @@
 """`dlbench list`: the networks, frameworks and suites there are, and each framework's capabilities."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +9,7 @@ from dlbench.adapters.networks import digest_of, specification
 
 from ..display.screen import print_json, say, show, table
 from ..environments import environment
-from ..environments.interpreters import find_python, inspect
+from ..environments.interpreters import name_of
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
 from ..planning.framework import Framework, find, offered
@@ -85,10 +84,7 @@ def list_networks() -> list[dict[str, Any]]:
 
 def list_frameworks() -> list[dict[str, Any]]:
     """Return each framework with the state and interpreter of its environment."""
-    frameworks = offered().values()
-    with ThreadPoolExecutor() as pool:  # each starts interpreters and waits for them
-        list(pool.map(find_python, {version for each in frameworks for version in each.python}))
-        return list(pool.map(_framework_row, frameworks))
+    return [_framework_row(framework) for framework in offered().values()]
 
 
 def _framework_row(framework: Framework) -> dict[str, Any]:
@@ -97,7 +93,7 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
     version: str | None = None
     if interpreter:
         try:
-            version = inspect(interpreter).name
+            version = name_of(interpreter)
         except FrameworkEnvironmentError:
             state, interpreter = environment.State.UNAVAILABLE, None
             reason = (

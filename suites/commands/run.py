@@ -46,20 +46,6 @@ class HowToRun(OptionGroup):
     ] = None
 
 
-@dataclass(frozen=True)
-class InFleet(OptionGroup):
-    """The option that `dlbench fleet run` adds to the command of each job."""
-
-    node: Annotated[
-        str | None,
-        typer.Option(
-            "--node",
-            metavar="FLEET/NODE",
-            help="Run as this node's job of a fleet: records name the node, and the same command resumes its run.",
-        ),
-    ] = None
-
-
 @grouped
 def run_command(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
@@ -68,7 +54,14 @@ def run_command(
     builds: options.RowOptions,
     session: options.SessionOptions,
     how: HowToRun,
-    fleet: InFleet,
+    node_name: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="FLEET/NODE",
+            help="Run as this node's job of a fleet: records name the node, and the same command resumes its run.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
 ) -> None:
     """Measure a suite on this machine and show its matrix.
@@ -96,7 +89,7 @@ def run_command(
     preparation.check_brought(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
-    node, unfinished = fleet_node(fleet.node, machine, say), None
+    node, unfinished = fleet_node(node_name, machine, say), None
     earlier = node.newest_run(session.store_file, plan.suite) if node is not None else None
     if earlier is not None and earlier.finished is not None:
         with delivery.opened(session.store_file, say, create=False):

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ..errors import FrameworkEnvironmentError
-from .folders import exists
+from .folders import exists, home, write_whole
 
 MANIFEST = "dlbench-environment.json"
 """The file that describes a built environment, in its folder."""
@@ -94,6 +94,28 @@ def _debian_packages(interpreter: Path) -> dict[str, str]:
         return {}
 
 
+def name_of(interpreter: Path) -> str:
+    """Return the name of an interpreter ("CPython 3.11.7"); it is started only where it changed since the last time.
+
+    Raises FrameworkEnvironmentError when it is not a Python interpreter that starts.
+    """
+    file, names = home() / "cache" / "interpreters.json", {}
+    with contextlib.suppress(OSError, ValueError):
+        names = json.loads(file.read_text(encoding="utf-8"))
+    stamp: list[object] = []
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        real = interpreter.resolve(strict=True)
+        status = real.stat()
+        stamp = [str(real), status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+        if names[str(interpreter)]["stamp"] == stamp:
+            return str(names[str(interpreter)]["name"])
+    name = inspect(interpreter).name
+    with contextlib.suppress(OSError):  # a home that cannot be written: interpreters are started each time
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, json.dumps({**names, str(interpreter): {"stamp": stamp, "name": name}}, indent=1))
+    return name
+
+
 def _candidates(version: str) -> Iterator[Path]:
     if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
         yield Path(sys.executable)
@@ -111,6 +133,6 @@ def find_python(version: str) -> Path | None:
     """Return an interpreter of this minor version ("3.11"), from this process, PATH, pyenv or uv; None if none."""
     for candidate in _candidates(version):
         with contextlib.suppress(FrameworkEnvironmentError):
-            if exists(candidate) and inspect(candidate).version.startswith(f"{version}."):
+            if exists(candidate) and f" {version}." in name_of(candidate):
                 return candidate
     return None

@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from ..display.screen import StatusLine, complain, counted, err, print_json, pro
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
 from ..planning import values
-from .jobs import AT_WORK, BROKEN, Fleet, Job, JobStatus, Scheduler, chosen, statuses
+from .jobs import AT_WORK, BROKEN, Fleet, chosen, statuses
 from .local import Local
 from .slurm import Slurm, further_options
 
@@ -30,18 +30,15 @@ fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many mach
 
 _WATCH_SECONDS = 1.0, 10.0
 """The first and the longest pause between two queries of scheduler and store."""
-_SCHEDULERS: Mapping[str, Callable[[Fleet], Scheduler]] = {
-    "slurm": lambda fleet: Slurm(Path(fleet.folder), fleet.settings),
-    "local": lambda fleet: Local(Path(fleet.folder)),
-}
+_SCHEDULERS = ("slurm", "local")
 
 Which = Annotated[str | None, typer.Argument(metavar="[FLEET]", help="The fleet's id. Without it, the newest.")]
 OneNode = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this node's job.")]
 
 
 @dataclass(frozen=True)
-class Where(OptionGroup):
-    """Which machines, and how they are reached."""
+class FleetOptions(OptionGroup):
+    """Which machines, how they are reached, and which jobs to submit."""
 
     on: Annotated[
         str | None,
@@ -63,6 +60,15 @@ class Where(OptionGroup):
     node_python: Annotated[
         str, typer.Option("--node-python", metavar="PATH", help="The Python that has dlbench on the nodes (this one).")
     ] = ""
+    store_file: options.StoreFile = options.DEFAULT_STORE
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="For logs; all nodes must see it under this name.")
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Submit the jobs of the suite's newest fleet again that have not finished.")
+    ] = False
+    fleet: Annotated[str | None, typer.Option("--fleet", metavar="ID", help="With --resume: this fleet.")] = None
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs have ended.")] = False
 
     def settings(self, scheduler: str) -> dict[str, str]:
         """Return the settings of every job, by name; raises UsageError, also for options that only Slurm has."""
@@ -79,36 +85,24 @@ class Where(OptionGroup):
 
 
 @dataclass(frozen=True)
-class EachJob(OptionGroup):
-    """Options that each job gets."""
+class JobOptions(OptionGroup):
+    """Options of `dlbench run` that each job gets, beside those of the suite."""
 
     budget: options.TotalBudget = None
     no_build: options.NoBuild = False
     seed: options.Seed = None
 
 
-@dataclass(frozen=True)
-class Submitting(OptionGroup):
-    """Store, folder, and which jobs to submit."""
-
-    store_file: options.StoreFile = options.DEFAULT_STORE
-    folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="FOLDER", help="For logs; all nodes must see it under this name.")
-    ] = None
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Submit the jobs of the suite's newest fleet again that have not finished.")
-    ] = False
-    fleet: Annotated[str | None, typer.Option("--fleet", metavar="ID", help="With --resume: this fleet.")] = None
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs have ended.")] = False
+def _scheduler(fleet: Fleet) -> Slurm | Local:
+    return Slurm(Path(fleet.folder), fleet.settings) if fleet.scheduler == "slurm" else Local(Path(fleet.folder))
 
 
 @fleet_app.command("run")
 @grouped
 def run_command(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
-    where: Where,
-    how: Submitting,
-    each_job: EachJob,
+    how: FleetOptions,
+    each_job: JobOptions,
     axes: options.AxisOptions,
     launches: options.LaunchOptions,
     builds: options.RowOptions,
@@ -129,9 +123,9 @@ def run_command(
     """
     words = words_of(axes, launches, builds, each_job, conditions)
     if how.resume:
-        _resume(name, where, how, words)
+        _resume(name, how, words)
         return
-    on = where.on or "slurm"
+    on = how.on or "slurm"
     if on not in _SCHEDULERS:
         raise unknown_name("scheduler", on, _SCHEDULERS)
     if how.fleet is not None:
@@ -139,44 +133,45 @@ def run_command(
     _check_store(how.store_file, on)
     options.choices(axes, launches, builds)
     suites.load(name)
-    fleet = Fleet.new(name, words, on, {"python": sys.executable, **where.settings(on)}, how.folder)
-    scheduler = _SCHEDULERS[on](fleet)
-    nodes = scheduler.nodes(where.nodes, [] if where.nodelist is None else values.words(where.nodelist))
-    fleet.jobs = [Job(node) for node in nodes]
+    fleet = Fleet.new(name, words, on, {"python": sys.executable, **how.settings(on)}, how.folder)
+    scheduler = _scheduler(fleet)
+    nodes = scheduler.nodes(how.nodes, [] if how.nodelist is None else values.words(how.nodelist))
+    fleet.jobs = dict.fromkeys(nodes, "")
     Store.open(how.store_file).close()  # refused before anything is submitted
     say(f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {name} for {', '.join(nodes)}, in {fleet.folder}")
-    _submit(fleet, scheduler, fleet.jobs, how)
+    _submit(fleet, scheduler, nodes, how)
 
 
-def _submit(fleet: Fleet, scheduler: Scheduler, jobs: Sequence[Job], how: Submitting) -> None:
+def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], how: FleetOptions) -> None:
     """Submit jobs, and wait for them where that is asked for; exit with FLEET_INCOMPLETE where one is refused."""
     command = [fleet.settings["python"], "-m", "dlbench.suites", "run", fleet.suite, *fleet.options]
     # A password stays in the environment, which others on a node cannot read.
     command += [] if servers.has_password(how.store_file) else ["--store", how.store_file]
-    for job in jobs:
-        job.handle, job.error = None, ""
+    fleet.errors = {}
+    for node in nodes:
+        fleet.jobs[node] = ""
         fleet.save()
         try:
-            job.handle = scheduler.submit(job.node, [*command, "--node", f"{fleet.id}/{job.node}"])
+            fleet.jobs[node] = scheduler.submit(node, [*command, "--node", f"{fleet.id}/{node}"])
         except Interrupted:
             raise
         except SuitesError as error:
-            job.error = str(error)
-            complain(job.error)
+            fleet.errors[node] = str(error)
+            complain(error)
         fleet.save()
-    broken = any(job.error for job in jobs)
+    broken = bool(fleet.errors)
     if how.wait:
         with Store.open(how.store_file, create=False) as store:
-            broken = broken or any(each.state in BROKEN for each in _wait(fleet, scheduler, store))
+            broken = broken or any(job["state"] in BROKEN for job in _statuses(fleet, store, wait=True))
     if broken:
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
-def _resume(name: str, where: Where, how: Submitting, words: list[str]) -> None:
-    if where.nodes is not None or where.nodelist is not None or how.folder is not None:
+def _resume(name: str, how: FleetOptions, words: list[str]) -> None:
+    if how.nodes is not None or how.nodelist is not None or how.folder is not None:
         raise UsageError("--nodes, --nodelist and --folder are not for --resume: it submits the same nodes' jobs.")
     fleet = chosen(how.fleet, name)
-    if where.on not in (None, fleet.scheduler):
+    if how.on not in (None, fleet.scheduler):
         raise UsageError(f"The fleet was started with --on {fleet.scheduler}, and cannot be resumed elsewhere.")
     if words and words != fleet.options:
         raise UsageError(
@@ -184,15 +179,14 @@ def _resume(name: str, where: Where, how: Submitting, words: list[str]) -> None:
             "out to resume it, or leave --resume out to start another."
         )
     _check_store(how.store_file, fleet.scheduler)
-    fleet.settings |= where.settings(fleet.scheduler)
-    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
+    fleet.settings |= how.settings(fleet.scheduler)
     with Store.open(how.store_file, create=False) as store:
-        broken = [each.job for each in statuses(fleet, scheduler, store) if each.state in BROKEN]
+        broken = [job["node"] for job in _statuses(fleet, store) if job["state"] in BROKEN]
     if not broken:
         say(f"There is nothing to resume: each job of fleet {fleet.id} has finished, or is at work.")
         return
-    say(f"fleet {fleet.id}: {counted(len(broken), 'job')} again, for {', '.join(job.node for job in broken)}")
-    _submit(fleet, scheduler, broken, how)
+    say(f"fleet {fleet.id}: {counted(len(broken), 'job')} again, for {', '.join(broken)}")
+    _submit(fleet, _scheduler(fleet), broken, how)
 
 
 def _check_store(target: str, scheduler: str) -> None:
@@ -228,16 +222,14 @@ def status_command(
     - `dlbench fleet status --wait`
     """
     fleet = chosen(fleet_id)
-    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
     with Store.open(store_file, create=False) as store:
-        found = _wait(fleet, scheduler, store) if wait else statuses(fleet, scheduler, store)
+        jobs = _statuses(fleet, store, wait)
     if as_json:
-        jobs = [{**asdict(each), **asdict(each.job), "job": number} for number, each in enumerate(found, 1)]
         print_json({**asdict(fleet), "jobs": jobs})
     else:
         title = f"fleet {fleet.id}: {fleet.suite} on {fleet.scheduler}"
-        table(title, ["node", "state", "launches", "newest record", ""], [_row(each) for each in found])
-    if any(each.state in BROKEN for each in found):
+        table(title, ["node", "state", "launches", "newest record", ""], [_row(job) for job in jobs])
+    if any(job["state"] in BROKEN for job in jobs):
         if not as_json:
             words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id]
             show(f"Resume: {shlex.join([*words, *options.words_of_store(store_file)])}", whole=True)
@@ -256,9 +248,9 @@ def cancel_command(
     - `dlbench fleet cancel 20261120T120000-ab12 --node n3`
     """
     fleet = chosen(fleet_id)
-    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
-    jobs = {job.handle: job.node for job in fleet.jobs if job.handle and node in (None, job.node)}
-    alive = [handle for handle, seen in scheduler.seen(list(jobs)).items() if seen.state not in ("ended", "gone")]
+    scheduler = _scheduler(fleet)
+    jobs = {handle: name for name, handle in fleet.jobs.items() if handle and node in (None, name)}
+    alive = [handle for handle, (state, _) in scheduler.seen(list(jobs)).items() if state not in ("ended", "gone")]
     if not alive:
         say(f"No job of fleet {fleet.id} {f'on {node} ' if node else ''}is at work.")
         return
@@ -276,13 +268,13 @@ def logs_command(fleet_id: Which = None, node: OneNode = None) -> None:
     - `dlbench fleet logs 20261120T120000-ab12`
     """
     fleet = chosen(fleet_id)
-    scheduler = _SCHEDULERS[fleet.scheduler](fleet)
-    jobs = [job for job in fleet.jobs if node in (None, job.node)]
+    scheduler = _scheduler(fleet)
+    jobs = {name: handle for name, handle in fleet.jobs.items() if node in (None, name)}
     if not jobs:
-        raise unknown_name("node", node or "", [job.node for job in fleet.jobs])
-    for job in jobs:
-        show(f"== {job.node}", whole=True)
-        path = scheduler.log(job.handle) if job.handle else None
+        raise unknown_name("node", node or "", fleet.jobs)
+    for name, handle in jobs.items():
+        show(f"== {name}", whole=True)
+        path = scheduler.log(handle) if handle else None
         if path is None or not path.exists():
             show("no log yet")
             continue
@@ -290,23 +282,24 @@ def logs_command(fleet_id: Which = None, node: OneNode = None) -> None:
             show(line, whole=True)
 
 
-def _wait(fleet: Fleet, scheduler: Scheduler, store: Store) -> list[JobStatus]:
-    """Wait until no job is at work, showing progress, and return the status of each."""
+def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, Any]]:
+    """Return the status of each job; with ``wait`` once none is at work, showing progress until then."""
+    scheduler = _scheduler(fleet)
     pause, longest = _WATCH_SECONDS
     with StatusLine(err) as line:
         while True:
-            found = statuses(fleet, scheduler, store)
-            at_work = [each for each in found if each.state in AT_WORK]
-            if not at_work:
-                return found
-            done, planned = sum(each.launches for each in found), sum(each.planned or 0 for each in found)
+            jobs = statuses(fleet, scheduler.seen([handle for handle in fleet.jobs.values() if handle]), store)
+            at_work = [job for job in jobs if job["state"] in AT_WORK]
+            if not (wait and at_work):
+                return jobs
+            done, planned = sum(job["launches"] for job in jobs), sum(job["planned"] or 0 for job in jobs)
             line.draw(f"  {counted(len(at_work), 'job')} at work, {done} of {planned or '?'} launches")
             time.sleep(pause)
             pause = min(1.5 * pause, longest)
 
 
-def _row(each: JobStatus) -> list[str]:
-    launches = f"{each.launches} of {each.planned}" if each.planned else ""
-    age = datetime.now(UTC) - datetime.fromisoformat(each.newest) if each.newest else None
-    newest: Any = "" if age is None else f"{age.total_seconds():.0f} s ago"
-    return [each.job.node, each.state, launches, newest, each.text]
+def _row(job: dict[str, Any]) -> list[str]:
+    launches = f"{job['launches']} of {job['planned']}" if job["planned"] else ""
+    age = datetime.now(UTC) - datetime.fromisoformat(job["newest"]) if job["newest"] else None
+    newest = "" if age is None else f"{age.total_seconds():.0f} s ago"
+    return [job["node"], job["state"], launches, newest, job["text"]]

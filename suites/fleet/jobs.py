@@ -2,71 +2,29 @@
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
 from dlbench.reports.storage import database, schema
-from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
 from ..environments import folders
 from ..errors import UsageError, unknown_name
 
-State = Literal["waiting", "running", "finished", "ended early", "not submitted", "unknown"]
-AT_WORK = frozenset({"waiting", "running"})
-BROKEN = frozenset({"ended early", "not submitted"})
+AT_WORK = ("waiting", "running")
+BROKEN = ("ended early", "not submitted")
 """A job in one of these states has no process, and launches of its run are missing."""
 _FILE = "fleet.json"
 
-
-class Seen(NamedTuple):
-    """A scheduler's view of a job."""
-
-    state: Literal["waiting", "running", "ended", "gone", "unknown"]
-    """``gone``: the scheduler does not know the job, or no longer; ``unknown``: it cannot be asked now."""
-    text: str = ""
-    """The scheduler's own words, such as "PENDING (Resources)", or why it cannot be asked."""
-
-
-class Scheduler(Protocol):
-    """Starts jobs; every method may be called from another process than the one that submitted them."""
-
-    def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
-        """Return the nodes to use; raises UsageError where one cannot be used, or where there are too few."""
-        ...
-
-    def submit(self, node: str, command: Sequence[str]) -> str:
-        """Start a job on a node and return its handle; raises SuitesError where it is refused."""
-        ...
-
-    def seen(self, handles: Sequence[str]) -> dict[str, Seen]:
-        """Return the view of each of these jobs; raises nothing."""
-        ...
-
-    def cancel(self, handles: Sequence[str]) -> None:
-        """End these jobs by SIGTERM without waiting; raises SuitesError where that cannot be done."""
-        ...
-
-    def log(self, handle: str) -> Path:
-        """Return the file of a job's output and errors, which may not exist yet."""
-        ...
-
-
-@dataclass
-class Job:
-    """One node's job, as it was submitted last."""
-
-    node: str
-    handle: str | None = None
-    """The scheduler's name of it; None until it was accepted."""
-    error: str = ""
-    """Why the scheduler refused it."""
+Seen = tuple[str, str]
+"""A scheduler's view of a job: waiting, running, ended, gone (the scheduler does not know it, or no longer) or unknown
+(the scheduler cannot be asked now); and its own words, such as "PENDING (Resources)", or why it cannot be asked."""
 
 
 @dataclass
@@ -83,7 +41,10 @@ class Fleet:
     started: str
     settings: dict[str, str] = field(default_factory=dict)
     """The scheduler's own options, such as a partition."""
-    jobs: list[Job] = field(default_factory=list)
+    jobs: dict[str, str] = field(default_factory=dict)
+    """The scheduler's name of each node's last job; empty until it was accepted."""
+    errors: dict[str, str] = field(default_factory=dict)
+    """Why the scheduler refused a node's job."""
 
     @classmethod
     def new(
@@ -93,12 +54,11 @@ class Fleet:
         now = datetime.now(UTC)
         id_ = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
         place = folders.make_folder((folder.absolute() if folder else folders.fleets()) / id_)
-        made = cls(id_, suite, options, scheduler, str(place), now.isoformat(), settings)
         if place.parent != folders.fleets():  # found again by its id, wherever its logs are
             link = folders.make_folder(folders.fleets()) / id_
             with folders.written(link.parent):
                 link.symlink_to(place)
-        return made
+        return cls(id_, suite, options, scheduler, str(place), now.isoformat(), settings)
 
     def save(self) -> None:
         """Write the description to the fleet's folder; raises FrameworkEnvironmentError."""
@@ -106,48 +66,30 @@ class Fleet:
             folders.write_whole(Path(self.folder) / _FILE, json.dumps(asdict(self), indent=1))
 
 
-def fleets() -> list[Fleet]:
-    """Return the fleets that were submitted from this machine, the oldest first."""
-    found = []
+def chosen(id_: str | None, suite: str | None = None) -> Fleet:
+    """Return the fleet with this id, or the newest submitted here, of a suite if one is named; raises UsageError."""
+    fleets = []
     for path in sorted(folders.fleets().glob(f"*/{_FILE}")):
         try:
-            found.append(TypeAdapter(Fleet).validate_json(path.read_bytes()))
+            fleet = TypeAdapter(Fleet).validate_json(path.read_bytes())
         except (OSError, ValidationError):  # a folder that is being removed, or not a fleet's
             continue
-    return found
-
-
-def chosen(id_: str | None, suite: str | None = None) -> Fleet:
-    """Return the fleet with this id, or the newest, of a suite where one is named; raises UsageError."""
-    found = [fleet for fleet in fleets() if suite in (None, fleet.suite)]
-    if not found:
+        if suite in (None, fleet.suite):
+            fleets.append(fleet)
+    if not fleets:
         of_suite = f" of {suite}" if suite else ""
         raise UsageError(f"No fleet{of_suite} was submitted from here. `dlbench fleet run` starts one.")
-    fleet = found[-1] if id_ is None else next((each for each in found if each.id == id_), None)
-    if fleet is None:
-        raise unknown_name("fleet", id_ or "", [each.id for each in found])
-    return fleet
+    if id_ is None:
+        return fleets[-1]
+    by_id = {fleet.id: fleet for fleet in fleets}
+    if id_ not in by_id:
+        raise unknown_name("fleet", id_, by_id)
+    return by_id[id_]
 
 
-@dataclass(frozen=True)
-class JobStatus:
-    """The state of one job, and its progress by the store."""
-
-    job: Job
-    state: State
-    text: str = ""
-    launches: int = 0
-    """Records in the store."""
-    planned: int | None = None
-    """Launches of its run; None until the store has it."""
-    newest: str = ""
-    """Start of its newest record, in ISO 8601."""
-
-
-def statuses(fleet: Fleet, scheduler: Scheduler, store: Store) -> list[JobStatus]:
-    """Return the status of each job; raises StoreError."""
-    seen = scheduler.seen([job.handle for job in fleet.jobs if job.handle])
-    runs = newest_runs(store, fleet.id)
+def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[str, Any]]:
+    """Return each job's state, and its progress by the store: launches and newest record; raises StoreError."""
+    runs = {run.node.name: run for run in store.runs() if run.node is not None and run.node.fleet == fleet.id}
     table = schema.records.c
     asked = (
         sa.select(table.run, sa.func.count(), sa.func.max(table.started))
@@ -156,26 +98,34 @@ def statuses(fleet: Fleet, scheduler: Scheduler, store: Store) -> list[JobStatus
     )
     with database.explained(store.name), store.engine.connect() as connection:
         counted = {run: (count, newest) for run, count, newest in connection.execute(asked)}
-    return [_status(job, seen, runs.get(job.node), counted) for job in fleet.jobs]
+    rows = []
+    for number, (node, handle) in enumerate(fleet.jobs.items(), start=1):
+        run, error = runs.get(node), fleet.errors.get(node, "")
+        launches, newest = counted.get(run.id, (0, "")) if run else (0, "")
+        state, text = job_state(seen.get(handle), error, run is not None and run.finished is not None)
+        rows.append(
+            {
+                "job": number,
+                "node": node,
+                "handle": handle or None,
+                "error": error,
+                "state": state,
+                "text": text,
+                "launches": launches,
+                "planned": len(run.plan) * run.launches if run else None,
+                "newest": newest,
+            }
+        )
+    return rows
 
 
-def newest_runs(store: Store, fleet: str) -> dict[str, Run]:
-    """Return the newest run of each node of a fleet."""
-    return {run.node.name: run for run in store.runs() if run.node is not None and run.node.fleet == fleet}
-
-
-def _status(job: Job, seen: Mapping[str, Seen], run: Run | None, counted: Mapping[str, tuple[int, str]]) -> JobStatus:
-    launches, newest = counted.get(run.id, (0, "")) if run else (0, "")
-    planned = len(run.plan) * run.launches if run else None
-    state, text = _state(job, seen.get(job.handle or ""), run is not None and run.finished is not None)
-    return JobStatus(job, state, text, launches, planned, newest)
-
-
-def _state(job: Job, seen: Seen | None, finished: bool) -> tuple[State, str]:
+def job_state(seen: Seen | None, error: str, finished: bool) -> tuple[str, str]:
+    """Return a job's state and the words for it, by the scheduler's view and whether its run has finished."""
     if finished:
         return "finished", ""
     if seen is None:
-        return "not submitted", job.error
-    if seen.state == "gone":
+        return "not submitted", error
+    state, text = seen
+    if state == "gone":
         return "ended early", "the scheduler no longer knows it"
-    return ("ended early" if seen.state == "ended" else seen.state), seen.text
+    return "ended early" if state == "ended" else state, text

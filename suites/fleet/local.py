@@ -48,7 +48,7 @@ class Local:
 
     def seen(self, handles: Sequence[str]) -> dict[str, Seen]:
         """Return whether each job's process exists."""
-        return {handle: Seen("running" if _process(handle) else "ended") for handle in handles}
+        return {handle: ("running" if _process(handle) else "ended", "") for handle in handles}
 
     def cancel(self, handles: Sequence[str]) -> None:
         """End each job by SIGTERM."""

@@ -12,13 +12,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ..display.screen import counted
 from ..errors import FrameworkEnvironmentError, UsageError, unknown_name
 from .jobs import Seen
 
-_STATES: dict[Literal["waiting", "running", "ended"], str] = {
+_STATES = {
     "waiting": "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT POWER_UP_NODE",
     "running": "RUNNING COMPLETING SUSPENDED STOPPED SIGNALING STAGE_OUT RESIZING UPDATE_DB",
     "ended": "COMPLETED FAILED CANCELLED TIMEOUT DEADLINE NODE_FAIL BOOT_FAIL LAUNCH_FAILED RECONFIG_FAIL OUT_OF_MEMORY"
@@ -65,32 +65,8 @@ def further_options(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-class CannotAskError(FrameworkEnvironmentError):
-    """The cluster cannot be asked now; the text is the program's."""
-
-
-class SlurmNode(NamedTuple):
-    """A node as sinfo shows it."""
-
-    name: str
-    state: str
-    """In its long form, with marks behind it: "idle", "down*", "idle~"."""
-    reason: str = ""
-    """Why an administrator or Slurm took it out."""
-
-    @property
-    def usable(self) -> bool:
-        """Whether a job could start there, now or once others end."""
-        return self.state.rstrip(_MARKS) in _TAKES_JOBS and not _KEEPS_JOBS_AWAY & set(self.state)
-
-    @property
-    def idle(self) -> bool:
-        """Whether a job would start there at once."""
-        return self.usable and self.state.rstrip(_MARKS) == "idle"
-
-
 class Slurm:
-    """Slurm as a Scheduler; a handle is Slurm's number of the job, and logs lie in a folder that every node sees."""
+    """Slurm as a scheduler; a handle is a job's number, and logs lie in a folder that every node sees."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self._folder, self._settings = folder, settings
@@ -132,15 +108,15 @@ class Slurm:
         """Return the controller's view of each job; it forgets one some minutes after its end."""
         try:
             known = _queue(handles)
-        except CannotAskError as error:
-            return dict.fromkeys(handles, Seen("unknown", str(error)))
-        return {handle: known.get(handle, Seen("gone")) for handle in handles}
+        except FrameworkEnvironmentError as error:
+            return dict.fromkeys(handles, ("unknown", str(error)))
+        return {handle: known.get(handle, ("gone", "")) for handle in handles}
 
     def cancel(self, handles: Sequence[str]) -> None:
         """End jobs by scancel: SIGTERM, and SIGKILL after the cluster's KillWait."""
         try:
             ask("scancel", *handles)
-        except CannotAskError as error:
+        except FrameworkEnvironmentError as error:
             if not any(sign in str(error) for sign in (_NO_SUCH_JOB, "already complet")):
                 raise
 
@@ -183,10 +159,12 @@ def parameters(settings: Mapping[str, str], node: str) -> dict[str, Any]:
     }
 
 
-def nodes_of(partition: str) -> dict[str, SlurmNode]:
-    """Return the nodes of a partition by name, in Slurm's order; for "" those of the default one, else all.
+def nodes_of(partition: str) -> dict[str, tuple[str, str]]:
+    """Return state and reason of a partition's nodes by name; for "" those of the default one, else all.
 
-    Raises UsageError for a partition that does not exist, CannotAskError where Slurm cannot be asked.
+    The state is in its long form, with marks behind it ("idle", "down*", "idle~"), the reason why an administrator or
+    Slurm took the node out. Raises UsageError for a partition that does not exist, FrameworkEnvironmentError where
+    Slurm cannot be asked.
     """
     rows = _table(ask("sinfo", "-h", "-a", "-N", "-o", "%P|%N|%T|%E"), 4)
     partitions = {row[0].rstrip("*"): row[0] for row in rows}
@@ -194,32 +172,34 @@ def nodes_of(partition: str) -> dict[str, SlurmNode]:
         raise unknown_name("Slurm partition", partition, partitions)
     default = [written for written in partitions.values() if written.endswith("*")]
     wanted = {partitions[partition]} if partition else set(default or partitions.values())
-    return {
-        name: SlurmNode(name, state, "" if reason == "none" else reason)
-        for of, name, state, reason in rows
-        if of in wanted
-    }
+    return {name: (state, "" if reason == "none" else reason) for of, name, state, reason in rows if of in wanted}
 
 
-def choose(known: Mapping[str, SlurmNode], count: int | None, named: Sequence[str]) -> list[str]:
+def takes_jobs(state: str) -> bool:
+    """Return whether a job could start on a node in this state, now or once others end."""
+    return state.rstrip(_MARKS) in _TAKES_JOBS and not _KEEPS_JOBS_AWAY & set(state)
+
+
+def choose(known: Mapping[str, tuple[str, str]], count: int | None, named: Sequence[str]) -> list[str]:
     """Return the nodes to use of those known; raises UsageError for one that takes no jobs, or for too few."""
     for name in named:
         if name not in known:
             raise unknown_name("node", name, known)
-        if not known[name].usable:
-            reason = f" ({known[name].reason})" if known[name].reason else ""
-            raise UsageError(f"No job can run on {name}: it is {known[name].state}{reason}. Name other nodes.")
-    pool = [known[name] for name in dict.fromkeys(named)] or [node for node in known.values() if node.usable]
+        state, reason = known[name]
+        if not takes_jobs(state):
+            because = f" ({reason})" if reason else ""
+            raise UsageError(f"No job can run on {name}: it is {state}{because}. Name other nodes.")
+    pool = list(dict.fromkeys(named)) or [name for name, (state, _) in known.items() if takes_jobs(state)]
     if not pool or (count is not None and len(pool) < count):
         asked = "Nodes" if count is None else counted(count, "node")
-        states = Counter(known[name].state for name in dict.fromkeys(named or known))
+        states = Counter(known[name][0] for name in dict.fromkeys(named or known))
         there = ", ".join(f"{number} {state}" for state, number in states.most_common()) or "there are none"
         raise UsageError(f"{asked} asked for, {len(pool) or 'none'} can be used: {there}.")
-    return [node.name for node in sorted(pool, key=lambda node: not node.idle)[:count]]
+    return sorted(pool, key=lambda name: known[name][0].rstrip(_MARKS) != "idle")[:count]
 
 
 def ask(*words: str) -> str:
-    """Return the output of one of Slurm's programs; raises CannotAskError, also where it is not installed."""
+    """Return the output of one of Slurm's programs; raises FrameworkEnvironmentError, also without the program."""
     # A user's own settings for these programs would narrow or sort the output.
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_", "SCANCEL_"))}
     try:
@@ -227,13 +207,15 @@ def ask(*words: str) -> str:
             words, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_SECONDS
         )
     except FileNotFoundError as error:
-        raise CannotAskError(
+        raise FrameworkEnvironmentError(
             f"Slurm's {words[0]} was not found here: use a machine that submits to the cluster."
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise CannotAskError(f"{words[0]} did not respond within {_PATIENCE_SECONDS:.0f} s") from error
+        raise FrameworkEnvironmentError(f"{words[0]} did not respond within {_PATIENCE_SECONDS:.0f} s") from error
     if done.returncode != 0:
-        raise CannotAskError(_last_line(done.stderr) or f"{words[0]} failed with exit code {done.returncode}")
+        raise FrameworkEnvironmentError(
+            _last_line(done.stderr) or f"{words[0]} failed with exit code {done.returncode}"
+        )
     return done.stdout
 
 
@@ -251,12 +233,12 @@ def _table(answer: str, columns: int) -> list[list[str]]:
 
 
 def _queue(jobs: Sequence[str]) -> dict[str, Seen]:
-    """Return the view of each job that the controller knows; raises CannotAskError. Accounting is not needed."""
+    """Return the view of each job that the controller knows; accounting is not needed."""
     if not jobs:
         return {}
     try:
         answer = ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%r")
-    except CannotAskError as error:
+    except FrameworkEnvironmentError as error:
         # For several jobs squeue leaves out those it does not know; for a single one it fails.
         if _NO_SUCH_JOB not in str(error):
             raise
@@ -264,7 +246,5 @@ def _queue(jobs: Sequence[str]) -> dict[str, Seen]:
     found = {}
     for job, word, reason in _table(answer, 3):
         text = word if reason in ("None", "") else f"{word} ({reason})"
-        found[job] = next(
-            (Seen(state, text) for state, known in _STATES.items() if word in known.split()), Seen("unknown", text)
-        )
+        found[job] = next((state for state, words in _STATES.items() if word in words.split()), "unknown"), text
     return found

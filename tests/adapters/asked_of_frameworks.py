@@ -3,38 +3,28 @@
 Each question gives, for a framework's options, the check that is asked of its guest: ``asked.rate()(guest)``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec
+from typing import Any
 
 from inside import Guest
 
 from dlbench.suites.planning.framework import find
 
-Options = ParamSpec("Options")
-
-
-class Check(NamedTuple):
-    """A question with a framework's options."""
-
-    name: str
-    ask: Callable[[Guest], None]
-
-    def __call__(self, guest: Guest) -> None:
-        """Ask it of a guest."""
-        self.ask(guest)
-
-
 #: Every framework asked builds so many small networks: those of the first four families.
 OF_ALL = 6
 
 
-def question(ask: Callable[Concatenate[Guest, Options], None]) -> Callable[Options, Check]:
-    """Make a question of a function that asks a guest."""
+def question(ask):
+    """Make a question of a function that asks a guest: given a framework's options, it returns the check."""
 
     @wraps(ask)
-    def with_options(*given: Options.args, **named: Options.kwargs) -> Check:
-        return Check(ask.__name__, lambda guest: ask(guest, *given, **named))
+    def with_options(*given, **named):
+        @wraps(ask)
+        def check(guest: Guest) -> None:
+            ask(guest, *given, **named)
+
+        return check
 
     return with_options
 
@@ -177,16 +167,6 @@ for name in {list(only)!r} or built(**{settings!r}):
     assert not any(different.values()), different
 
 
-def rate_of_compiled(**settings: Any) -> Check:
-    """A new rate compiles no step of MindSpore's."""
-    return rate("len(adapter.train.compile_cache)", **settings)
-
-
-def reset_of_compiled(**settings: Any) -> Check:
-    """A reset compiles no step of MindSpore's, and keeps the parameters that there are."""
-    return reset("[len(adapter.train.compile_cache), *map(id, adapter.trainable.values())]", **settings)
-
-
 @question
 def memory(
     guest: Guest,
@@ -296,34 +276,31 @@ def capabilities(guest: Guest, **expected: bool) -> None:
     assert all(how for _, how in told.values())
 
 
-def _threads(guest: Guest, asked: int, setup: str = "", options: str = "", **variables: str) -> int | None:
-    made = f'make("small-dense", threads={asked}{options})'
-    told: int | None = guest(f"{setup}\nanswer = {made}.effective_threads()", **variables)
-    return told
+def _threads(guest: Guest, asked: int, settings: dict[str, Any], setup: str = "", **variables: str) -> int | None:
+    return guest(
+        f"{setup}\nanswer = make('small-dense', threads={asked}, **{settings!r}).effective_threads()", **variables
+    )
 
 
 @question
 def no_word_on_threads(guest: Guest) -> None:
-    """The framework has none."""
-    assert _threads(guest, 1) is None
+    """The framework does not report its threads."""
+    assert _threads(guest, 1, {}) is None
 
 
 @question
 def threads_of_cells(guest: Guest, environment: str = "{}", **settings: Any) -> None:
     """Threads are the cell's whatever the environment says."""
-    options = "".join(f", {each}={value!r}" for each, value in settings.items())
-    told = [_threads(guest, asked, f"os.environ.update({environment})", options) for asked in (1, 2, 5)]
-    assert told == [1, 2, 5], told
+    assert [_threads(guest, asked, settings, f"os.environ.update({environment})") for asked in (1, 2, 5)] == [1, 2, 5]
 
 
 @question
 def threads_of_variables(guest: Guest, name: str, **settings: Any) -> None:
-    """The framework's word is what it does; a knob that did nothing is told."""
+    """The framework reports the threads of its variables; a setting without effect shows."""
     framework = find(name)
-    options = "".join(f", {each}={value!r}" for each, value in settings.items())
     variables = framework.launch_variables(framework.default_mode, 5)
-    assert [_threads(guest, asked, options=options) for asked in (1, 4)] == [1, 1]
-    assert _threads(guest, 5, options=options, **variables) == 5
+    assert [_threads(guest, asked, settings) for asked in (1, 4)] == [1, 1]
+    assert _threads(guest, 5, settings, **variables) == 5
 
 
 @question
@@ -460,7 +437,7 @@ adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(ne
 """
 
 
-def onnx_sessions(sessions: int, same: str) -> list[Check]:
+def onnx_sessions(sessions: int, same: str) -> list[Any]:
     """ONNX Runtime: what is asked of an adapter with so many sessions, which the expression ``same`` gives."""
     provoked = {"adapter.step()": True, "np.ones(3) @ np.ones(4)": False}
     return [

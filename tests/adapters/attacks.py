@@ -1,6 +1,6 @@
-"""Adapters that depart from an honest one, NumPy in float32, in one way each; the last one is honest.
+"""Adapters that depart from an honest one, NumPy in float32, in one way each; the last one only seems to err.
 
-Each class is an attack by its name in `test_attacks.py`, which copies this file and binds ADAPTER to one of them.
+ATTACKS has the methods of each by its name; `test_attacks.py` copies this file and binds ADAPTER to one of them.
 """
 
 import glob
@@ -18,415 +18,324 @@ from ..launch.check import Host
 from ..protocol import ParitySample
 from ..reference.adapter import ReferenceAdapter as Honest
 
-
-class JudgesItself(Honest):
-    """Replaces the check in its own process by one that finds nothing wrong."""
-
-    def prepare(self, network, weights, batch):
-        super().prepare(network, weights, batch)
-
-        def carry_out(adapter, step, launch, host, order):
-            for _ in range(order.rounds):
-                host.mark("reset")
-                host.mark("steps")
-            host.mark("read")
-            return ParitySample(
-                [1.0] * order.steps, {name: [0.0] for name in self.weights}, network.family.parameter_count()
-            )
-
-        check.run_check = carry_out
-
-    def step(self):
-        self.loss = 1.0
+HOME = os.path.expanduser(os.environ.get("HOSTILE_REFERENCES", "~/.cache/dlbench/references"))
 
 
-PLACES = ("~/.cache/dlbench/references", os.path.join(os.path.dirname(parity.__file__), "..", "references"))
-
-
-class ReadsTheReference(Honest):
-    """Does nothing, finds the reference on the disk, and answers with what stands in it."""
+def after_prepare(then, **further):
+    """Return methods that prepare as an honest adapter does, and then do more."""
 
     def prepare(self, network, weights, batch):
-        super().prepare(network, weights, batch)
-        home = os.environ.get("HOSTILE_REFERENCES", PLACES[0])
-        pattern = "%s-b%d*.npz" % (network.name, len(batch.labels))
-        found = [
-            each for place in (home, PLACES[1]) for each in glob.glob(os.path.join(os.path.expanduser(place), pattern))
-        ]
-        self.taken = 0
+        Honest.prepare(self, network, weights, batch)
+        then(self, network, batch)
 
-        def observe(parameters, before, losses):
-            known = parity.load(found[0], len(losses))
-            count = network.family.parameter_count()
-            return parity.Observation(known.losses, known.updates, count)
+    return dict(further, prepare=prepare)
 
-        parity.observe = observe
-        parity.all_unchanged = lambda parameters, earlier: False
+
+def stepping(when):
+    """Return methods that skip the steps for which ``when`` is false; ``calls`` counts all."""
 
     def step(self):
-        self.taken += 1
-        self.loss = 1.0
+        self.calls = getattr(self, "calls", 0) + 1
+        if when(self):
+            Honest.step(self)
 
-    def reset(self, weights, batch):
-        for name in weights:
-            weights[name]
+    return {"step": step}
 
 
-class SaysThatItComputesNothing(Honest):
-    """Declares itself a framework that computes nothing, so that nobody asks for a check."""
+def updating(when):
+    """Return methods that leave out the updates for which ``when`` is false."""
 
-    computes = False
-    parity_reason = "trust me"
+    def update(self, name, gradient):
+        if when(self, name):
+            Honest.update(self, name, gradient)
 
-    def prepare(self, network, weights, batch):
-        pass
+    return {"update": update}
 
-    def step(self):
-        pass
+
+def count(self):
+    """Take no step, but count it; the loss is made up."""
+    self.taken = getattr(self, "taken", 0) + 1
+    self.loss = 1.0
+
+
+def write_outcome(samples, cpu_seconds, threads, **further):
+    """Write an answer, and leave."""
+    wall = sum(samples) / 1e9
+    evidence_of_threads = {"framework_says": None, "os_threads": 1, "cpu_seconds_by_thread": None}
+    evidence_of_threads.update(requested=threads, cpu_seconds=cpu_seconds, wall_seconds=wall)
+    answer = {"status": "ok", "schema_version": 1, "samples_ns": samples, "threads": evidence_of_threads}
+    answer["software"] = {"framework": "forged", "version": "1"}
+    with open("outcome.json", "w") as file:
+        json.dump(dict(answer, **further), file)
+    os._exit(0)
+
+
+def judges_itself(self, network, batch):
+    """Replace the check in this process by one that finds nothing wrong."""
+
+    def carry_out(adapter, step, launch, host, order):
+        for _ in range(order.rounds):
+            host.mark("reset")
+            host.mark("steps")
+        host.mark("read")
+        updates = {name: [0.0] for name in self.weights}
+        return ParitySample([1.0] * order.steps, updates, network.family.parameter_count())
+
+    check.run_check = carry_out
+
+
+def reads_the_reference(self, network, batch):
+    """Find the reference on the disk, and answer with it."""
+    places = HOME, os.path.join(os.path.dirname(parity.__file__), "..", "references")
+    pattern = "%s-b%d*.npz" % (network.name, len(batch.labels))
+    found = [each for place in places for each in glob.glob(os.path.join(place, pattern))]
+
+    def observe(parameters, before, losses):
+        known = parity.load(found[0], len(losses))
+        return parity.Observation(known.losses, known.updates, network.family.parameter_count())
+
+    parity.observe = observe
+    parity.all_unchanged = lambda parameters, earlier: False
+
+
+def look_up(self, weights, batch):
+    """Ask for the weights without taking them."""
+    for name in weights:
+        weights[name]
 
 
 right = time.perf_counter_ns
 
 
-class SlowsTheClock(Honest):
-    """Replaces the clock by one that runs at a quarter of its speed."""
-
-    def prepare(self, network, weights, batch):
-        super().prepare(network, weights, batch)
-        timing.nanoseconds = lambda: right() // 4
-        timing.timed_loop.__defaults__ = (timing.nanoseconds,)
+def slows_the_clock(self, network, batch):
+    """Replace the clock by one that runs at a quarter of its speed."""
+    timing.nanoseconds = lambda: right() // 4
+    timing.timed_loop.__defaults__ = (timing.nanoseconds,)
 
 
-class SpeaksForItselfToTheHost(Honest):
-    """Speaks on the host's line itself, at the pace of its made-up samples, and answers with the reference."""
-
-    def prepare(self, network, weights, batch):
-        for number in range(3, 64):
-            host = Host()
-            host._line = number
-            try:
-                os.fstat(number)
-            except OSError:
-                continue
-            if not os.readlink("/proc/self/fd/%d" % number).startswith("socket"):
-                continue
+def speaks_for_itself_to_the_host(self, network, batch):
+    """Speak on the host's line at the pace of made-up samples, and answer with the reference."""
+    for number in range(3, 64):
+        host = Host()
+        host._line = number
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        if os.readlink("/proc/self/fd/%d" % number).startswith("socket"):
             break
-        host.mark("begin")
-        start = time.monotonic()
-        pace, count = 0.04, 12
-        time.sleep(pace * count)
-        order = host.end(count)
-        for _ in range(order.rounds):
-            host.mark("reset")
-            time.sleep(pace * order.steps)
-            host.mark("steps")
-        host.mark("read")
-        home = os.path.expanduser(os.environ.get("HOSTILE_REFERENCES", "~/.cache/dlbench/references"))
-        known = parity.load(glob.glob(os.path.join(home, network.name + "*.npz"))[0], order.steps)
-        answer = {
-            "schema_version": 1,
-            "status": "ok",
-            "samples_ns": [int(pace * 1e9)] * count,
-            "evidence_steps": count,
-            "final_loss": 1.0,
-            "final_loss_finite": True,
-            "timed_between": [start, start + pace * count],
-            "threads": {
-                "requested": self.cell.all_threads,
-                "framework_says": None,
-                "os_threads": 1,
-                "cpu_seconds": 0.0,
-                "wall_seconds": pace * count,
-                "cpu_seconds_by_thread": None,
-            },
-            "parity_sample": {
-                "losses": known.losses,
-                "updates": {name: list(value) for name, value in known.updates.items()},
-                "parameter_count": network.family.parameter_count(),
-                "moved": True,
-            },
-            "parameter_count": network.family.parameter_count(),
-            "software": {"framework": "forged", "version": "1"},
-        }
-        with open("outcome.json", "w") as file:
-            json.dump(answer, file)
-        os._exit(0)
+    host.mark("begin")
+    start, pace, steps = time.monotonic(), 0.04, 12
+    time.sleep(pace * steps)
+    order = host.end(steps)
+    for _ in range(order.rounds):
+        host.mark("reset")
+        time.sleep(pace * order.steps)
+        host.mark("steps")
+    host.mark("read")
+    known = parity.load(glob.glob(os.path.join(HOME, network.name + "*.npz"))[0], order.steps)
+    parameters = network.family.parameter_count()
+    updates = {name: list(value) for name, value in known.updates.items()}
+    answer = {"losses": known.losses, "updates": updates, "parameter_count": parameters, "moved": True}
+    write_outcome(
+        [int(pace * 1e9)] * steps, 0.0, self.cell.all_threads, parity_sample=answer, parameter_count=parameters,
+        evidence_steps=steps, final_loss=1.0, final_loss_finite=True, timed_between=[start, start + pace * steps],
+    )  # fmt: skip
 
 
-class TellsLossesFromATable(Honest):
-    """Tells the right losses, and computes nothing that would give them."""
-
-    def step(self):
-        if self.loss != self.loss or self.rate != 0.01:
-            self.loss = self.model.forward(self.inputs, self.labels)
+def forward_alone(self):
+    """Compute the loss, and nothing that would lead to it."""
+    if self.loss != self.loss or self.rate != LEARNING_RATE:
+        self.loss = self.model.forward(self.inputs, self.labels)
 
 
-class WritesItsOwnOutcome(Honest):
-    """Writes an answer of a plausible size and leaves."""
-
-    def prepare(self, network, weights, batch):
-        answer = {
-            "schema_version": 1,
-            "status": "ok",
-            "samples_ns": [50000000] * 5,
-            "threads": {
-                "requested": self.cell.all_threads,
-                "framework_says": None,
-                "os_threads": 1,
-                "cpu_seconds": 0.25,
-                "wall_seconds": 0.25,
-                "cpu_seconds_by_thread": None,
-            },
-            "software": {"framework": "forged", "version": "1"},
-        }
-        with open("outcome.json", "w") as file:
-            json.dump(answer, file)
-        os._exit(0)
-
-
-class ComputesAQuarter(Honest):
-    """Computes a quarter of the mini-batch."""
+def quarter(when):
+    """Return a step that computes a quarter of the mini-batch."""
 
     def step(self):
         whole = self.inputs, self.labels
-        quarter = max(1, len(whole[1]) // 4)
-        self.inputs, self.labels = whole[0][:quarter], whole[1][:quarter]
-        super().step()
+        if when(self):
+            part = max(1, len(whole[1]) // 4)
+            self.inputs, self.labels = whole[0][:part], whole[1][:part]
+        Honest.step(self)
         self.inputs, self.labels = whole
 
-
-class ComputesAQuarterWhenTimed(Honest):
-    """Computes a quarter of the mini-batch while it is timed, and all of it at the check's learning rate."""
-
-    def step(self):
-        whole = self.inputs, self.labels
-        if self.rate == LEARNING_RATE:
-            quarter = max(1, len(whole[1]) // 4)
-            self.inputs, self.labels = whole[0][:quarter], whole[1][:quarter]
-        super().step()
-        self.inputs, self.labels = whole
+    return {"step": step}
 
 
-def narrowed(value):
-    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
-    return ((bits + 0x8000) & 0xFFFF0000).view(np.float32)
+def narrow(self):
+    """Keep weights with the 8 bits of bfloat16 where float32 was asked for."""
+    for value in self.weights.values():
+        bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
+        value[...] = ((bits + 0x8000) & 0xFFFF0000).view(np.float32)
+    Honest.step(self)
 
 
-class ComputesInLowerPrecision(Honest):
-    """Keeps weights and inputs with the 8 bits of bfloat16 where float32 was asked for."""
-
-    def step(self):
-        for name in self.weights:
-            self.weights[name][...] = narrowed(self.weights[name])
-        super().step()
+def keep_the_mini_batch(self, weights, batch):
+    """Cache what belongs to the mini-batch by its shape, and so keep the first one for ever."""
+    before = self.inputs, self.labels
+    Honest.reset(self, weights, batch)
+    self.inputs, self.labels = before
 
 
-class KeepsTheFirstMiniBatch(Honest):
-    """Caches what belongs to the mini-batch by its shape, and so keeps the first one for ever."""
-
-    def reset(self, weights, batch):
-        before = self.inputs, self.labels
-        super().reset(weights, batch)
-        self.inputs, self.labels = before
-
-
-class ReusesGradients(Honest):
-    """Computes the gradients once and applies them over and over; new data do not change them."""
-
-    gradients = None
+def reusing(all_of_them):
+    """Return a step that computes the gradients once, and applies them over and over."""
 
     def step(self):
-        if self.gradients is None:
+        if getattr(self, "gradients", None) is None:
             self.loss = self.model.forward(self.inputs, self.labels)
             self.gradients = {name: gradient.copy() for name, gradient in self.model.backward()}
         for name, gradient in self.gradients.items():
-            self.weights[name] -= self.dtype.type(self.rate) * gradient
-
-
-class ReusesGradientsOfTheSameData(Honest):
-    """Computes the gradients anew for new data only."""
-
-    gradients = None
-
-    def reset(self, weights, batch):
-        super().reset(weights, batch)
-        self.gradients = None
-
-    def step(self):
-        if self.gradients is None:
-            self.loss = self.model.forward(self.inputs, self.labels)
-            self.gradients = {name: gradient.copy() for name, gradient in self.model.backward()}
-        # The biases alone: to move the weights too would take as long as memory does.
-        for name, gradient in self.gradients.items():
-            if name.endswith(".bias") or self.rate != 0.01:
+            if all_of_them(self, name):
                 self.weights[name] -= self.dtype.type(self.rate) * gradient
 
-
-class UpdatesBiasesAlone(Honest):
-    """Updates the biases and leaves the weights."""
-
-    def update(self, name, gradient):
-        if name.endswith(".bias"):
-            super().update(name, gradient)
+    return step
 
 
-class UpdatesTheLastLayerAlone(Honest):
-    """Trains the last layer and freezes the others."""
-
-    def step(self):
-        self.loss = self.model.forward(self.inputs, self.labels)
-        last = list(self.weights)[-1].partition(".")[0]
-        for name, gradient in self.model.backward():
-            if name.startswith(last):
-                self.update(name, gradient)
+def forget_gradients(self, weights, batch):
+    Honest.reset(self, weights, batch)
+    self.gradients = None
 
 
-class HidesAHelper(Honest):
-    """A process outside the session computes without a pause on a copy of the data, and evidence is kept from it."""
-
-    def prepare(self, network, weights, batch):
-        super().prepare(network, weights, batch)
-        evidence.companions = lambda: evidence.Companions({}, 0.0)
-        read, write = os.pipe()
-        self.go = write
-        if os.fork():
-            return
-        os.setsid()
-        if os.fork():
-            os._exit(0)
-        os.close(write)
-        os.read(read, 1)
-        while True:
-            super().step()
-
-    def step(self):
-        os.write(self.go, b"x")
-        super().step()
+def last_layer_alone(self):
+    self.loss = self.model.forward(self.inputs, self.labels)
+    last = list(self.weights)[-1].partition(".")[0]
+    for name, gradient in self.model.backward():
+        if name.startswith(last):
+            self.update(name, gradient)
 
 
-class LeavesWorkUnfinished(Honest):
-    """The fence does not wait: a thread still computes when a step is said to be over."""
+def hides_a_helper(self, network, batch):
+    """Compute without a pause in a process outside the session, on a copy of the data, and hide the evidence."""
+    evidence.companions = lambda: evidence.Companions({}, 0.0)
+    read, write = os.pipe()
+    self.go = write
+    if os.fork():
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.close(write)
+    os.read(read, 1)
+    while True:
+        Honest.step(self)
 
-    def prepare(self, network, weights, batch):
-        super().prepare(network, weights, batch)
-        self.waiting = queue.Queue()
-        threading.Thread(target=self._work, daemon=True).start()
 
-    def _work(self):
+def wake_the_helper(self):
+    os.write(self.go, b"x")
+    Honest.step(self)
+
+
+def works_behind(self, network, batch):
+    """Let a thread compute the steps."""
+    self.waiting = queue.Queue()
+
+    def work():
         while True:
             self.waiting.get()
-            super().step()
+            Honest.step(self)
             self.waiting.task_done()
 
-    def step(self):
-        self.waiting.put(None)
+    threading.Thread(target=work, daemon=True).start()
 
-    def reset(self, weights, batch):
+
+def joined(method):
+    """Return the honest method, once the thread has done its work."""
+
+    def wait(self, *given):
         self.waiting.join()
-        super().reset(weights, batch)
+        return method(self, *given)
 
-    def parameters(self):
-        self.waiting.join()
-        return super().parameters()
-
-    def last_loss(self):
-        return 8.0 if self.waiting.unfinished_tasks else self.loss
+    return wait
 
 
-class SkipsAfterTheFirstSteps(Honest):
-    """Recognises the parity check by count: its first steps are honest, later ones do nothing."""
-
-    calls = 0
-
-    def step(self):
-        self.calls += 1
-        if self.calls <= 2:
-            super().step()
+def reset_and_remember(self, weights, batch):
+    Honest.reset(self, weights, batch)
+    self.checked = True
 
 
-class SkipsAtTheTimedRate(Honest):
-    """Recognises the timed steps by their learning rate, and skips nine of ten of them."""
-
-    calls = 0
-
-    def step(self):
-        self.calls += 1
-        if self.rate != LEARNING_RATE or self.calls % 10 == 0:
-            super().step()
+def work_ahead(self, network, batch):
+    """Take all the steps before they are timed."""
+    self.rate = LEARNING_RATE
+    for _ in range(40):
+        Honest.step(self)
+    self.ready = []
 
 
-class SkipsMostSteps(Honest):
-    """Skips nine steps of ten, from the first on."""
-
-    calls = 0
-
-    def step(self):
-        self.calls += 1
-        if self.calls % 10 == 0:
-            super().step()
+def work_ahead_of_the_check(self, weights, batch):
+    Honest.reset(self, weights, batch)
+    self.ready = []
+    for _ in range(2):
+        Honest.step(self)
+        self.ready.append((self.loss, {name: value.copy() for name, value in self.weights.items()}))
 
 
-class SkipsUntilItIsReset(Honest):
-    """Takes ``reset`` for the beginning of the check: honest after it, idle before."""
-
-    checked = False
-
-    def reset(self, weights, batch):
-        super().reset(weights, batch)
-        self.checked = True
-
-    def step(self):
-        if self.checked or self.loss != self.loss:
-            super().step()
+def take_what_is_ready(self):
+    if self.ready:
+        self.loss, held = self.ready.pop(0)
+        self.weights.update(held)
 
 
-class StandsStillWhenTimed(Honest):
-    """Computes all of a step at the timed rate but its update."""
-
-    def update(self, name, gradient):
-        if self.rate != LEARNING_RATE:
-            super().update(name, gradient)
+def count_readings(self):
+    self.readings = getattr(self, "readings", 0) + 1
+    return Honest.parameters(self)
 
 
-AHEAD = 2
+def slow_in_the_first_check(self):
+    """Share the CPU in the first check, as on a busy machine: each step takes four times as long there."""
+    start = time.perf_counter()
+    Honest.step(self)
+    if getattr(self, "readings", 0) == 1:
+        end = time.perf_counter() + 3 * (time.perf_counter() - start)
+        while time.perf_counter() < end:
+            pass
 
 
-class WorksAheadInPrepare(Honest):
-    """Takes all the steps in ``prepare``, and the check's in ``reset``: those that are timed only count."""
-
-    def prepare(self, network, weights, batch):
-        super().prepare(network, weights, batch)
-        self.rate = 0.01
-        for _ in range(40):
-            super().step()
-        self.ready = []
-
-    def reset(self, weights, batch):
-        super().reset(weights, batch)
-        self.ready = []
-        for _ in range(AHEAD):
-            super().step()
-            self.ready.append((self.loss, {name: value.copy() for name, value in self.weights.items()}))
-
-    def step(self):
-        if self.ready:
-            self.loss, held = self.ready.pop(0)
-            self.weights.update(held)
-
-
-class SlowInItsFirstCheck(Honest):
-    """Shares its CPU in its first check, as on a busy machine: each step takes four times as long there."""
-
-    readings = 0
-
-    def parameters(self):
-        self.readings += 1
-        return super().parameters()
-
-    def step(self):
-        start = time.perf_counter()
-        super().step()
-        if self.readings == 1:
-            end = time.perf_counter() + 3 * (time.perf_counter() - start)
-            while time.perf_counter() < end:
-                pass
+ATTACKS = {
+    "judges_itself": after_prepare(judges_itself, step=count),
+    "reads_the_reference": after_prepare(reads_the_reference, step=count, reset=look_up),
+    "says_that_it_computes_nothing": {
+        "computes": False,
+        "parity_reason": "trust me",
+        "prepare": lambda self, network, weights, batch: None,
+        "step": lambda self: None,
+    },
+    "slows_the_clock": after_prepare(slows_the_clock),
+    "speaks_for_itself_to_the_host": after_prepare(speaks_for_itself_to_the_host),
+    "tells_losses_from_a_table": {"step": forward_alone},
+    "writes_its_own_outcome": {
+        "prepare": lambda self, *given: write_outcome([50000000] * 5, 0.25, self.cell.all_threads)
+    },
+    "computes_a_quarter": quarter(lambda self: True),
+    # All of it at the check's learning rate.
+    "computes_a_quarter_when_timed": quarter(lambda self: self.rate == LEARNING_RATE),
+    "computes_in_lower_precision": {"step": narrow},
+    "keeps_the_first_mini_batch": {"reset": keep_the_mini_batch},
+    "reuses_gradients": {"step": reusing(lambda self, name: True)},
+    # The biases alone: to move the weights too would take as long as memory does.
+    "reuses_gradients_of_the_same_data": {
+        "step": reusing(lambda self, name: name.endswith(".bias") or self.rate != LEARNING_RATE),
+        "reset": forget_gradients,
+    },
+    "updates_biases_alone": updating(lambda self, name: name.endswith(".bias")),
+    "updates_the_last_layer_alone": {"step": last_layer_alone},
+    "hides_a_helper": after_prepare(hides_a_helper, step=wake_the_helper),
+    # The fence does not wait: a thread still computes when a step is said to be over.
+    "leaves_work_unfinished": after_prepare(
+        works_behind,
+        step=lambda self: self.waiting.put(None),
+        reset=joined(Honest.reset),
+        parameters=joined(Honest.parameters),
+        last_loss=lambda self: 8.0 if self.waiting.unfinished_tasks else self.loss,
+    ),
+    # The check is recognised by count, by its learning rate, or by its ``reset``.
+    "skips_after_the_first_steps": stepping(lambda self: self.calls <= 2),
+    "skips_at_the_timed_rate": stepping(lambda self: self.rate != LEARNING_RATE or self.calls % 10 == 0),
+    "skips_most_steps": stepping(lambda self: self.calls % 10 == 0),
+    "skips_until_it_is_reset": dict(
+        stepping(lambda self: hasattr(self, "checked") or self.loss != self.loss), reset=reset_and_remember
+    ),
+    "stands_still_when_timed": updating(lambda self, name: self.rate != LEARNING_RATE),
+    "works_ahead_in_prepare": after_prepare(work_ahead, reset=work_ahead_of_the_check, step=take_what_is_ready),
+    "slow_in_its_first_check": {"parameters": count_readings, "step": slow_in_the_first_check},
+}

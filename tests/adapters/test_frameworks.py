@@ -10,8 +10,10 @@ from typing import Any
 
 import asked_of_frameworks as asked
 import pytest
-from asked_of_frameworks import onnx_sessions
 from inside import Guest
+from one_launch import is_tested
+
+from dlbench.suites.planning.framework import find
 
 pytestmark = pytest.mark.framework
 
@@ -44,6 +46,7 @@ SESSIONS = "adapter.module._model, adapter.optimizer._optimizer"
 CAPTURED_BY_TINYGRAD = """(id(adapter.train.captured), [
     id(each.uop.base.realized) for each in [*adapter.weights.values(), adapter.inputs, adapter.labels]
 ])"""
+COMPILED_BY_MINDSPORE = "[len(adapter.train.compile_cache), *map(id, adapter.trainable.values())]"
 WIDE_IN_CHAINER = """
 adapter, network = prepared("small-dense", ideep=%s), SMALL["small-dense"]
 adapter.step()
@@ -91,7 +94,7 @@ OVER_JAX = [
     asked.description(settings={"donate": True}, donated_buffers="True"),
 ]
 
-ASKED: dict[str, list[asked.Check]] = {
+ASKED: dict[str, list[Callable[[Guest], None]]] = {
     "torch": [
         asked.reference(),
         *(
@@ -202,7 +205,7 @@ ASKED: dict[str, list[asked.Check]] = {
         asked.settings({"rate_in_product": False}),
         asked.settings({"optimization": "none"}),
         *(asked.settings({name: False}) for name in ("memory_pattern", "memory_arena")),
-        *onnx_sessions(1, "adapter.session"),
+        *asked.onnx_sessions(1, "adapter.session"),
         # The addresses of everything that is bound.
         asked.reset(
             "[id(adapter.session)] + [value.data_ptr() for values in adapter.sets + [adapter.given]"
@@ -213,7 +216,7 @@ ASKED: dict[str, list[asked.Check]] = {
     ],
     "onnxruntime": [
         asked.settings({"fused_loss": False}),
-        *onnx_sessions(2, f"({SESSIONS})"),
+        *asked.onnx_sessions(2, f"({SESSIONS})"),
         # And the addresses of the parameters.
         asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),
     ],
@@ -242,9 +245,14 @@ ASKED: dict[str, list[asked.Check]] = {
     ],
     "mindspore": [
         *(
-            check(update=update)
+            check
             for update in ("sgd", "descent")
-            for check in (asked.reference, asked.completion, asked.rate_of_compiled, asked.reset_of_compiled)
+            for check in (
+                asked.reference(update=update),
+                asked.completion(update=update),
+                asked.rate("len(adapter.train.compile_cache)", update=update),
+                asked.reset(COMPILED_BY_MINDSPORE, update=update),
+            )
         ),
         asked.one_bias("[each.asnumpy() for each in adapter.network.layers.layers.b_hh_list]"),
         asked.no_word_on_threads(),
@@ -356,8 +364,9 @@ ASKED: dict[str, list[asked.Check]] = {
 def table() -> list[Any]:
     """Return each check of each framework; those of one framework together: an interpreter starts slowly."""
     return [
-        pytest.param(which, check, id=f"{which}-{check.name}")
+        pytest.param(which, check, id=f"{which}-{check.__name__}")
         for which, checks in ASKED.items()
+        if is_tested(find(which.partition(":")[0]))
         for check in [asked.parameters(), asked.refusal_of_cells(), *checks]
     ]
 
@@ -370,7 +379,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.mark.parametrize(("which", "check"), table())
 def test_it_answers_as_every_framework_does(
-    which: str, check: asked.Check, guests: Callable[..., Guest], scratch: Callable[[str], Path]
+    which: str, check: Callable[[Guest], None], guests: Callable[..., Guest], scratch: Callable[[str], Path]
 ) -> None:
     name, _, mode = which.partition(":")
     check(guests(name, mode, scratch=scratch(which)))

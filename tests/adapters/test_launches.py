@@ -272,7 +272,6 @@ def test_extra_products_make_every_timed_step_longer_by_what_they_take(tmp_path)
 
     assert fastest(lambda: launch({}), 1.0e-3) == pytest.approx(1.0e-3, rel=0.05)
     assert fastest(lambda: launch({EXTRA: "1x500"}), 1.5e-3) == pytest.approx(1.5e-3, rel=0.05)
-    assert fastest(lambda: launch({EXTRA: "3x100"}), 1.3e-3) == pytest.approx(1.3e-3, rel=0.05)
     heavier = launch({EXTRA: "1x500"})
     assert min(heavier.warmup_ns) >= 1_450_000
     assert heavier.software["variables"] == {EXTRA: "1x500"}

@@ -245,8 +245,9 @@ def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
     assert all(end - start >= SHORTEST for start, end in zip([0, *found], [*found, len(signal)], strict=True))
 
 
-@pytest.mark.parametrize("noise", [0.005, 0.05])
-@pytest.mark.parametrize("count", [*range(MINIMUM, 12), 12, 20, 50, 200])
+@pytest.mark.parametrize(
+    ("count", "noise"), [*((count, 0.005) for count in (*range(MINIMUM, 13), 20, 50, 200)), (8, 0.05), (50, 0.05)]
+)
 def test_steady_times_are_left_alone_and_few_of_them_rarely_doubted(count, noise):
     random = np.random.default_rng(count)
     found = [steady_from(noisy(np.zeros(count), noise, random), MINIMUM) for _ in range(600)]
@@ -255,7 +256,7 @@ def test_steady_times_are_left_alone_and_few_of_them_rarely_doubted(count, noise
         assert set(found) == {0}
 
 
-@pytest.mark.parametrize("steps", [3, 4, 8, 15])
+@pytest.mark.parametrize("steps", [3, 8, 15])
 @pytest.mark.parametrize(
     ("slower", "noise", "power"),
     [

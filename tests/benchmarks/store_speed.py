@@ -13,13 +13,11 @@ which the medians are printed, in a process of its own. "waiting" is for a CPU t
 """
 
 import argparse
-import json
 import math
 import multiprocessing
 import random
 import re
 import shutil
-import sqlite3
 import statistics
 import tempfile
 import time
@@ -32,15 +30,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dlbench.adapters.protocol import to_dict
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.formats import terminal
 from dlbench.reports.matrix import matrix_page
-from dlbench.reports.storage import delivery, schema
-from dlbench.reports.storage.hosts import read_host
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage import delivery
+from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store, to_row
+from dlbench.reports.storage.store import Store
 
 REAL = Path(__file__).parent.parent / "goldens" / "stores" / "cpu.sqlite.xz"
 NETWORKS = ("fcn5", "fcn8", "alexnet", "resnet50", "lstm32")
@@ -52,140 +48,68 @@ FIRST_NIGHT = datetime(2025, 1, 1, 2, 0, tzinfo=UTC)
 
 
 def build(path: Path, nights: int, launches: int) -> None:
-    """Fill a new store; the light columns are checked against what `derived` makes of a sample of the contents."""
+    """Fill a new store."""
     with Store.open(REAL, create=False) as store:
         every = [record for record in store.records() if record.outcome.threads and record.outcome.contention]
         machines = store.machines()
-        known = {run.id: run for run in store.runs()}
-    one_each = {(record.cell.framework, record.cell.mode): record for record in every if record.run in known}
-    real = list(one_each.values())[:4]
-    run = known[real[0].run]
-    machine = real[0].machine
-    kinds = [(record, network, batch) for record in real for network in NETWORKS for batch in BATCH_SIZES]
+        runs = {run.id: run for run in store.runs()}
+    one_each = {(record.cell.framework, record.cell.mode): record for record in every if record.run in runs}
     templates = [
-        (cell, record, record.outcome.step_seconds())
-        for record, network, batch in kinds
-        for cell in (record.cell._replace(network=network, batch_size=batch, threads=p) for p in THREADS)
+        replace(record, cell=record.cell._replace(network=network, batch_size=batch, threads=threads))
+        for record in list(one_each.values())[:4]
+        for network in NETWORKS
+        for batch in BATCH_SIZES
+        for threads in THREADS
     ]
-    plan = tuple(cell for cell, _, _ in templates)
+    run = replace(
+        runs[templates[0].run], suite="nightly", plan=tuple(each.cell for each in templates), launches=launches
+    )
     with Store.open(path) as store:
-        store.add_machine(machine, machines[machine])
+        store.add_machine(run.machine, machines[run.machine])
         for night in range(nights):
             start = FIRST_NIGHT + timedelta(days=night)
-            store.begin_run(
-                replace(run, id=f"{start:%Y%m%dT%H%M%S}-{night:06x}", suite="nightly", plan=plan, launches=launches,
-                        started=start, finished=start + timedelta(hours=3))
-            )  # fmt: skip
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA synchronous=OFF")
-    connection.execute("PRAGMA cache_size=-500000")
-    names = [column.name for column in schema.records.columns if column.name != "id"]
-    marks = ", ".join(f":{name}" for name in names)
-    for night in range(nights):
-        rows = _night(templates, machine, night, launches)
-        connection.executemany(f"INSERT INTO records ({', '.join(names)}) VALUES ({marks})", rows)
-        connection.commit()
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    check(path)
+            named = f"{start:%Y%m%dT%H%M%S}-{night:06x}"
+            of_night = replace(run, id=named, started=start, finished=start + timedelta(hours=3))
+            store.append_runs([(of_night, records_of(of_night, templates, night))])
 
 
-def _night(templates: list[Any], machine: str, night: int, launches: int) -> Iterator[dict[str, Any]]:
-    generator = random.Random(night)
-    start = FIRST_NIGHT + timedelta(days=night)
-    of_night = math.exp(generator.gauss(0.0, 0.01))
-    second = 0.0
-    prepared = [
-        (cell, record, record.to_dict(), to_dict(cell), statistics.median(seconds) / cell.threads**0.5)
-        for cell, record, seconds in templates
-    ]
-    keys = {cell: schema.cell_key(machine, cell) for cell, _, _ in templates}
-    for launch in range(launches):
-        generator.shuffle(prepared)
-        for cell, record, content, of_cell, typical in prepared:
-            second += 1.0
-            contended = generator.random() < 0.02
-            of_launch = typical * of_night * math.exp(generator.gauss(0.0, 0.01)) * (1.3 if contended else 1.0)
-            samples = [int(of_launch * math.exp(generator.gauss(0.0, 0.02)) * 1e9) for _ in record.outcome.samples_ns]
+def records_of(run: Run, templates: list[Record], night: int) -> Iterator[Record]:
+    """Yield launches like the templates with other numbers."""
+    lot = random.Random(night)
+    level, place = math.exp(lot.gauss(0.0, 0.01)), 0
+    for launch in range(run.launches):
+        for record in lot.sample(templates, len(templates)):
+            threads, contended, place = record.cell.threads, lot.random() < 0.02, place + 1
+            typical = statistics.median(record.outcome.step_seconds()) / threads**0.5
+            seconds = typical * level * math.exp(lot.gauss(0.0, 0.01)) * (1.3 if contended else 1.0)
+            samples = [int(seconds * math.exp(lot.gauss(0.0, 0.02)) * 1e9) for _ in record.outcome.samples_ns]
             wall = sum(samples) * 1e-9
-            threads, started = cell.threads, (start + timedelta(seconds=second)).isoformat(timespec="microseconds")
-            outcome = content["outcome"]
-            outcome["samples_ns"] = samples
-            outcome["threads"].update(
+            evidence = record.outcome.threads._replace(
                 requested=threads, framework_says=threads, wall_seconds=wall, cpu_seconds=wall * threads,
                 cpu_seconds_by_thread=[wall] * threads,
             )  # fmt: skip
-            outcome["contention"].update(run_queue_seconds=0.0, steal_seconds=0.5 * wall if contended else 0.0)
-            outcome["contention"].update(pressure_seconds=0.0, throttled_seconds=0.0, others_cpu_seconds=0.0)
-            outcome["gemm_flops_per_second"] = rate = 1e11 * threads**0.5 * (1 + generator.random() * 0.05)
-            content.update(
-                run=f"{start:%Y%m%dT%H%M%S}-{night:06x}",
-                suite="nightly",
-                launch=launch,
-                cell=of_cell,
-                started=started,
-                machine=machine,
+            others = record.outcome.contention._replace(
+                run_queue_seconds=0.0, steal_seconds=0.5 * wall if contended else 0.0, pressure_seconds=0.0,
+                throttled_seconds=0.0, others_cpu_seconds=0.0,
+            )  # fmt: skip
+            rate = 1e11 * threads**0.5 * (1 + lot.random() * 0.05)
+            outcome = record.outcome._replace(
+                samples_ns=samples, threads=evidence, contention=others, gemm_flops_per_second=rate
             )
-            yield {
-                "run": content["run"],
-                "suite": "nightly",
-                "machine": machine,
-                "launch": launch,
-                "status": "ok",
-                "environment": record.environment,
-                "started": started,
-                "wall_seconds": record.wall_seconds,
-                "content": json.dumps(content, separators=(",", ":")),
-                "attempt": 0,
-                "side": "",
-                "stage": "",
-                "cell": keys[cell],
-                "seconds": statistics.median([sample * 1e-9 for sample in samples]),
-                "contended": int(contended) if wall >= 0.2 else None,
-                "product_rate": rate,
-            }
+            started = run.started + timedelta(seconds=place)
+            yield replace(record, run=run.id, suite="nightly", launch=launch, started=started, outcome=outcome)
 
 
-def check(path: Path) -> None:
-    """Compare the columns of a sample with what the store would have derived from the contents."""
-    with Store.open(path, create=False) as store:
-        hosts = {name: read_host(name, described) for name, described in store.machines().items()}
-    connection = sqlite3.connect(path)
-    connection.row_factory = sqlite3.Row
-    (most,) = connection.execute("SELECT MAX(id) FROM records").fetchone()
-    for number in random.Random(0).sample(range(1, most + 1), 300):
-        row = dict(connection.execute("SELECT * FROM records WHERE id = ?", (number,)).fetchone())
-        record = Record.from_dict(json.loads(row["content"]))
-        for name, value in to_row(record, hosts.get(record.machine)).items():
-            if name == "content":
-                continue
-            same = math.isclose(row[name], value) if isinstance(value, float) else row[name] == value
-            assert same, (number, name, row[name], value)
-    connection.close()
-
-
-def report_matrix(store: Store, _: list[str]) -> str:
-    return terminal.page_to_terminal(matrix_page(build_matrix(Results.newest([store]))))
-
-
-def report_compare(store: Store, runs: list[str]) -> int:
-    return sum(len(store.records(run=run)) for run in runs[-2:])
-
-
-def report_history(store: Store, _: list[str]) -> int:
-    return len(store.nights())
-
-
-def report_runs(store: Store, _: list[str]) -> int:
+def runs_of(store: Store) -> int:
     counts = store.record_counts()
     return sum(counts.get(run.id, 0) for run in store.runs())
 
 
-REPORTS: dict[str, Callable[[Store, list[str]], object]] = {
-    "report matrix": report_matrix,
-    "compare (records of two runs)": report_compare,
-    "history (every night of every cell)": report_history,
-    "report runs": report_runs,
+REPORTS: dict[str, Callable[[Store], object]] = {
+    "report matrix": lambda store: terminal.page_to_terminal(matrix_page(build_matrix(Results.newest([store])))),
+    "compare (records of two runs)": lambda store: [store.records(run=run.id) for run in store.runs()[-2:]],
+    "history (every night of every cell)": lambda store: store.nights(),
+    "report runs": runs_of,
 }
 
 
@@ -200,10 +124,9 @@ def measure(path: str, name: str, answer: Any) -> None:
     """
     times = []
     with Store.open(path, create=False) as store:
-        runs = [run.id for run in store.runs()]
         for _ in range(REPETITIONS + 1):
             start = time.perf_counter(), time.process_time(), _waited_for_a_cpu()
-            REPORTS[name](store, runs)
+            REPORTS[name](store)
             end = time.perf_counter(), time.process_time(), _waited_for_a_cpu()
             times.append([after - before for before, after in zip(start, end, strict=True)])
     answer.put((times, _peak_megabytes()))

@@ -8,30 +8,8 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
-#: What is asked of one backend only.
-OF_BACKENDS = {
-    "tensorflow": [
-        asked.reference(jit_compile=True),
-        asked.threads_of_cells(),
-        asked.refusal("'channels_first'", "channels_last", data_format="channels_first"),
-        asked.description(backend="tensorflow", jit_compile="False", intra_op_threads="1", inter_op_threads="1"),
-    ],
-    "jax": [
-        asked.reference(jit_compile=False),
-        asked.reference(data_format="channels_first"),
-        asked.no_word_on_threads(),
-        asked.queue(),
-        asked.description(backend="jax", jit_compile="True"),
-    ],
-    "torch": [
-        asked.reference(data_format="channels_first"),
-        asked.threads_of_cells(),
-        asked.description(backend="torch", jit_compile="False", intra_op_threads="1", inter_op_threads="1"),
-    ],
-}
 
-
-@pytest.fixture(scope="module", params=OF_BACKENDS)
+@pytest.fixture(scope="module", params=["tensorflow", "jax", "torch"])
 def backend(request: pytest.FixtureRequest) -> str:
     """Give each backend in turn, all tests of the one before those of the next: an interpreter starts slowly."""
     return str(request.param)

@@ -15,10 +15,6 @@ pytestmark = pytest.mark.framework
 
 FRAMEWORK = "mindspore"
 
-#: How often the step was compiled.
-COMPILED = "len(adapter.train.compile_cache)"
-UPDATES = ("sgd", "descent")
-
 
 def test_threads_are_the_cpus_that_it_is_bound_to(guest: Guest) -> None:
     said = guest("""

@@ -48,7 +48,7 @@ class Jobs:
         return self.scheduler.seen([handle])[handle]
 
     def wait_for(self, handle: str, state: str) -> Seen:
-        wait_until(lambda: self.seen(handle).state == state, f"{state} of job {handle}")
+        wait_until(lambda: self.seen(handle)[0] == state, f"{state} of job {handle}")
         return self.seen(handle)
 
     def log(self, handle: str) -> str:
@@ -76,7 +76,7 @@ def test_a_job_runs_on_its_node_as_this_process_would(
     monkeypatch.setenv("SQUEUE_STATES", "FAILED")  # set by a user for their own eyes
     shows = "import os, sys; print(os.getcwd(), os.environ['DLBENCH_GIVEN'], os.environ['SLURMD_NODENAME'])"
     handle = jobs.run(sys.executable, "-c", f"{shows}; print('an error', file=sys.stderr)", node="n2")
-    assert jobs.wait_for(handle, "ended") == Seen("ended", "COMPLETED")
+    assert jobs.wait_for(handle, "ended") == ("ended", "COMPLETED")
     assert f"{tmp_path} to the job n2\n" in jobs.log(handle)
     assert "an error\n" in jobs.log(handle)
     given = {"partition": "all", "minutes": "2.5", "shared": "yes", "account": "physics"}
@@ -89,18 +89,18 @@ def test_a_job_runs_on_its_node_as_this_process_would(
 
 def test_jobs_wait_end_and_fail(jobs: Jobs) -> None:
     first = jobs.running()
-    assert jobs.seen(first) == Seen("running", "RUNNING")
+    assert jobs.seen(first) == ("running", "RUNNING")
     second = jobs.run("sh", "-c", "echo so sorry; exit 5")
-    wait_until(lambda: jobs.seen(second) == Seen("waiting", "PENDING (Resources)"), "its reason to wait")
+    wait_until(lambda: jobs.seen(second) == ("waiting", "PENDING (Resources)"), "its reason to wait")
     assert jobs.scheduler.nodes(None, ()) == ["n2", "n1"]  # idle ones first
     jobs.scheduler.cancel([first, NOWHERE])
     wait_until(lambda: "ended in order" in jobs.log(first), "its last words")
-    assert jobs.wait_for(first, "ended").text == "CANCELLED"
-    assert jobs.wait_for(second, "ended").text == "FAILED (NonZeroExitCode)"
+    assert jobs.wait_for(first, "ended")[1] == "CANCELLED"
+    assert jobs.wait_for(second, "ended")[1] == "FAILED (NonZeroExitCode)"
     assert "so sorry" in jobs.log(second)
     jobs.scheduler.cancel([first])
     both = jobs.scheduler.seen([NOWHERE, first])
-    assert (both[NOWHERE], both[first].state) == (Seen("gone"), "ended")
+    assert (both[NOWHERE], both[first][0]) == (("gone", ""), "ended")
 
 
 def test_nodes(jobs: Jobs, slurm: Cluster, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_nodes(jobs: Jobs, slurm: Cluster, tmp_path: Path) -> None:
     assert nodes(None, ("n[1", "2]")) == ["n1", "n2"]
     handle = jobs.running()
     slurm.set_down("n1")
-    assert jobs.wait_for(handle, "ended") == Seen("ended", "NODE_FAIL (NodeDown)")
+    assert jobs.wait_for(handle, "ended") == ("ended", "NODE_FAIL (NodeDown)")
     assert nodes(None, ()) == ["n2"]
     for given, message in (
         ((2, ()), r"^2 nodes asked for, 1 can be used: 1 down, 1 idle\.$"),
@@ -131,7 +131,7 @@ def test_a_controller_that_is_away(jobs: Jobs, slurm: Cluster, monkeypatch: pyte
     slurm.stop_controller()
     monkeypatch.setenv("SLURM_CONF", slurm.impatient["SLURM_CONF"])
     seen = jobs.scheduler.seen([handle, NOWHERE])
-    assert {(each.state, AWAY in each.text) for each in seen.values()} == {("unknown", True)}
+    assert {(state, AWAY in text) for state, text in seen.values()} == {("unknown", True)}
     for refused in (
         lambda: jobs.run("true"),
         lambda: jobs.scheduler.cancel([handle]),
@@ -140,7 +140,7 @@ def test_a_controller_that_is_away(jobs: Jobs, slurm: Cluster, monkeypatch: pyte
         with pytest.raises(FrameworkEnvironmentError, match=AWAY):
             refused()
     slurm.start_controller()
-    assert jobs.seen(handle) == Seen("running", "RUNNING")
+    assert jobs.seen(handle) == ("running", "RUNNING")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found here[^\n]+$"):
         jobs.scheduler.nodes(None, ())

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fake_nvml import TWO, gpus
-from processes import run_command
 
 from dlbench.adapters.launch.batches import mini_batch
 from dlbench.adapters.protocol import Status
@@ -85,15 +84,16 @@ def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, told):
     assert bool(told) == bool(why)
 
 
-def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(tmp_path):
+def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))  # without environments
     (tmp_path / "large.toml").write_text(LARGE)
-    planned = run_command(tmp_path, "plan", "large.toml")
+    _, planned, _ = command("plan", "large.toml")
     said = "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: weights, gradients and"
-    assert said in " ".join(planned.stdout.split())
-    done = run_command(
-        tmp_path, "run", "large.toml", "--networks", "wide", "--no-ceilings", "--no-quiet-gate", "--no-build"
+    assert said in " ".join(planned.split())
+    _, _, complaint = command(
+        "run", "large.toml", "--networks", "wide", "--no-ceilings", "--no-quiet-gate", "--no-build"
     )
-    assert said in " ".join(done.stderr.split())
+    assert said in " ".join(complaint.split())
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         (record,) = store.records()
     assert record.outcome.status is Status.SKIPPED
@@ -108,9 +108,8 @@ def test_ten_thousand_cells_are_asked_about():
     check_count(plan_of(), confirmed=False)
 
 
-def test_run_asks_for_yes(tmp_path):
-    words = ("run", "quick", "--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--batch-sizes", "1-10001")
-    done = run_command(tmp_path, *words)
-    assert done.returncode == 2
-    assert "--yes" in done.stderr
+def test_run_asks_for_yes(command, tmp_path):
+    words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--batch-sizes", "1-10001")
+    code, _, said = command("run", "quick", *words)
+    assert (code, "--yes" in said) == (2, True)
     assert not (tmp_path / "dlbench.sqlite").exists()

@@ -145,13 +145,6 @@ def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
     assert not [thread for thread in threading.enumerate() if thread.name == "gpu-telemetry"]
 
 
-def test_what_is_skipped_starts_nothing():
-    launcher = taker()
-    (record,) = records_of(runner_with(launcher), planned(), PLAN.protocol, most=3, skip="not worth it")
-    assert (record.outcome.status, record.outcome.reason, record.wall_seconds) == (Status.SKIPPED, "not worth it", 0.0)
-    assert launcher.orders == []
-
-
 def test_each_attempt_is_handed_over_before_the_next_begins(monkeypatch):
     monkeypatch.setattr("dlbench.suites.run.launch.disturbed", lambda record, host: True)
     launcher, waits = taker(), []

@@ -276,17 +276,6 @@ def test_whatever_a_guest_forks_ends_with_it(tmp_path):
     assert is_well(tmp_path)
 
 
-def test_a_guest_that_ignores_every_request_to_end_is_ended_with_all_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
-    noted, program = tmp_path / "pids", tmp_path / "escapes.py"
-    program.write_text(ESCAPES)
-    stubborn = f"trap '' TERM INT HUP\n{sys.executable} {program} 3 {noted}\nwhile :; do sleep 1; done"
-    outcome = launch_script(tmp_path, stubborn, timeout=3.0)
-    assert outcome.status is Status.TIMED_OUT
-    for pid in map(int, noted.read_text().split()):
-        wait_until(lambda pid=pid: gone(pid), "the end of a process that left everything behind")
-
-
 @pytest.mark.parametrize("signal", ["KILL", "TERM", "STOP"])
 def test_a_guest_that_turns_on_its_parent_harms_its_own_launch_alone(signal, tmp_path, monkeypatch):
     monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)

@@ -67,11 +67,6 @@ def refuse_report(line: str) -> None:
     pytest.fail(f"nothing was to be reported, but: {line}")
 
 
-def test_what_computes_nothing_takes_no_lock() -> None:
-    with measuring(refuse_report), measuring(refuse_report, computes=False):
-        pass
-
-
 def test_a_second_one_is_refused_with_the_firsts_number() -> None:
     with holder() as first:
         with (
@@ -191,15 +186,6 @@ def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
     (place / machine_lock._NAME).symlink_to(tmp_path / "elsewhere")
     with measuring(refuse_report):  # by the lock of this user
         assert tried_by_another(tmp_path, "elsewhere") == "free"
-
-
-def test_why_it_does_not_hold_for_everybody_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DLBENCH_LOCK_FOLDER", raising=False)
-    assert "container" in machine_lock.why_narrow(in_container=True)
-    monkeypatch.setattr(machine_lock, "_SHARED", ())
-    assert "DLBENCH_LOCK_FOLDER" in machine_lock.why_narrow(in_container=False)
-    monkeypatch.setenv("DLBENCH_LOCK_FOLDER", "/")
-    assert machine_lock.why_narrow(in_container=True) == ""
 
 
 def test_a_folder_that_is_named_and_is_none_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

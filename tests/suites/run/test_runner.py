@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pretended_runs import (
     ORDER,
     PLAN,
-    PRECISE,
     Pretender,
     Watcher,
     begin,
@@ -127,12 +126,6 @@ def test_a_spent_budget_stops_the_run_and_leaves_it_to_be_resumed():
     assert launched(store) == ORDER
 
 
-def test_a_budget_too_small_for_anything_gives_one_launch():
-    store, launcher = open_store(), Pretender(seconds=10.0)
-    ending = runner_of(store, begin(store), launcher, budget=0.001).run()
-    assert (ending.count, ending.launches_left()) == (1, len(ORDER) - 1)
-
-
 class FullStore:
     """A store whose disk is full after so many records."""
 
@@ -239,20 +232,6 @@ def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
     ending = runner_of(store, begin(store), launcher, budget=budget, gate=gate).run()
     assert ending.launches_left() == len(PLAN.cells)
     assert gate.moments == [("before", 0), ("after", 0)]
-
-
-def test_disturbed_attempts_do_not_count_towards_a_cells_interval_once_repeated():
-    calls = Counter()
-
-    def answer(cell):
-        calls[cell] += 1
-        return contended()._replace(samples_ns=[10**9] * 3) if calls[cell] == 1 else ok()
-
-    store, _ = carry_out_disturbed(answer, BusyFor(), plan=PRECISE)
-    repeated = {record.cell for record in store.records() if record.attempt == 1}
-    assert repeated
-    for cell in repeated:
-        assert len([r for r in store.records() if r.cell == cell and r.attempt == 0]) == 6
 
 
 def test_an_own_step_without_its_framework_ends_the_run_after_one_launch_and_names_python():

@@ -145,17 +145,6 @@ def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
     assert store.runs()[0].finished is not None
 
 
-def test_every_block_launches_each_cell_that_needs_it_once_in_the_plans_shuffled_order():
-    store, _, _ = carry_out(noisy(0.02), plan=PRECISE)
-    records = store.records()
-    assert [record.launch for record in records] == sorted(record.launch for record in records)
-    for block in range(20):
-        cells = [record.cell for record in records if record.launch == block]
-        assert cells == [planned.cell for planned in PRECISE.block(block) if planned.cell in cells]
-    assert {record.cell for record in records if record.launch == 4} == set(PRECISE.cells)
-    assert 0 < len({record.cell for record in records if record.launch == 7}) < len(PRECISE.cells)
-
-
 @examples(3)
 @given(st.integers(0, 120))
 def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end):
@@ -504,21 +493,6 @@ def test_where_all_survivors_fail_nothing_is_left_although_the_start_never_had_a
     schedule, _ = search(of, rising(of), failing, starts=search_starts(of, 2))
     assert fastest.search_result(of, schedule) is None
     assert schedule.launches_left() == 0
-
-
-def test_where_the_start_fails_in_the_pairs_only_finalists_are_launched_after_it():
-    of = search_plan(threads="1,2")
-    first, starts = pairs_begin(of), search_starts(of, 2)
-    schedule, records = search(
-        of,
-        lambda cell, block: 9.0 if cell == starts[0] else rising(of)(cell, block),
-        lambda cell, block: cell == starts[0] and block == first,
-        starts=starts,
-    )
-    later = {record.cell for record in records if record.launch > first}
-    assert later == set(schedule.finalists())
-    assert starts[0] not in later
-    assert fastest.search_result(of, schedule).gain is None
 
 
 def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_beaten():

@@ -35,12 +35,6 @@ def test_which_side_an_interpreter_is_of(python, before, baselines, candidates) 
     assert [[build.name for build in side.builds] for side in sides] == [baselines, candidates]
 
 
-def test_variables_are_read_and_kept_apart() -> None:
-    baseline, candidate = pair(environments=(["A=1", "B=x=y"], ["A="]))
-    assert baseline.variables == {"A": "1", "B": "x=y"}
-    assert candidate.variables == {"A": ""}
-
-
 @pytest.mark.parametrize("word", ["", "A", "=1", "1A=2", "A B=1", "Ä=1", "A=\0", "A-B=1"])
 def test_what_sets_no_variable_is_refused(word) -> None:
     with pytest.raises(UsageError, match=r"NAME=VALUE|zero byte"):

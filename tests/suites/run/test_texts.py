@@ -47,22 +47,6 @@ def test_its_bits_are_the_same_everywhere():
     assert text.described()["floor"] == pytest.approx(2.0351, abs=1e-4)
 
 
-def test_lines_and_brackets_are_as_they_should_be():
-    seen = 0
-    for place, symbol, depth, _ in parsed():
-        seen += 1
-        assert (symbol == BREAK) == (place % (LINE + 1) == LINE)
-        assert 0 <= depth <= DEEPEST
-    assert seen > 20 * LENGTH
-    for stream in SYMBOLS:
-        opened: list[int] = []
-        for symbol in map(int, stream):
-            if OPENING <= symbol < CLOSING:
-                opened.append(symbol - OPENING)
-            elif CLOSING <= symbol < BREAK and opened:
-                assert opened.pop() == symbol - CLOSING
-
-
 def test_its_entropy_is_that_of_a_model_who_knows_the_rules():
     """The mean surprise of the text, by chances written down here anew, lies about the closed form."""
     table = texts.followers()
@@ -93,16 +77,6 @@ def test_symbols_are_ranks_of_frequency_and_rare_bytes_share_the_last(content):
     counts = Counter(content)
     ranked = sorted(counts, key=lambda byte: (-counts[byte], byte))
     assert list(symbols) == [min(ranked.index(byte), 95) for byte in content]
-
-
-def test_a_text_is_read(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes(b"the quick brown fox\n" * 6000)
-    text = texts.read_corpus(path)
-    assert (text.name, len(text.symbols), text.floor, text.note) == ("corpus", 120_000, None, "")
-    other = tmp_path / "other.txt"
-    other.write_bytes(b"the quick brown dog\n" * 6000)
-    assert texts.read_corpus(other).digest != text.digest == texts.read_corpus(path).digest
 
 
 @pytest.mark.parametrize(
