@@ -3,7 +3,7 @@
 import re
 import sys
 import traceback
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..launch import timing
 from ..protocol import Cell, DeviceCeilings
@@ -43,8 +43,8 @@ STARTED = 100
 class Probe(NamedTuple):
     """An operation of a device whose speed is measured."""
 
-    start: Callable[[], object]  # start it once; may return before it is done
-    wait: Callable[[], object]  # return once everything that was started is done
+    start: Callable[[], Any]  # start it once; may return before it is done
+    wait: Callable[[], Any]  # return once everything that was started is done
 
 
 def probe_size(name: str) -> int:
@@ -88,7 +88,7 @@ def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict
 
 def seconds_in_a_row(probe: Probe) -> float:
     """Return the seconds of one call of several in a row, the device idle before the first and after the last."""
-    start, wait = _quiet(probe.start), _quiet(probe.wait)
+    start, wait = probe
     timing.time_one(start, wait)  # the first may set something up
     count, _ = timing.steps_per_sample(start, wait, timing.time_one(start, wait), SAMPLE_SECONDS)
     several = timing.several(start, count)
@@ -97,7 +97,7 @@ def seconds_in_a_row(probe: Probe) -> float:
 
 def seconds_to_start(probe: Probe) -> float:
     """Return the host's seconds to start one behind others, before any of them need be done."""
-    several = timing.several(_quiet(probe.start), STARTED)
+    several = timing.several(probe.start, STARTED)
 
     def sample() -> int:
         probe.wait()
@@ -113,9 +113,8 @@ def seconds_to_start(probe: Probe) -> float:
 
 def seconds_to_finish(probe: Probe) -> float:
     """Return the seconds from the start of one on an idle device until the host sees its end."""
-    start, wait = _quiet(probe.start), _quiet(probe.wait)
-    timing.time_one(start, wait)
-    return _best(lambda: timing.time_one(start, wait))
+    timing.time_one(*probe)
+    return _best(lambda: timing.time_one(*probe))
 
 
 def _best(sample: Callable[[], int]) -> float:
@@ -125,10 +124,6 @@ def _best(sample: Callable[[], int]) -> float:
     while timing.nanoseconds() < until:
         best = min(best, sample())
     return max(best, 1) * 1e-9  # a clock may give 0 ns
-
-
-def _quiet(call: Callable[[], object]) -> Callable[[], None]:
-    return call  # type: ignore[return-value]
 
 
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 in its matrix units
