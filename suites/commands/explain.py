@@ -90,7 +90,7 @@ def explain_command(
     chosen = SuiteOverrides(axes.words, builds=builds.builds, own=builds.own)
     machine = probe()
     plan = _plan(cell, how.suite_name, chosen, machine)
-    preparation.check_brought(chosen.builds)
+    preparation.check_interpreters(chosen.builds)
     folders.make_folder(folders.home())
     record = _launch(plan, machine, how.steps, build_missing=not how.no_build)
     outcome = record.outcome

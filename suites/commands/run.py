@@ -86,7 +86,7 @@ def run_command(
     machine = probe()
     plan = planned(name, chosen, machine, session.seed, session.store_file)
     check_count(plan, session.yes)
-    preparation.check_brought(chosen.builds)
+    preparation.check_interpreters(chosen.builds)
     text = preparation.text_of(plan, how.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
     node, unfinished = fleet_node(node_name, machine, say), None

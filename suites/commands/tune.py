@@ -76,7 +76,7 @@ def tune_command(
     machine = probe()
     chosen, plan = _ways(axes, builds, search, machine, session.seed)
     check_count(plan, session.yes)
-    preparation.check_brought(builds.builds)
+    preparation.check_interpreters(builds.builds)
     unfinished = None
     if session.resume:
         plan, unfinished, _ = resumed(plan, session, machine, chosen, SEARCHING)

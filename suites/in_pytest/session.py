@@ -189,7 +189,7 @@ class SuiteSession:
             self._plan = _plan(config, self._machine)
             budget = config.getoption("dlbench_budget")
             self._budget = None if budget is None else values.duration(budget)
-            preparation.check_brought(build for build in self._plan.builds if build.interpreter is not None)
+            preparation.check_interpreters(build for build in self._plan.builds if build.interpreter is not None)
         except DlbenchError as error:
             raise pytest.UsageError(of_suite(error)) from error
         self._described = self._machine.to_dict()

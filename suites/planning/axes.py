@@ -24,28 +24,22 @@ MOST_WORKERS = 64
 
 @dataclass(frozen=True)
 class AxisOption:
-    """How an axis is chosen: by names from a list, by whole numbers, or as the plan itself reads the words.
+    """How an axis is chosen: among ``known`` names, by whole numbers up to ``most``, or by words that ``read`` checks.
 
-    The plan reads those whose words mean different things for different cells.
+    Without any of these the plan reads the words, which mean different things for different cells. ``key`` is that of
+    suite files and of the option ("world_sizes" is --world-sizes), ``usual`` stands where a suite does not name the
+    axis, ``example`` gives --help two names where there is no list of them.
     """
 
     axis: str
-    """Its name in the table of axes."""
     key: str
-    """In suite files, and of the option: "world_sizes" is --world-sizes."""
     help: str
-    """For --help: the words that may be given."""
     metavar: str
     known: tuple[str, ...] = ()
-    """The names there are."""
     most: int = 0
-    """The largest whole number."""
     usual: str = ""
-    """The words of a suite that does not name the axis."""
     example: str = ""
-    """Two names, for --help where there is no list of them."""
     read: Callable[[str], str] | None = None
-    """Checks a word where the values are neither a list of names nor numbers; raises UsageError."""
 
     @property
     def option(self) -> str:

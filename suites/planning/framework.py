@@ -357,11 +357,11 @@ def counterparts_of_2016() -> "dict[str, Counterpart]":
     known = catalogue()
     found = {}
     for name, (catalogued, title) in study(SHI2016).frameworks.items():
-        entry = known.get(catalogued) or known.get(name)
-        missing = entry.unavailable if entry is not None else ""
-        if entry is not None and entry.successor:
-            entry = known.get(entry.successor)
+        entry = itself = known.get(catalogued) or known.get(name)
+        if itself is not None and itself.successor:
+            entry = known.get(itself.successor)
         if entry is None or entry.unavailable:
+            missing = itself.unavailable if itself is not None else ""
             found[name] = Counterpart("", title, missing or "it is not in the list of frameworks")
         else:
             found[name] = Counterpart(entry.folder, entry.title)

@@ -16,6 +16,7 @@ import difflib
 import fnmatch
 import functools
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,12 +106,10 @@ def _family(name: object, place: str) -> type[Family]:
 def _of_grid(grid: Table, place: str) -> Iterable[Network]:
     family = _family(grid.get("family"), place)
     values = {key: _values(key, value, family) for key, value in grid.items() if key not in _ABOUT}
-    if not all(values.values()):
-        empty = next(key for key in values if not values[key])
-        raise SuiteError(f"{place}, key {empty}: the list is empty. Give at least one value.")
-    count = 1
-    for each in values.values():
-        count *= len(each)
+    for key, several in values.items():
+        if not several:
+            raise SuiteError(f"{place}, key {key}: the list is empty. Give at least one value.")
+    count = math.prod(map(len, values.values()))
     if count > LARGEST_GRID:
         raise SuiteError(f"{place}: its product is {count} networks, more than {LARGEST_GRID}. Give fewer values.")
     varying = [key for key, several in values.items() if len(several) > 1]
@@ -141,19 +140,15 @@ def _values(key: str, value: object, family: type[Family]) -> list[Any]:
 
 def _check_pattern(pattern: str, values: Mapping[str, Sequence[Any]], varying: Sequence[str], place: str) -> None:
     named = _PLACE.findall(pattern)
+    wrong = ""
     if re.search(r"[{}]", _PLACE.sub("", pattern)):
-        raise SuiteError(
-            f"{place}, key name: write a number's key between braces, as in mlp-{{hidden}}, not {pattern!r}."
-        )
-    for key in named:
-        if key not in values:
-            raise SuiteError(
-                f"{place}, key name: {{{key}}} is not a number of this grid. There are: {', '.join(values)}."
-            )
-    missing = [key for key in varying if key not in named]
-    if missing:
-        wanted = " and ".join(f"{{{key}}}" for key in missing)
-        raise SuiteError(f"{place}, key name: several networks would get the same name. Put {wanted} into it.")
+        wrong = f"write a number's key between braces, as in mlp-{{hidden}}, not {pattern!r}."
+    elif strange := [key for key in named if key not in values]:
+        wrong = f"{{{strange[0]}}} is not a number of this grid. There are: {', '.join(values)}."
+    elif missing := [f"{{{key}}}" for key in varying if key not in named]:
+        wrong = f"several networks would get the same name. Put {' and '.join(missing)} into it."
+    if wrong:
+        raise SuiteError(f"{place}, key name: {wrong}")
 
 
 def _word(value: object) -> str:

@@ -1,10 +1,11 @@
 """Suites as data: what a TOML file in suites/definitions (or the user's own) asks to be measured."""
 
 import json
-from collections.abc import Callable
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
@@ -187,7 +188,8 @@ def parse(text: str, where: str) -> Suite:
     return suite
 
 
-def shipped() -> dict[str, Suite]:
+@cache
+def shipped() -> Mapping[str, Suite]:
     """Return the suites that come with dlbench, by name."""
     folder = resources.files("dlbench.suites") / "definitions"
     found = {}
@@ -195,7 +197,7 @@ def shipped() -> dict[str, Suite]:
         if entry.name.endswith(".toml") and entry.name != networks.FILE:
             suite = parse(entry.read_text(encoding="utf-8"), f"suites/definitions/{entry.name}")
             found[suite.name] = suite
-    return found
+    return MappingProxyType(found)
 
 
 def load(name: str) -> Suite:

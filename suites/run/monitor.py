@@ -43,20 +43,17 @@ class LaunchMonitor:
         self.line = line
         self.wrong = ""
         """What the guest said that it should not have."""
-        self._supervisor = supervisor
-        self._check_steps = check_steps
+        self.timed_steps: int | None = None
+        """How many the guest says it timed."""
+        self.over = False
+        """Nothing more is to be heard."""
+        self._supervisor, self._check_steps = supervisor, check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
         self._expected = [BEGIN]
-        self._last = (0.0, 0.0, 0.0)
+        self._last = (0.0, 0.0, 0.0)  # monotonic clock, CPU time and waiting at the last mark
         self._spent: dict[str, tuple[float, float, float]] = {}
-        self._check = (0, 0)
-        self._checks = 1
-        self.timed_steps: int | None = None
-        """How many the guest says it timed."""
-        self._asked = False
-        self.over = False
-        """Nothing more is to be heard."""
+        self._check, self._checks, self._asked = (0, 0), 1, False
 
     def listen(self) -> bool:
         """Read from the guest and answer it; return False once nothing more can come."""

@@ -127,7 +127,7 @@ def text_of(plan: Plan, corpus: Path | None) -> Text | None:
     return texts.generated_text() if corpus is None else read_corpus(corpus)
 
 
-def check_brought(builds: Iterable[Build]) -> None:
+def check_interpreters(builds: Iterable[Build]) -> None:
     """Inspect every interpreter that the user named; raises FrameworkEnvironmentError for the first unsuitable one."""
     for build in builds:
         environment.external_source(build)

@@ -22,13 +22,10 @@ Symbols = npt.NDArray[np.uint8]
 class Text:
     """A text as symbols from 0."""
 
-    name: str
-    """Where it comes from: "generated" or "corpus"; a user's file has no name in a record."""
+    name: str  # "generated" or "corpus"; a user's file has no name in a record
     symbols: Symbols
-    floor: float | None = None
-    """Nats for a symbol that no model can do better than; None where it is unknown."""
-    note: str = ""
-    """What is to be said of how it was read."""
+    floor: float | None = None  # nats for a symbol that no model can do better than, where known
+    note: str = ""  # on how it was read
 
     @cached_property
     def digest(self) -> str:
@@ -101,11 +98,9 @@ _SEED = 2016
 Integers = npt.NDArray[np.int64]
 
 
-def _cut() -> Integers:
-    """Return the ends of the followers' shares of `_STEPS`."""
-    weights = 1.0 / np.arange(1, FOLLOWERS + 1)
-    ends: Integers = np.rint(np.cumsum(weights) / weights.sum() * _STEPS).astype(np.int64)
-    return ends
+# The likelier followers have the larger shares of `_STEPS`; these are the ends of their shares.
+_WEIGHTS = 1.0 / np.arange(1, FOLLOWERS + 1)
+_CUT: Integers = np.rint(np.cumsum(_WEIGHTS) / _WEIGHTS.sum() * _STEPS).astype(np.int64)
 
 
 def followers() -> Integers:
@@ -122,7 +117,7 @@ def entropy() -> float:
     As many brackets open as close, at every depth alike, so each of the depths 0 to 8 comes equally often.
     """
     bracket = _BRACKET / _STEPS
-    shares = np.diff(_cut(), prepend=0) / _STEPS
+    shares = np.diff(_CUT, prepend=0) / _STEPS
     letter, kind = float(-(shares * np.log(shares)).sum()), float(np.log(KINDS))
 
     def of(openings: float, closings: float) -> float:
@@ -141,7 +136,7 @@ def symbols(streams: int = STREAMS, length: int = LENGTH) -> Symbols:
     def draw() -> Integers:
         return np.frombuffer(random.bytes(2 * streams), dtype="<u2").astype(np.int64)
 
-    table, cut, every = followers(), _cut(), np.arange(streams)
+    table, every = followers(), np.arange(streams)
     depth = draw() % (DEEPEST + 1)
     stack = np.stack([draw() % KINDS for _ in range(DEEPEST)], axis=1)
     earlier, last = draw() % LETTERS, draw() % LETTERS
@@ -153,7 +148,7 @@ def symbols(streams: int = STREAMS, length: int = LENGTH) -> Symbols:
         choice, which = draw(), draw()
         opens = (choice < _BRACKET) & (depth < DEEPEST)
         closes = (choice >= _STEPS - _BRACKET) & (depth > 0)
-        letter = table[earlier % CLASSES, last, np.searchsorted(cut, which, side="right")]
+        letter = table[earlier % CLASSES, last, np.searchsorted(_CUT, which, side="right")]
         kind, top = which % KINDS, stack[every, np.maximum(depth - 1, 0)]
         found[place] = np.where(opens, OPENING + kind, np.where(closes, CLOSING + top, letter))
         stack[every[opens], depth[opens]] = kind[opens]

@@ -48,8 +48,8 @@ batch_size = 1000000
 def machine(gigabytes, limit=None, board=None):
     memory = replace(MACHINE.memory, total_bytes=gigabytes * GIB, limit_bytes=limit and limit * GIB)
     boards = gpus(TWO)
-    told = tuple(replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices)
-    return replace(MACHINE, memory=memory, gpus=replace(boards, devices=told))
+    reported = tuple(replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices)
+    return replace(MACHINE, memory=memory, gpus=replace(boards, devices=reported))
 
 
 def plan_of(of=None, **words):
@@ -67,7 +67,7 @@ def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
 
 
 @pytest.mark.parametrize(
-    ("device", "of", "told"),
+    ("device", "of", "reported"),
     [
         ("cpu", machine(1), ""),
         ("cpu", machine(64, limit=1), ""),
@@ -77,11 +77,11 @@ def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
         ("cuda:0", machine(64, board=0.25), "cuda:0 has 0.3 GB"),
     ],
 )
-def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, told):
+def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported):
     plan = plan_of(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64")
     why = too_large(plan, plan.cells[0], of)
-    assert told in why
-    assert bool(told) == bool(why)
+    assert reported in why
+    assert bool(reported) == bool(why)
 
 
 def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(command, tmp_path, monkeypatch):

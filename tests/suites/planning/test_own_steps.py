@@ -227,10 +227,10 @@ def test_a_step_is_explained_by_its_functions(folder):
     write(folder, work=1_000_000)
     done = run_command(folder, "explain", "train_step/own", "--step", "train_step.py", "--threads", "1", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert "cProfile" in told["profiler"]
-    assert told["operators"][0]["name"] == "builtins.sum"
-    named = {each["name"] for each in told["operators"]}
+    reported = json.loads(done.stdout)
+    assert "cProfile" in reported["profiler"]
+    assert reported["operators"][0]["name"] == "builtins.sum"
+    named = {each["name"] for each in reported["operators"]}
     assert "step (train_step.py:5)" in named
     assert not any("timing.py" in name for name in named)
     wrong = run_command(folder, "explain", "torch/own", "--step", "train_step.py")

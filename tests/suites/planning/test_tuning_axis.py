@@ -1,4 +1,4 @@
-"""Settings as data and as an axis: which cells a plan has, in which order, and what a launch is told."""
+"""Settings as data and as an axis: which cells a plan has, in which order, and what a launch is reported."""
 
 from itertools import pairwise
 
@@ -70,14 +70,14 @@ def test_each_setting_is_in_force_alone_and_left_out():
 
 
 def test_words_that_mean_nothing_are_refused():
-    for words, told in (
+    for words, reported in (
         ("quick", "'quick' is not one of installed, tuned"),
         ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: allocator"),
         ("each", "No row here has such settings"),
         ("tuned-channels_last", r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)"),
         ("installed,tuned,installed+channels_last", "No cell here has the setting channels_last"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=reported):
             plan("tinygrad" if words == "each" else "torch", networks="fcn5", tuning=words)
     with pytest.raises(SuiteError, match="key tuning: 'quick' is not one of"):
         parse(

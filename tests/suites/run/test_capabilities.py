@@ -29,15 +29,15 @@ TOLD = {
 class Honours:
     """A framework of two threads by default that honours a count by this way: variables, calls, either, both, none."""
 
-    def __init__(self, way, told=None):
-        self.way, self.told, self.orders = way, TOLD if told is None else told, []
+    def __init__(self, way, reported=None):
+        self.way, self.reported, self.orders = way, TOLD if reported is None else reported, []
 
     def __call__(self, order, tick):
         self.orders.append(order)
         if order.launch.only_capabilities:
-            if isinstance(self.told, Outcome):
-                return Launched(self.told, 1.0)
-            software = {"capabilities": self.told, "distributions": {"mxnet": "9.9"}}
+            if isinstance(self.reported, Outcome):
+                return Launched(self.reported, 1.0)
+            software = {"capabilities": self.reported, "distributions": {"mxnet": "9.9"}}
             return Launched(Outcome(Status.OK, software=software), 1.0)
         calls = order.launch.cell.threads
         named = int(order.variables.get("OMP_NUM_THREADS", 0))
@@ -91,7 +91,7 @@ def test_it_is_asked_once_and_again_when_something_changes(tmp_path):
 
 
 def test_a_framework_that_fails_says_why_and_is_asked_again():
-    launcher = Honours("either", told=Outcome(Status.CRASHED, "exit code 1"))
+    launcher = Honours("either", reported=Outcome(Status.CRASHED, "exit code 1"))
     assert ask(launcher).problem == "crashed: exit code 1"
     ask(launcher)
     assert len(launcher.orders) == 2

@@ -101,8 +101,8 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     assert order.launch.gpu == order.variables["CUDA_VISIBLE_DEVICES"] == SECOND
     assert order.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert order.variables["CUDA_CACHE_PATH"].startswith(order.launch.cache_directory)
-    told = {"index": 1, "name": "NVIDIA H200", "uuid": SECOND, "driver": "550.54.15"}
-    assert record.outcome.software == {"version": "1", "gpu": told, "tunable": ["fused_update"]}
+    reported = {"index": 1, "name": "NVIDIA H200", "uuid": SECOND, "driver": "550.54.15"}
+    assert record.outcome.software == {"version": "1", "gpu": reported, "tunable": ["fused_update"]}
     assert record.telemetry["gpu"]["uuid"] == SECOND
     assert (
         record.telemetry["samples"]["at"][0] <= record.telemetry["launched_at"] <= record.telemetry["samples"]["at"][-1]

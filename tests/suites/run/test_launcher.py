@@ -279,7 +279,7 @@ def test_whatever_a_guest_forks_ends_with_it(tmp_path):
 @pytest.mark.parametrize("signal", ["KILL", "TERM", "STOP"])
 def test_a_guest_that_turns_on_its_parent_harms_its_own_launch_alone(signal, tmp_path, monkeypatch):
     monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
-    outcome = launch_script(tmp_path, f"kill -{signal} $PPID\nsleep 0.3\nexit 4", timeout=5.0)
+    outcome = launch_script(tmp_path, f"kill -{signal} $PPID\nsleep 0.3\nexit 4", timeout=3.0)
     assert outcome.status in (Status.CRASHED, Status.TIMED_OUT)
     assert is_well(tmp_path)
     assert [child for child in psutil.Process().children() if child.status() == psutil.STATUS_STOPPED] == []

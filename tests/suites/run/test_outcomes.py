@@ -43,7 +43,7 @@ HONEST = Outcome(
 AGREES = Parity("agrees", "", [1.0], 0.0, 0.0, "", 1.0, 1.0, 0.0)
 
 
-def told(**changes):
+def reported(**changes):
     return {**to_dict(HONEST), "schema_version": SCHEMA_VERSION, **changes}
 
 
@@ -64,14 +64,14 @@ class Unseen:
 
 @pytest.mark.parametrize(("phase", "status"), [("training, step 5 of 9", Status.OK), ("timed", Status.TIMED_OUT)])
 def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
-    (tmp_path / "outcome.json").write_text(json.dumps(told()))
+    (tmp_path / "outcome.json").write_text(json.dumps(reported()))
     (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
     late = Status.TIMED_OUT, "ended after 5 s"
     assert outcome_of(null_order(tmp_path).launch, tmp_path, Unseen(), -15, ended=late).status is status
 
 
 def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
-    assert read(tmp_path, told()) == HONEST
+    assert read(tmp_path, reported()) == HONEST
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
         ({"status": "skipped"}, "is not a guest's to give"),
         ({"evidence_steps": 1}, "2 steps timed of 1 observed"),
         ({"threads": None}, "where 1 were asked for"),
-        ({"threads": {**told()["threads"], "requested": 3}}, "where 1 were asked for"),
-        ({"threads": {**told()["threads"], "cpu_seconds": -1.0}}, "out of range"),
+        ({"threads": {**reported()["threads"], "requested": 3}}, "where 1 were asked for"),
+        ({"threads": {**reported()["threads"], "cpu_seconds": -1.0}}, "out of range"),
         ({"parameter_count": 12}, "parameters, where the network has"),
         ({"parity": to_dict(AGREES)}, "only the host can know: parity"),
         ({"outside": {"timed_seconds": 1.0, "timed_cpu_seconds": 1.0}}, "only the host can know"),
@@ -106,7 +106,7 @@ def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
 )
 def test_what_is_wrong_is_said(changes, complaint, tmp_path):
     with pytest.raises(UnreadableError) as error:
-        read(tmp_path, told(**changes))
+        read(tmp_path, reported(**changes))
     assert complaint in str(error.value)
 
 
@@ -153,9 +153,9 @@ def places(value, path=()):
 
 
 @examples(200)
-@given(place=st.sampled_from(sorted(places(told()), key=str)), value=JSON, remove=st.booleans())
+@given(place=st.sampled_from(sorted(places(reported()), key=str)), value=JSON, remove=st.booleans())
 def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(place, value, remove, tmp_path_factory):
-    content = copy.deepcopy(told())
+    content = copy.deepcopy(reported())
     where = content
     for key in place[:-1]:
         where = where[key]
@@ -191,7 +191,7 @@ def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(place, v
 def test_a_curve_has_the_blocks_that_were_asked_for(tmp_path, curve, ended, fits):
     launch = null_order(tmp_path).launch
     asked = launch._replace(text="text.bin", protocol=launch.protocol._replace(curve_steps=120))
-    (tmp_path / "outcome.json").write_text(json.dumps(told(curve=curve, curve_ended=ended)))
+    (tmp_path / "outcome.json").write_text(json.dumps(reported(curve=curve, curve_ended=ended)))
     if fits:
         assert read_answer(tmp_path, asked).curve == curve
     else:

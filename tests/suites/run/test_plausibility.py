@@ -36,13 +36,13 @@ CEILING = {
 
 def claim(step=1.0, **changes):
     """Return a launch of fcn5 in which all that was seen fits the step's seconds; ``changes`` spoil it."""
-    told = changes.pop("told", step)
+    reported = changes.pop("reported", step)
     cell = null_cell(framework="torch", adapter="pytorch", **changes.pop("cell", {}))
     network = NETWORKS[changes.pop("network", "fcn5")]
-    cpu = changes.pop("told_cpu", STEPS * step)
+    cpu = changes.pop("reported_cpu", STEPS * step)
     outcome = Outcome(
         Status.OK,
-        samples_ns=[int(told * 1e9)] * STEPS,
+        samples_ns=[int(reported * 1e9)] * STEPS,
         threads=ThreadEvidence(cell.threads, 1, 1, cpu, STEPS * step, None),
         contention=Contention(0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0),
     )
@@ -72,9 +72,9 @@ def test_an_honest_launch_is_believed(network, step):
     assert reason(claim(step, network=network, cell={"batch_size": 16})) == ""
 
 
-@given(slower=st.floats(1.0, 1.6), told=st.floats(0.9, 1.0), step=st.floats(0.5, 30.0), cpu=st.floats(0.93, 1.07))
-def test_noise_is_not_taken_for_a_lie(slower, told, step, cpu):
-    made = claim(step, told=told * step, steps_seconds=slower * step, told_cpu=cpu * STEPS * step)
+@given(slower=st.floats(1.0, 1.6), reported=st.floats(0.9, 1.0), step=st.floats(0.5, 30.0), cpu=st.floats(0.93, 1.07))
+def test_noise_is_not_taken_for_a_lie(slower, reported, step, cpu):
+    made = claim(step, reported=reported * step, steps_seconds=slower * step, reported_cpu=cpu * STEPS * step)
     assert reason(made) == ""
 
 
@@ -93,20 +93,20 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
         # The timed steps were disturbed: their CPU time says that they did no more than those of the check.
         (claim(steps_seconds=0.3, steps_cpu_seconds=0.9), ""),
         # Samples on a busy machine may lie apart, a second at most.
-        (claim(told=0.83, timed_waiting_seconds=0.5), ""),
-        (claim(told=0.83), "the host's clock saw"),
-        (claim(told=0.5, timed_waiting_seconds=15.0), "the host's clock saw"),
+        (claim(reported=0.83, timed_waiting_seconds=0.5), ""),
+        (claim(reported=0.83), "the host's clock saw"),
+        (claim(reported=0.5, timed_waiting_seconds=15.0), "the host's clock saw"),
         (claim(1e-3), "1 thread can do 416 GFLOP/s at most here"),
         (claim(1e-3), "of CPU time for 20 steps, which need"),
         # Of 2 CPUs no more than 2 count.
         (claim(1e-3, cell={"threads": 4}), "4 threads can do 832 GFLOP/s at most here"),
         (
-            claim(timed_cpu_seconds=0.1, told_cpu=0.1, steps_cpu_seconds=0.0),
+            claim(timed_cpu_seconds=0.1, reported_cpu=0.1, steps_cpu_seconds=0.0),
             "its processes used 0.1 s of CPU time for 20 steps, which need",
         ),
         # Hidden helpers and made-up CPU time.
         (claim(timed_cpu_seconds=40.0), "it reports 20 s of CPU time, and the host saw 40 s"),
-        (claim(told_cpu=40.0), "it reports 40 s"),
+        (claim(reported_cpu=40.0), "it reports 40 s"),
         # Work left undone shows where weights are copied.
         (claim(reset_cpu_seconds=19.0, reset_seconds=19.0), "timed steps were still running"),
         (claim(read_cpu_seconds=19.0, read_seconds=19.0), "timed steps were still running"),
@@ -117,7 +117,7 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
         (claim(1e-4, cell={**GPU, "precision": "float16"}), ""),
         # Its work takes next to no CPU time: there the clock alone tells of a check that takes longer.
         (
-            claim(cell=GPU, timed_cpu_seconds=0.1, told_cpu=0.1, steps_seconds=5.0, steps_cpu_seconds=0.01),
+            claim(cell=GPU, timed_cpu_seconds=0.1, reported_cpu=0.1, steps_seconds=5.0, steps_cpu_seconds=0.01),
             "right after, in the parity check, 5 s",
         ),
     ],
@@ -130,14 +130,16 @@ def test_a_claim_is_believed_or_refused_with_the_figures_of_both_sides(made, com
 @given(fewer=st.floats(0.0, 0.5), step=st.floats(1.0, 30.0))
 def test_timed_steps_that_do_less_than_the_checks_are_seen(fewer, step):
     fast = fewer * step
-    made = claim(step, told=fast, told_cpu=STEPS * fast, timed_seconds=STEPS * fast, timed_cpu_seconds=STEPS * fast)
+    made = claim(
+        step, reported=fast, reported_cpu=STEPS * fast, timed_seconds=STEPS * fast, timed_cpu_seconds=STEPS * fast
+    )
     assert "right after, in the parity check" in reason(made)
 
 
-@pytest.mark.parametrize("told", [0.25, 0.5, 0.8, 1.1, 4.0])
-def test_a_clock_that_lies_is_seen(told):
-    assert "the host's clock saw 20 s" in reason(claim(told=told))
-    assert "the host's clock saw" in reason(claim(told=told), computes=False)
+@pytest.mark.parametrize("reported", [0.25, 0.5, 0.8, 1.1, 4.0])
+def test_a_clock_that_lies_is_seen(reported):
+    assert "the host's clock saw 20 s" in reason(claim(reported=reported))
+    assert "the host's clock saw" in reason(claim(reported=reported), computes=False)
 
 
 def test_warm_up_found_later_counts_as_time():
@@ -193,7 +195,7 @@ def sampled(utilisation):
 
 
 def test_a_gpu_is_held_against_what_gpus_do_and_against_what_its_driver_saw():
-    made = claim(cell=GPU, timed_cpu_seconds=1.0, told_cpu=1.0, telemetry=sampled(60))
+    made = claim(cell=GPU, timed_cpu_seconds=1.0, reported_cpu=1.0, telemetry=sampled(60))
     made = replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]))
     assert reason(made) == ""
     idle = replace(made, telemetry=sampled(0))

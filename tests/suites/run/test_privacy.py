@@ -128,10 +128,10 @@ def test_no_store_and_no_report_tells_who_measured(
     suite = suite_of_null().replace('"null"', '"mine:*"').replace("[settings.null]", "[settings.mine]")
     Path("mine.toml").write_text(suite)
     adapter = ("--adapter", f"mine={private_folder / 'mine'}")
-    told = command("run", "mine.toml", *adapter, "--no-ceilings", "--no-quiet-gate")
-    assert told[0] == 0, told
-    assert "<path>/where" in told[2]
-    shown = [*told[1:]]
+    reported = command("run", "mine.toml", *adapter, "--no-ceilings", "--no-quiet-gate")
+    assert reported[0] == 0, reported
+    assert "<path>/where" in reported[2]
+    shown = [*reported[1:]]
     for words in (("export",), ("report", "matrix", "--json"), ("report", "tables"), ("report", "runs", "--json")):
         code, out, errors = command(*words)
         assert code == 0, errors

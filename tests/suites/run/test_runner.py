@@ -88,9 +88,9 @@ def test_a_record_carries_its_rows_default_thread_count():
     row = PLAN.rows[0]
     store, _, _ = carry_out(default_threads={(row.build.name, row.mode, TUNED): 7})
     for record in store.records():
-        told = record.outcome.software.get("default_threads")
+        reported = record.outcome.software.get("default_threads")
         is_row = (record.cell.framework, record.cell.mode, record.cell.tuning) == (row.build.name, row.mode, TUNED)
-        assert told == (7 if is_row else None)
+        assert reported == (7 if is_row else None)
 
 
 @examples(6)

@@ -167,8 +167,8 @@ def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     assert "The text: corpus, 210,000 symbols" in " ".join(said.split())
     (first,) = records(tmp_path)
     assert [step for step, _ in first.outcome.curve] == [50, 100, 120]
-    told = first.outcome.software["text"]
-    assert {key: told[key] for key in ("name", "symbols", "floor")} == {
+    reported = first.outcome.software["text"]
+    assert {key: reported[key] for key in ("name", "symbols", "floor")} == {
         "name": "corpus",
         "symbols": 210000,
         "floor": None,
@@ -187,7 +187,7 @@ def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     (text,) = found["texts"]
     assert (text["symbols"], text["common_steps"], len(text["curves"])) == (210000, 120, 2)
     assert {each["text"] for each in found["times"]} == {text["digest"]}
-    # The newest run of a cell only timed it: what it learnt is still told.
+    # The newest run of a cell only timed it: what it learnt is still reported.
     write(tmp_path, steps=0)
     assert command("run", "mine.toml", *QUIET)[0] == 0
     again = json.loads(command("report", "cells", "--json")[1])
@@ -239,9 +239,9 @@ def test_pytorch_learns_a_text_and_jax_confirms_it(command, tmp_path, framework_
     (tmp_path / "mine.toml").write_text(text.partition("[settings.null]")[0] + NETWORK)
     pythons = [word for name in ("torch", "jax") for word in ("--python", f"{name}={framework_python(name)}")]
     assert command("run", "mine.toml", "--corpus", corpus(tmp_path), *pythons, *QUIET)[0] == 0
-    (told,) = json.loads(command("report", "cells", "--json")[1])["texts"]
-    assert [each["cell"] for each in told["curves"]] == ["rnn", "gru"]
-    for curve in told["curves"]:
+    (reported,) = json.loads(command("report", "cells", "--json")[1])["texts"]
+    assert [each["cell"] for each in reported["curves"]] == ["rnn", "gru"]
+    for curve in reported["curves"]:
         assert (curve["framework"], curve["confirmed"], len(curve["blocks"])) == ("torch", True, 3)
         losses = [loss for _, loss in curve["blocks"]]
         assert losses == sorted(losses, reverse=True)

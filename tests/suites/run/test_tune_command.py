@@ -88,15 +88,15 @@ def launches_in(path):
 @pytest.mark.slow
 def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(adapter, dlbench, tmp_path):
     done = dlbench("tune", "--network", "fcn5", "--framework", "mine", "--threads", 1, *adapter, "--json")
-    told = json.loads(done.stdout)
-    assert told["ways"][0]["tuning"] == "installed+half"
-    assert told["against"]["tuning"] == "installed"
-    assert told["gain"]["pairs"] == 8
-    assert 1.5 < told["gain"]["ratio"] < 2.5
-    assert told["settings"] == {"half": "half of the work is left out (factor = 0.5)"}
-    assert told["tried"] == 4
+    reported = json.loads(done.stdout)
+    assert reported["ways"][0]["tuning"] == "installed+half"
+    assert reported["against"]["tuning"] == "installed"
+    assert reported["gain"]["pairs"] == 8
+    assert 1.5 < reported["gain"]["ratio"] < 2.5
+    assert reported["settings"] == {"half": "half of the work is left out (factor = 0.5)"}
+    assert reported["tried"] == 4
     command = "dlbench run tuning --networks fcn5 --frameworks mine:only --threads 1 --batch-sizes 64"
-    assert told["command"].startswith(f"{command} --tuning installed+half --launches 8 --adapter mine=")
+    assert reported["command"].startswith(f"{command} --tuning installed+half --launches 8 --adapter mine=")
     # A search is in no report that did not ask for it.
     store = ["--store", tmp_path / "s.sqlite"]
     shown = dlbench("report", "matrix", *store, "--json")
@@ -110,8 +110,8 @@ def test_an_interrupted_search_goes_on_where_it_ended(adapter, dlbench, tmp_path
     with running_command(tmp_path, *words) as search:
         wait_until(lambda: len(launches_in(tmp_path / "s.sqlite")) > 3, "four launches")
         search.send_signal(signal.SIGINT)
-        _, told = search.communicate(timeout=PATIENCE)
-    assert (search.returncode, "--resume" in told) == (130, True), told
+        _, reported = search.communicate(timeout=PATIENCE)
+    assert (search.returncode, "--resume" in reported) == (130, True), reported
     done = dlbench(*words, "--resume", "--json")
     assert json.loads(done.stdout)["gain"]["pairs"] == 8
     with Store.open(str(tmp_path / "s.sqlite")) as store:
@@ -132,13 +132,13 @@ def test_each_setting_is_measured_alone_and_left_out(adapter, dlbench, tmp_path)
     factors = {word: took / seconds["installed"] for word, took in seconds.items()}
     worth = {"installed": 1.0, "installed+half": 0.5, "installed+burden": 1.5, "tuned": 0.75}
     assert factors == {word: pytest.approx(factor, rel=0.3) for word, factor in worth.items()}
-    # Where other programs disturbed all of them nothing is told; never is a setting's worth made of such launches.
-    told = json.loads(dlbench("report", "tuning", "--store", tmp_path / "s.sqlite", "--json").stdout)["settings"]
-    assert {each["verdict"] for each in told} <= {"cannot be told", None}
+    # Where other programs disturbed all of them nothing is reported; never is a setting's worth made of such launches.
+    reported = json.loads(dlbench("report", "tuning", "--store", tmp_path / "s.sqlite", "--json").stdout)["settings"]
+    assert {each["verdict"] for each in reported} <= {"cannot be told", None}
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--framework", "null"], "Name the network"),
         (["--network", "fcn5"], "Name the frameworks"),
@@ -150,9 +150,9 @@ def test_each_setting_is_measured_alone_and_left_out(adapter, dlbench, tmp_path)
         (["--network", "fcn5", "--framework", "null", "--threads", "1"], "There is one way only"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_in_one_line(words, told, tmp_path):
+def test_what_cannot_be_searched_is_refused_in_one_line(words, reported, tmp_path):
     done = run_command(tmp_path, "tune", *words, "--store", str(tmp_path / "s.sqlite"))
     assert done.returncode == 2
-    assert told in done.stderr
+    assert reported in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "s.sqlite").exists()

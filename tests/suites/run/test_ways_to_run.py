@@ -55,7 +55,7 @@ def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_hol
         # Without what SQLite keeps beside it. A record is seen a moment before it is in the file.
         wait_until(lambda: records_in(shutil.copy(store, folder / "copy.sqlite")), "a record in the copy")
         process.send_signal(signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(2)
         process.send_signal(signal.SIGCONT)
         _, errors = process.communicate()
     assert process.returncode == 0, errors
