@@ -31,11 +31,7 @@ from ..protocol import PLACEMENTS, Cell, Profile
 from . import networks, steps
 from .networks import build, load, plain_dense
 
-# PyTorch on a CUDA GPU: whether this build can, at which precision, and what its instruments tell.
-#
-# A launch sees one GPU alone, so it is always PyTorch's device 0.
-
-DEVICE = "cuda:0"
+DEVICE = "cuda:0"  # a launch sees one GPU only
 #: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _OUT_OF_MEMORY = (
