@@ -32,11 +32,13 @@ own.register_adapters(None)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Keep the tests of a file on one worker, unless they are grouped otherwise."""
+    """Keep on one worker the tests of a framework's interpreter, which starts slowly, and those of any other file."""
     groups = {}
     for item in items:
         marked = item.get_closest_marker("xdist_group")
-        groups[item] = item.location[0] if marked is None else marked.args[0]
+        framework = getattr(item.module, "FRAMEWORK", None)
+        of_file = f"guest of {framework}" if framework else item.location[0]
+        groups[item] = of_file if marked is None else marked.args[0]
         if marked is None:
             item.add_marker(pytest.mark.xdist_group(groups[item]))
     items.sort(key=lambda item: groups[item] not in _FIRST)

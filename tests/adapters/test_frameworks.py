@@ -364,7 +364,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
 def table() -> list[Any]:
     """Return each check of each framework; those of one framework together: an interpreter starts slowly."""
     return [
-        pytest.param(which, check, id=f"{which}-{check.__name__}")
+        pytest.param(which, check, id=f"{which}-{check.__name__}", marks=pytest.mark.xdist_group(f"guest of {which}"))
         for which, checks in ASKED.items()
         if is_tested(find(which.partition(":")[0]))
         for check in [asked.parameters(), asked.refusal_of_cells(), *checks]

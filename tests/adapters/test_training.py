@@ -182,7 +182,13 @@ answer = found, expected, bool(max(norms) > update.clip)
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize("name", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("torch", marks=pytest.mark.xdist_group("guest of torch")),
+        pytest.param("jax", marks=pytest.mark.slow),
+    ],
+)
 def test_a_framework_trains_as_a_reference_in_double_precision_does(guests, name):
     found, expected, clipped = guests(name)(QUESTION)
     assert clipped

@@ -20,8 +20,8 @@ quantile over replays, the worst cell's in brackets); how often the interval cov
 
 import argparse
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -37,91 +37,65 @@ from dlbench.suites.run.precision import LaunchStats, launch_stats, launches_lef
 
 PRECISION, FEWEST, MOST = 0.02, 5, 20
 FEWEST_STEPS, MOST_STEPS = 5, 12  # as the suite `quick` has them
-Generator = np.random.Generator
 
 
-@dataclass(frozen=True)
-class Pooled:
+class Pooled(NamedTuple):
     """One launch of the pool."""
 
-    seen: LaunchStats
-    steps: np.ndarray[tuple[int], np.dtype[np.float64]]
+    stats: LaunchStats
+    steps: np.ndarray
 
-    def again(self, count: int, lot: Generator) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
+    def again(self, count, lot):
         """Return so many steps of a launch like this one, and what it costs in seconds."""
         drawn = lot.choice(self.steps, count)
-        return drawn, self.seen.startup_seconds + float(drawn.sum())
+        return drawn, self.stats.startup_seconds + float(drawn.sum())
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a protocol made of one cell."""
-
-    seconds: float
-    estimate: float
-    low: float
-    high: float
+# Each protocol takes a cell's pool and returns the launches drawn, and what they cost in seconds.
 
 
-Protocol = Callable[[list[Pooled], Generator], Measured]
-
-
-def _student(launches: list[np.ndarray[tuple[int], np.dtype[np.float64]]], cost: float) -> Measured:
-    found = summarise([launch.tolist() for launch in launches])
-    assert found.low is not None
-    assert found.high is not None
-    return Measured(cost, found.median, found.low, found.high)
-
-
-def ours(pool: list[Pooled], lot: Generator) -> Measured:
+def ours(pool, lot):
     """Launch until the target is reached, as the planner does."""
-    launches: list[LaunchStats] = []
-    drawn, cost = [], 0.0
+    launches, drawn, cost = [], [], 0.0
     while launches_left(launches, PRECISION, FEWEST, MOST):
         source = pool[lot.integers(len(pool))]
         values, seconds = source.again(steps(launches, FEWEST_STEPS, MOST_STEPS, searching=True), lot)
         low, high = np.quantile(np.log(values), [0.25, 0.75])
-        launches.append(
-            replace(
-                source.seen,
-                seconds=float(np.median(values)),
-                log_variance=(float(high - low) / 1.349) ** 2,
-                samples=len(values),
-            )
-        )
+        noise = (float(high - low) / 1.349) ** 2
+        known = replace(source.stats, seconds=float(np.median(values)), log_variance=noise, samples=len(values))
+        launches.append(known)
         drawn.append(values)
         cost += seconds
-    return _student(drawn, cost)
+    return drawn, cost
 
 
-def fixed(pool: list[Pooled], lot: Generator) -> Measured:
-    """Twenty launches of fifty steps."""
+def fixed(pool, lot):
+    """Launch twenty times fifty steps."""
     drawn, costs = zip(*(pool[lot.integers(len(pool))].again(50, lot) for _ in range(20)), strict=True)
-    return _student(list(drawn), sum(costs))
+    return drawn, sum(costs)
 
 
-def pyperf(pool: list[Pooled], lot: Generator) -> Measured:
-    """Twenty processes of three values after a warm-up, and one that calibrates."""
+def pyperf(pool, lot):
+    """Start twenty processes of three values after a warm-up, and one that calibrates."""
     drawn, cost = [], 0.0
     for process in range(21):
         source = pool[lot.integers(len(pool))]
-        loops = max(1, 2 ** math.ceil(math.log2(0.1 / source.seen.seconds))) if source.seen.seconds < 0.1 else 1
+        loops = max(1, 2 ** math.ceil(math.log2(0.1 / source.stats.seconds))) if source.stats.seconds < 0.1 else 1
         values, seconds = source.again(4 * loops, lot)
         cost += seconds
         if process:
             drawn.append(values.reshape(4, loops).mean(axis=1)[1:])
-    return _student(drawn, cost)
+    return drawn, cost
 
 
-def pytest_benchmark(pool: list[Pooled], lot: Generator) -> Measured:
-    """One process: five rounds or one second, whichever is more."""
+def pytest_benchmark(pool, lot):
+    """Start one process: five rounds or one second, whichever is more."""
     source = pool[lot.integers(len(pool))]
-    values, seconds = source.again(max(5, math.ceil(1.0 / source.seen.seconds)), lot)
-    found = summarise([values.tolist()])
-    return Measured(seconds, found.median, found.low or found.median, found.high or found.median)
+    values, cost = source.again(max(5, math.ceil(1.0 / source.stats.seconds)), lot)
+    return [values], cost
 
 
-PROTOCOLS: dict[str, Protocol] = {
+PROTOCOLS = {
     "ours, to 2 %": ours,
     "fixed 20 x 50": fixed,
     "pyperf defaults": pyperf,
@@ -164,12 +138,14 @@ def main() -> None:
         lot = np.random.default_rng(20261120)
         seconds, halves, errors, covered = 0.0, [], [], []
         for found in pool.values():
-            truth = float(np.exp(np.mean([math.log(launch.seen.seconds) for launch in found])))
-            replayed = [protocol(found, lot) for _ in range(arguments.replays)]
-            seconds += float(np.mean([each.seconds for each in replayed]))
-            halves += [(each.high - each.low) / 2 / each.estimate for each in replayed]
-            errors.append(float(np.quantile([abs(each.estimate / truth - 1) for each in replayed], 0.95)))
-            covered += [each.low <= truth <= each.high for each in replayed]
+            truth = float(np.exp(np.mean([math.log(launch.stats.seconds) for launch in found])))
+            replayed, costs = zip(*(protocol(found, lot) for _ in range(arguments.replays)), strict=True)
+            summaries = [summarise([values.tolist() for values in launches]) for launches in replayed]
+            intervals = [(each.low or each.median, each.high or each.median) for each in summaries]
+            seconds += float(np.mean(costs))
+            halves += [(high - low) / 2 / each.median for each, (low, high) in zip(summaries, intervals, strict=True)]
+            errors.append(float(np.quantile([abs(each.median / truth - 1) for each in summaries], 0.95)))
+            covered += [low <= truth <= high for low, high in intervals]
         base = base or seconds
         table.add_row(
             name,

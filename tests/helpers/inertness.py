@@ -18,21 +18,8 @@ WIDTH = 80
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?( ?%)?|[+-]?(inf|nan)")
 _TEX = re.compile(r"\\(?:[A-Za-z]+|.)|[{}&$#^_~%]|.", re.DOTALL)
 _TEX_WORDS = {
-    *(
-        "begin",
-        "end",
-        "hline",
-        "multicolumn",
-        "textit",
-        "textbf",
-        "par",
-        "noindent",
-        "rule",
-        "char",
-        "ensuremath",
-        "pm",
-    ),
-    *("textbackslash", "textasciitilde", "textasciicircum"),
+    *("begin", "end", "hline", "multicolumn", "textit", "textbf", "par", "noindent", "rule", "char", "ensuremath"),
+    *("pm", "textbackslash", "textasciitilde", "textasciicircum"),
 }
 _MARKDOWN = {
     *("inline", "text", "text_special", "paragraph", "heading", "strong", "softbreak"),

@@ -9,6 +9,8 @@ from inside import Guest
 
 pytestmark = pytest.mark.framework
 
+FRAMEWORK = "torch"
+
 MODES = {"eager": {}, "compile": {"compile": True}, "graph": {"graph": True}}
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
