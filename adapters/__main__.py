@@ -23,7 +23,7 @@ def _die_with_parent() -> None:
 
 
 def main() -> int:
-    """Carry out the launch in the control directory that the first argument names, or be one of its further workers."""
+    """Run the launch in the control directory that the first argument names, or be one of its further workers."""
     _die_with_parent()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
@@ -34,15 +34,15 @@ def main() -> int:
     if not directory or sys.argv[2:3] != (["--worker"] if number else []) or len(number) > 1:
         sys.stderr.write("usage: python -I adapters CONTROL_DIR [--worker NUMBER]\n")
         return 2
-    which = int(number[0]) if number else 0
+    number_of_worker = int(number[0]) if number else 0
     # Before NumPy is imported: its thread pools count the CPUs of this process once.
     evidence = __import__(PACKAGE + ".launch.evidence", fromlist=["evidence"])
-    evidence.bind(directory[0], which)
-    if not which:
+    evidence.bind(directory[0], number_of_worker)
+    if not number_of_worker:
         # The first worker reports the descendants of all.
         evidence.adopt_orphans()
     worker = __import__(PACKAGE + ".launch.worker", fromlist=["worker"])
-    code = worker.join(directory[0], which) if which else worker.run(directory[0])
+    code = worker.join(directory[0], number_of_worker) if number_of_worker else worker.run(directory[0])
     sys.stdout.flush()
     sys.stderr.flush()
     # Frameworks' thread pools have hung or crashed at interpreter exit; the outcome is on disk, so leave at once.

@@ -1,4 +1,4 @@
-"""The table of axes: what a cell can differ in, described once.
+"""The table of axes in which cells differ.
 
 Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option and its parser to every
 axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of ``Cell``, a line here, a line
@@ -11,19 +11,19 @@ from .protocol import BOUND, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, 
 
 GROUP = "group"  # cells that differ in such an axis are different work: they stand in different blocks of a matrix
 ROW = "row"  # ways to do the same work
-COLUMN = "column"  # what the work is given
+COLUMN = "column"  # resources of the work
 
 
 class Axis(NamedTuple):
-    """One thing that a cell can differ in."""
+    """One axis."""
 
     name: str  # the field of Cell, and the key in JSON, CSV and the store
-    role: str  # GROUP, ROW or COLUMN: where its values stand in a matrix
-    usual: Any = None  # the value that names leave out; None: every value is said
+    role: str  # GROUP, ROW or COLUMN: the place of its values in a matrix
+    usual: Any = None  # the value that names leave out; None: every value is written
     short: str = "{}"  # an unusual value in the head of a column, in a benchmark's name
     long: str = "{}"  # an unusual value in a sentence
     order: Tuple[Any, ...] = ()  # values in the order of reports; others come behind, sorted
-    goes_with: str = ""  # the axis that decides this one: it has no option, and no place in a name, of its own
+    goes_with: str = ""  # the axis that decides this one, which then has no option, and no place in a name
 
 
 AXES = (
@@ -42,7 +42,7 @@ AXES = (
 )  # in the order of JSON keys and CSV columns
 
 NAMES = tuple(axis.name for axis in AXES)
-BLANK = Cell("", "", "", "", "", 0, 0)  # no value of an axis that is always said, the usual one of all others
+BLANK = Cell("", "", "", "", "", 0, 0)  # no value of an axis that is always written, the usual one of all others
 
 
 def of_role(*roles: str) -> Tuple[Axis, ...]:
@@ -56,12 +56,12 @@ def project(cell: Cell, names: Iterable[str]) -> Cell:
 
 
 def without(cell: Cell, *names: str) -> Cell:
-    """Return what cells share that differ in these axes only."""
+    """Return the cell without these axes, which cells that differ in them only have in common."""
     return project(cell, [name for name in NAMES if name not in names])
 
 
 def unusual(cell: Cell, *roles: str) -> List[Axis]:
-    """Return the axes (of these roles; of any where none is given) whose value is worth mentioning."""
+    """Return the axes (of these roles; of any where none is given) whose value is unusual."""
     return [
         axis
         for axis in AXES

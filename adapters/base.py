@@ -1,12 +1,12 @@
-"""The contract of an adapter: what every framework implements, and nothing else knows about it.
+"""The contract of an adapter: the calls that every framework implements.
 
 Life of an adapter, one per process: ``__init__`` (threads and execution settings, before the framework's first
 operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
 timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
--> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are asked around the timed steps,
+-> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around the timed steps,
 ``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``.
 
-A launch on a GPU sees that one GPU alone: whatever index its cell's device has, it is the framework's device 0. With
+A launch on a GPU sees that one GPU only: whatever index its cell's device has, it is the framework's device 0. With
 several workers each of their processes does; an engine that drives all from one process sees as many as there are
 workers.
 
@@ -29,18 +29,12 @@ from .protocol import Cell, Profile
 PROCESSES = "processes"
 ONE_PROCESS = "one process"
 
-
-ALL_KNOW = (
-    "tuning",
-    "affinity",
-    "world_size",
-    "precision",
-    "placement",
-)  # axes that every adapter's ``supports`` answers for
+#: Axes that every adapter's ``supports`` answers for.
+COMMON_AXES = ("tuning", "affinity", "world_size", "precision", "placement")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
-    """Raised in ``prepare`` for what turns out only there not to be possible; the text is the reason shown."""
+    """Raised in ``prepare`` for a cell that only there turns out to be impossible; the text is the reason shown."""
 
 
 def factors(size: int, count: int = 2) -> List[np.ndarray]:
@@ -49,8 +43,8 @@ def factors(size: int, count: int = 2) -> List[np.ndarray]:
     return [random.rand(size, size).astype(np.float32) for _ in range(count)]
 
 
-def slope_told(slope: float) -> Tuple[bool, str]:
-    """Return the answer of ``capabilities`` about gradients, from what the framework says of x * x at 3."""
+def slope_found(slope: float) -> Tuple[bool, str]:
+    """Return the answer of ``capabilities`` about gradients, from the framework's gradient of x * x at 3."""
     return slope == 6.0, "the gradient of x * x at 3 is %g" % slope
 
 
@@ -60,16 +54,16 @@ class Adapter:
     #: False for a framework that computes nothing: its parity is then "unchecked" with ``parity_reason``.
     computes = True
     parity_reason = ""
-    #: False where ``last_loss`` knows none: then nothing is told of it.
-    tells_loss = True
+    #: False without a ``last_loss``.
+    has_loss = True
     #: The families of networks that it builds, by their names in ``adapters/families``. Others are refused for it.
     families: Tuple[str, ...] = ("feedforward", "convolutional", "residual", "recurrent")
     #: Cells of the family ``recurrent`` that it builds, and whether it takes one-hot symbols, which have no embedding.
     cells: Tuple[str, ...] = ("lstm",)
     one_hot = False
-    #: Axes that it takes notice of beside those of `ALL_KNOW`: any other value than the usual one is refused for it.
+    #: Axes that it handles beside those of `COMMON_AXES`: any other value than the usual one is refused for it.
     further_axes: Tuple[str, ...] = ()
-    #: What it computes in on the CPU.
+    #: Precisions on the CPU.
     precisions: Tuple[str, ...] = ("float32",)
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
@@ -78,7 +72,7 @@ class Adapter:
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         """Keep the cell; a subclass sets thread counts and execution mode here, before anything else runs.
 
-        With ``cell.threads`` 0 it sets no thread count: the launch finds out the framework's default.
+        With ``cell.threads`` 0 it sets no thread count: the launch observes the framework's default.
         """
         self.cell = cell
         self.settings = settings
@@ -87,55 +81,52 @@ class Adapter:
     def refuses_family(self, network: Network) -> str:
         """Return why this adapter cannot build the network's family, or its layers; empty where it can.
 
-        Asked before ``supports``, so that no adapter builds a family that it does not know as another one.
+        Called before ``supports``, so that no adapter builds an unknown family as another one.
         """
         family = network.family
-        if isinstance(family, Recurrent) and family.name in self.families:
-            if family.cell not in self.cells:
-                return "cell %s: this adapter builds recurrent layers of %s" % (family.cell, ", ".join(self.cells))
-            return "" if family.embedding or self.one_hot else "embedding 0: this adapter takes no one-hot symbols"
-        if family.name in self.families:
+        if family.name not in self.families:
+            return "no network of the family %s: this adapter builds %s" % (family.name, ", ".join(self.families))
+        if not isinstance(family, Recurrent):
             return ""
-        return "no network of the family %s: this adapter builds %s" % (family.name, ", ".join(self.families))
+        if family.cell not in self.cells:
+            return "cell %s: this adapter builds recurrent layers of %s" % (family.cell, ", ".join(self.cells))
+        return "" if family.embedding or self.one_hot else "embedding 0: this adapter takes no one-hot symbols"
 
     def refuses_axes(self, cell: Cell) -> str:
-        """Return why this adapter cannot do the cell: it takes no notice of an axis; empty where it can."""
-        known = ALL_KNOW + self.further_axes
+        """Return why this adapter cannot run the cell: it ignores an axis; empty where it can."""
+        known = COMMON_AXES + self.further_axes
         for axis in axes.unusual(cell):
             if axis.name not in known:
-                return "%s %s: this adapter knows the usual value only, %s" % (
-                    axis.name.replace("_", " "),
-                    getattr(cell, axis.name),
-                    axis.usual,
-                )
+                words = "%s %s: this adapter knows the usual value only, %s"
+                return words % (axis.name.replace("_", " "), getattr(cell, axis.name), axis.usual)
         return ""
 
     def refuses_gpu(self) -> str:
-        """Return why this build of the framework cannot do the cell on its GPU, in its own terms; empty where it can.
+        """Return why this build of the framework cannot run the cell on its GPU; empty where it can.
 
-        Asked by ``supports`` for every device but the CPU: a build without GPU code, one without kernels for this GPU,
+        Called by ``supports`` for every device but the CPU: a build without GPU code, one without kernels for this GPU,
         a driver too old, a precision or a placement that it does not know.
         """
         return "device %s: this adapter drives the CPU only" % self.cell.device
 
     def refuses(self, network: Network) -> str:
-        """Return why this framework cannot do the cell, beside what every adapter refuses; empty where it can."""
+        """Return why this framework cannot run the cell, beside what every adapter refuses; empty where it can."""
         return ""
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        """Return whether this framework can do the cell, and if not, why, in words for the reader of a matrix.
+        """Return whether this framework can run the cell, and if not, why, for the reader of a matrix.
 
         On the CPU this refuses all but ``precisions`` and a resident mini-batch, on a GPU what ``refuses_gpu`` does,
         and on both what ``refuses`` does.
         """
-        reason = ""
-        if not self.cell.on_cpu:
+        cell, reason = self.cell, ""
+        if not cell.on_cpu:
             reason = self.refuses_gpu()
-        elif self.cell.precision not in self.precisions:
+        elif cell.precision not in self.precisions:
             known = " and ".join(self.precisions)
-            reason = "precision %s: this adapter computes in %s only" % (self.cell.precision, known)
-        elif self.cell.placement != "resident":
-            reason = "placement %s: this adapter keeps the mini-batch resident" % self.cell.placement
+            reason = "precision %s: this adapter computes in %s only" % (cell.precision, known)
+        elif cell.placement != "resident":
+            reason = "placement %s: this adapter keeps the mini-batch resident" % cell.placement
         reason = reason or self.refuses(network)
         return not reason, reason
 
@@ -159,10 +150,9 @@ class Adapter:
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         """Build the network with these weights (copied) and put the mini-batch where the cell's placement says.
 
-        With `ONE_PROCESS` it is the whole mini-batch, to be dealt out to the workers in equal parts.
-
-        Shapes and layouts are those of ``families`` and ``batches``. Nothing of ``weights`` may be kept: the worker
-        drops it so that peak memory is the framework's own.
+        With `ONE_PROCESS` it is the whole mini-batch, to be split equally among the workers. Shapes and layouts are
+        those of ``families`` and ``batches``. Keep nothing of ``weights``: the worker drops it so that peak memory is
+        the framework's own.
         """
         raise NotImplementedError
 
@@ -171,8 +161,8 @@ class Adapter:
 
         Shapes and types are the same, and so is the step: nothing is built, traced or compiled anew. The next step
         starts from these weights, whatever the earlier ones did. Copy what is kept: each of ``weights`` is made when it
-        is looked up, and may be changed or dropped after. Called after the timed steps, for the parity check: what it
-        checks then is the step that was timed, on numbers that nobody had seen before.
+        is looked up, and may be changed or dropped after. Called after the timed steps, for the parity check: it checks
+        the step that was timed, on numbers that were unknown before.
         """
         raise NotImplementedError
 
@@ -196,7 +186,7 @@ class Adapter:
         raise NotImplementedError
 
     def effective_threads(self) -> Optional[int]:
-        """Return how many intra-op threads the framework says it uses; None where it has no word on it."""
+        """Return the number of intra-op threads that the framework reports; None where it reports none."""
         return None
 
     def describe(self) -> Dict[str, Any]:
@@ -204,12 +194,11 @@ class Adapter:
         return {}
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Return what this build of the framework can do: (answer, in a few words how it was found out).
+        """Return what this build of the framework can do: (answer, how it was found out).
 
         Keys: "gpu" (this build has code for GPUs), "automatic_gradients" (it derives the backward pass itself),
-        "several_processes" (it has an engine of its own for data-parallel training). Each answer is asked of the
-        framework, never typed in; what cannot be asked is left out. Called without ``prepare``, in a process that
-        times nothing.
+        "several_processes" (it has an engine for data-parallel training). Each answer comes from the framework, never
+        typed in; unknown ones are left out. Called without ``prepare``, in a process that times nothing.
         """
         return {}
 
@@ -222,14 +211,14 @@ class Adapter:
         return None
 
     def device_name(self) -> str:
-        """Return what the framework calls the GPU that this launch computes on."""
+        """Return the framework's name of the GPU that this launch computes on."""
         return self.cell.device
 
     def event(self) -> Any:
         """Put a mark into the device's queue of work, without waiting, and return it; None where there are none.
 
-        The device notes the time when it comes to the mark. Two of them around a sample tell how long the device took,
-        by its own clock: the second witness beside the wall clock. Never called on the CPU.
+        The device notes the time when it reaches the mark. Two of them around a sample show how long the device took,
+        by its own clock, beside the wall clock. Never called on the CPU.
         """
         return None
 
@@ -241,28 +230,28 @@ class Adapter:
         """Let the framework's allocator on the device forget its peak, where it can."""
 
     def device_peak_memory(self) -> Optional[int]:
-        """Return the bytes that tensors took on the device at most since the last reset; None where nobody tells.
+        """Return the most bytes that tensors took on the device since the last reset; None where it is unknown.
 
         Where the framework cannot reset it: since the process began.
         """
         return None
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        """Return how to do what this name of ``device_ceilings.NAMES`` says on the cell's device; None where it cannot.
+        """Return the probe of this name (see ``libraries/gpus.py``) on the cell's device; None where there is none.
 
         The copies are of one array of ``size`` bytes, each between the same two, or into a new one where the framework
         cannot copy into one that it is given (which then counts too); the host's lies in page-locked memory
         where the name says pinned, and otherwise in ordinary memory that was written to before: pages that were not may
         all be one. Decline ``operator`` where the cell's steps do not start their operators one by one (a captured
-        graph). Called after the timed steps of a launch on a GPU, once for each name. What it raises is noted and
-        costs nothing but that number.
+        graph). Called after the timed steps of a launch on a GPU, once for each name. An exception is noted and costs
+        nothing but that number.
         """
         return None
 
     def profile(self, steps: int) -> Optional[Profile]:
-        """Run so many steps more under the framework's own profiler and return its tale; None where it has none.
+        """Run so many further steps under the framework's own profiler and return the profile; None where it has none.
 
-        Called after the timed steps, on the CPU too. What it raises is noted and costs nothing but the profile.
+        Called after the timed steps, on the CPU too. An exception is noted and costs nothing but the profile.
         """
         return None
 
@@ -273,16 +262,16 @@ class Adapter:
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        """Train the prepared network from these weights; yield of each block the mean loss of each of its steps.
+        """Train the prepared network from these weights; yield the mean losses of each block's steps.
 
-        A step computes the loss and the gradients of its mini-batch, and then updates as ``update`` says, at the
-        block's rate; its loss is that before the update. Losses are read once a block, when all of it was started.
-        Called after all that is timed, and followed by nothing: what ``step`` needs may be lost.
+        A step computes the loss and the gradients of its mini-batch, and then applies ``update`` at the block's rate;
+        its loss is that before the update. Losses are read once a block, when all of it was started. Called after all
+        that is timed, and followed by nothing: the state of ``step`` may be lost.
         """
         raise NotImplementedError
 
-    def words_of(self, error: BaseException) -> str:
-        """Return in a line what this exception says, where that is better told than by its type and first line."""
+    def error_text(self, error: BaseException) -> str:
+        """Return one line about this exception, where that is better than its type and first line."""
         return ""
 
     def is_out_of_memory(self, error: BaseException) -> bool:

@@ -1,7 +1,7 @@
 """A network: a family with its numbers under a name, as plain data and back.
 
-A launch carries the data (``cell.json``), and a guest builds from them, never from a name. Which networks there are is
-the host's business: those that come with dlbench lie in ``suites/definitions/networks.toml``.
+A launch carries the data (``cell.json``), and a guest builds from them, never from a name. The networks that come with
+dlbench lie in ``suites/definitions/networks.toml``.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ class Network(NamedTuple):
 
     name: str  # weights and mini-batches are seeded by it
     family: Family
-    batch_size: int  # where nothing else is asked for
+    batch_size: int  # the default
     parity: ParityRecipe
     summary: str
 
@@ -30,12 +30,12 @@ def of_family(name: str, family: Family, batch_size: int = USUAL_BATCH_SIZE, sum
 
 
 def specification(family: Family) -> Dict[str, Any]:
-    """Return what decides a network's mathematics, as plain data: what a record keeps of it."""
+    """Return the data that decide a network's mathematics, as a record keeps them."""
     return {"family": family.name, "numbers": family.data()}
 
 
 def digest(specified: Dict[str, Any]) -> str:
-    """Return what tells two specifications apart: 12 hexadecimal digits."""
+    """Return a specification's digest: 12 hexadecimal digits."""
     text = json.dumps(specified, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
 
@@ -52,9 +52,9 @@ def family_of(specified: Dict[str, Any]) -> Family:
         raise NumbersError("family", "no family of networks is named %r. Known: %s." % (name, ", ".join(FAMILIES)))
     if not isinstance(numbers, dict):
         raise NumbersError("numbers", "they are missing, or no table.")
-    read = Numbers(numbers)
-    family = FAMILIES[name].read(read)
-    read.finish()
+    reader = Numbers(numbers)
+    family = FAMILIES[name].read(reader)
+    reader.finish()
     count = family.parameter_count()
     if count > MOST_PARAMETERS:
         text = "these numbers make %.3g parameters, more than %.0e. Make them smaller." % (count, MOST_PARAMETERS)
@@ -64,9 +64,8 @@ def family_of(specified: Dict[str, Any]) -> Family:
 
 def to_data(network: Network) -> Dict[str, Any]:
     """Return the network as plain data, as ``cell.json`` carries it."""
-    found = dict(specification(network.family), name=network.name, batch_size=network.batch_size)
-    found["parity"] = dict(network.parity._asdict())
-    return found
+    named = {"name": network.name, "batch_size": network.batch_size, "parity": dict(network.parity._asdict())}
+    return dict(specification(network.family), **named)
 
 
 def from_data(data: Dict[str, Any]) -> Network:

@@ -1,4 +1,4 @@
-"""The one contract shared by host and guest: what a launch is asked for, and what it answers.
+"""Messages between host and guest: the request of a launch, and its outcome.
 
 A launch is data in (``cell.json``) and data out (``outcome.json``). Both are plain JSON of the tuples below; raw
 samples are kept and no statistic is computed here. ``SCHEMA_VERSION`` rises whenever a reader of the old form would
@@ -16,29 +16,29 @@ CELL_FILE = "cell.json"
 OUTCOME_FILE = "outcome.json"
 PHASE_FILE = "phase.json"
 
-HOST_LINE = "DLBENCH_HOST"  # the variable that names the file descriptor of the guest's line to the host
+HOST_LINE = "DLBENCH_HOST"  # the variable with the file descriptor of the guest's line to the host
 BEGIN, END, RESET, STEPS, READ = ("begin", "end", "reset", "steps", "read")  # marks on it, in their order
 PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
 
 
 class ProtocolError(Exception):
-    """A ``cell.json`` or ``outcome.json`` that is not what this version of the contract describes."""
+    """A ``cell.json`` or ``outcome.json`` that does not fit this version of the contract."""
 
 
 class Status(str, Enum):
     """How a launch ended; every cell of a matrix carries one."""
 
     OK = "ok"
-    UNSUPPORTED = "unsupported"  # the framework cannot do this cell; the reason says why
+    UNSUPPORTED = "unsupported"  # the framework cannot run this cell; the reason says why
     OUT_OF_MEMORY = "out_of_memory"
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
     PARITY_FAILED = "parity_failed"  # timed, but it computed something else than the reference
-    IMPLAUSIBLE = "implausible"  # timed, but what the host saw of it says that the number cannot be
+    IMPLAUSIBLE = "implausible"  # timed, but the host's observation contradicts the number
     SKIPPED = "skipped"  # never started, on purpose; the reason says why
 
 
-INSTALLED, TUNED = "installed", "tuned"  # of a row's settings: none in force, or all; see ``tuning.py``
+INSTALLED, TUNED = "installed", "tuned"  # none of a row's settings in force, or all; see ``tuning.py``
 BOUND = "bound"  # as many CPUs as threads, on different physical cores first
 OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # of the arithmetic; those of 16 bits are mixed with float32
@@ -46,7 +46,7 @@ PLACEMENTS = ("resident", "pinned", "pageable")  # of the mini-batch: on the dev
 
 
 class Cell(NamedTuple):
-    """One point of the matrix: what is measured."""
+    """One point of the matrix."""
 
     framework: str  # the row's name: "torch", or a name the user gave to a build of it, "torch-nightly"
     adapter: str  # the folder in adapters/ that drives it
@@ -56,57 +56,57 @@ class Cell(NamedTuple):
     threads: int  # intra-op threads requested; 0: ask for nothing, the framework's own default
     batch_size: int  # examples per mini-batch
     precision: str = "float32"
-    placement: str = "resident"  # where the mini-batch lies when the step starts
-    affinity: str = OVERSUBSCRIBED  # which CPUs the threads may use: BOUND or OVERSUBSCRIBED
+    placement: str = "resident"  # of the mini-batch when the step starts
+    affinity: str = OVERSUBSCRIBED  # the CPUs that the threads may use: BOUND or OVERSUBSCRIBED
     world_size: int = 1  # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
-    tuning: str = TUNED  # which of the row's settings are in force, as ``tuning.py`` writes it
+    tuning: str = TUNED  # the row's settings in force, as ``tuning.py`` writes them
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
 
     @property
     def on_cpu(self) -> bool:
-        """Tell whether the CPU computes; on a GPU it only starts what is computed there."""
+        """Tell whether the CPU computes; with a GPU it only starts operators there."""
         return self.device == "cpu"
 
     @property
     def all_threads(self) -> int:
-        """Return the intra-op threads requested of all workers together."""
+        """Return the intra-op threads requested for all workers together."""
         return self.threads * self.world_size
 
 
 class Protocol(NamedTuple):
     """How one launch measures: warm-up, then timed samples until ``steps`` or ``seconds`` is reached."""
 
-    warmup_steps: int = 3  # steps before the first timed one at least, the first step included
+    warmup_steps: int = 3  # steps before the first timed one at least, the first step included; see launch/warm_up.py
     steps: int = 20  # timed samples at most
     minimum_steps: int = 5  # timed samples at least, whatever they cost
     seconds: float = 10.0  # no further timed sample starts after this many seconds
     maximum_warmup_steps: int = 0  # warm-up grows up to this many samples while it shows a change; 0: never
     sample_seconds: float = 0.0  # steps shorter than this are timed several at a time
-    curve_steps: int = 0  # after all that is timed, train so many steps on the launch's text; 0: do not
+    curve_steps: int = 0  # steps of training on the launch's text after all that is timed; 0: none
 
 
 class Launch(NamedTuple):
-    """All that a guest process is told: the content of ``cell.json``."""
+    """The request to a guest process: the content of ``cell.json``."""
 
     cell: Cell
     protocol: Protocol
     settings: Dict[str, Any]  # of the framework's mode, as its framework.toml or the suite gives them
-    cache_directory: str  # where an adapter may keep what is costly to derive; survives the launch
+    cache_directory: str  # for what an adapter derives at a cost; survives the launch
     save_reference: Optional[str] = None  # write this launch's losses and updates here as the reference
     cpus: Optional[List[int]] = None  # the only CPUs this process may use; None: as it was started
     adapter_directory: Optional[str] = None  # the adapter's folder where it lies outside adapters/
-    only_capabilities: bool = False  # measure nothing: say what this build of the framework can do
+    only_capabilities: bool = False  # measure nothing: report the capabilities of this build of the framework
     gpu: Optional[str] = None  # UUIDs of the GPUs that it sees, one a worker, with commas; None: it runs on the CPU
-    repeated_batch: Optional[int] = None  # the mini-batch is one of this size over and over; None: all its own
-    label_sets: int = 1  # of a repeated mini-batch that is normalised over: equal parts with labels of their own
-    profiled_steps: int = 0  # after the timed steps, tell the operators of so many; 0: do not profile
-    network: Optional[Dict[str, Any]] = None  # what is built: the cell's network as `networks.to_data` writes it
-    asked_about: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to say yes or no to
-    text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: there is no training
+    repeated_batch: Optional[int] = None  # the mini-batch is one of this size over and over; None: all distinct
+    label_sets: int = 1  # equal parts, with different labels, of a repeated mini-batch that is normalised over
+    profiled_steps: int = 0  # steps to profile after the timed ones; 0: none
+    network: Optional[Dict[str, Any]] = None  # the cell's network as `networks.to_data` writes it
+    queried_networks: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to accept or refuse
+    text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
 
 
 class Parity(NamedTuple):
-    """Whether the launch computed what the float64 reference computed.
+    """Agreement of the launch with the float64 reference.
 
     Errors are relative: of a loss ``|loss - reference| / |reference|`` (a tenth of the first step's reference, where
     that is larger), the largest over the parity steps; of an update ``||update - reference|| / ||reference||`` over
@@ -121,11 +121,11 @@ class Parity(NamedTuple):
     worst_parameter: str
     loss_tolerance: float
     update_tolerance: float
-    seconds: float  # what the check cost, the parity steps themselves not counted
+    seconds: float  # the cost of the check, the parity steps themselves not counted
 
 
 class ParitySample(NamedTuple):
-    """What the parity check gave, for the host to judge; no record keeps it."""
+    """The parity check's result, for the host to judge; no record keeps it."""
 
     losses: Optional[List[float]]  # of each step of the last round, before its update; None: not all are finite
     updates: Dict[str, Optional[List[float]]]  # of each parameter's sampled entries; None: not all are finite
@@ -134,7 +134,7 @@ class ParitySample(NamedTuple):
 
 
 class HostObservation(NamedTuple):
-    """What the host saw of a launch, by its own clock and in the system's books; guests tell nothing of it.
+    """The host's observation of a launch, by its own clock and the system's accounts.
 
     CPU seconds are those of all processes of the launch.
     """
@@ -149,7 +149,7 @@ class HostObservation(NamedTuple):
     steps_cpu_seconds: float = 0.0
     read_seconds: float = 0.0  # to read the parameters afterwards
     read_cpu_seconds: float = 0.0
-    timed_waiting_seconds: float = 0.0  # for a CPU, of its processes and of the host: in it no sample goes on, or ends
+    timed_waiting_seconds: float = 0.0  # for a CPU, of its processes and of the host: meanwhile no sample proceeds
     checks: int = 1  # resetting and reading are those of so many checks, the steps those of the last one
 
     @property
@@ -159,10 +159,10 @@ class HostObservation(NamedTuple):
 
 
 class ThreadEvidence(NamedTuple):
-    """What the timed region shows of the threads that really worked."""
+    """Threads that really worked in the timed region."""
 
     requested: int
-    framework_says: Optional[int]  # None where the framework has no word on it
+    framework_says: Optional[int]  # None where the framework does not report it
     os_threads: Optional[int]  # threads of the process when the timed region ended
     cpu_seconds: float
     wall_seconds: float
@@ -170,7 +170,7 @@ class ThreadEvidence(NamedTuple):
 
 
 class Contention(NamedTuple):
-    """What the timed region shows of others on this machine; None where this system does not tell."""
+    """Disturbance by others on this machine in the timed region; None where this system does not show it."""
 
     run_queue_seconds: Optional[float]  # time this process's threads were runnable but not running, summed
     involuntary_switches: Optional[int]
@@ -184,7 +184,7 @@ class Contention(NamedTuple):
 
 
 class DeviceCeilings(NamedTuple):
-    """What a GPU did at best after the timed steps, None is what was not measured."""
+    """A GPU's best speeds after the timed steps; None: not measured."""
 
     copy_bytes_per_second: Optional[float] = None  # on the device, read and written
     to_device_pinned_bytes_per_second: Optional[float] = None
@@ -192,13 +192,13 @@ class DeviceCeilings(NamedTuple):
     from_device_pinned_bytes_per_second: Optional[float] = None
     from_device_pageable_bytes_per_second: Optional[float] = None
     operator_start_seconds: Optional[float] = None  # the host's, for the smallest operator behind others
-    operator_finish_seconds: Optional[float] = None  # from its start on an idle device to the host's knowing of its end
+    operator_finish_seconds: Optional[float] = None  # from its start on an idle device until the host sees its end
 
 
 class DeviceEvidence(NamedTuple):
-    """What the framework's own instruments on the device say of the timed steps; None where it has no such one."""
+    """Readings of the framework's own instruments on the device in the timed steps; None where it has none."""
 
-    name: str  # as the framework calls the device
+    name: str  # the framework's
     event_ns: Optional[List[int]] = None  # of every timed sample, from device events around it
     busy_seconds: Optional[float] = None  # a step's: the device's operators and copies, from a profile after the timing
     launches: Optional[float] = None  # operators started on the device, a step's
@@ -209,7 +209,7 @@ class DeviceEvidence(NamedTuple):
 class Operator(NamedTuple):
     """An operator of a profiled step, all its calls together."""
 
-    name: str  # as the framework's profiler calls it
+    name: str  # the framework's profiler's
     kind: str  # see adapters/libraries/profiles.py
     on_device: bool  # False: it ran on the CPU
     seconds: float  # a step's, without the operators that it called
@@ -217,23 +217,23 @@ class Operator(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What the framework's own profiler tells of some steps after the timed ones; profiled steps are slower."""
+    """Some steps after the timed ones in the framework's own profiler; profiled steps are slower."""
 
-    profiler: str  # its name
+    profiler: str
     steps: int
     step_seconds: float  # wall time of a profiled step
     operators: List[Operator]  # those that took longest first
 
 
 class Outcome(NamedTuple):
-    """All that a guest process answers: the content of ``outcome.json``."""
+    """The content of ``outcome.json``."""
 
     status: Status
     reason: str = ""
     import_seconds: Optional[float] = None
     prepare_seconds: Optional[float] = None
     first_step_seconds: Optional[float] = None  # compilation included
-    warmup_ns: List[int] = []  # a step's, for what came between the first step and the timed samples, in order
+    warmup_ns: List[int] = []  # a step's, of the warm-up between the first step and the timed samples, in order
     samples_ns: List[int] = []  # every timed sample, in order; each of steps_per_sample steps
     final_loss: Optional[float] = None  # after the timed steps; None when it is not finite or was not read
     final_loss_finite: Optional[bool] = None
@@ -246,15 +246,15 @@ class Outcome(NamedTuple):
     gemm_flops_per_second: Optional[float] = None  # the framework's own matrix product at these threads
     steps_per_sample: int = 1
     steady: Optional[bool] = None  # False: the samples still change after the longest warm-up; None: not looked for
-    cpus: Optional[List[int]] = None  # the CPUs that this process could run on
+    cpus: Optional[List[int]] = None  # those that this process could run on
     evidence_steps: Optional[int] = None  # steps that `threads` and `contention` span; None: the timed ones
     device: Optional[DeviceEvidence] = None  # None on the CPU
     timed_between: Optional[List[float]] = None  # start and end of the timed samples on the system's monotonic clock, s
     profile: Optional[Profile] = None
     parity_sample: Optional[ParitySample] = None  # for the host alone, which makes ``parity`` of it
     outside: Optional[HostObservation] = None  # the host's; a guest leaves it out
-    curve: List[List[float]] = []  # of the training on a text: [steps so far, mean loss of the block that ends there]
-    test_loss: Optional[float] = None  # after it, of the part of the text that was kept
+    curve: List[List[float]] = []  # of training on a text: [steps so far, mean loss of the block that ends there]
+    test_loss: Optional[float] = None  # after it, on the part of the text that was kept
     curve_ended: str = ""  # why training ended early; empty: it did not
 
     def step_seconds(self) -> List[float]:
@@ -263,15 +263,15 @@ class Outcome(NamedTuple):
         return [max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns]
 
     def gives_a_number(self) -> bool:
-        """Tell whether there are samples, and nothing says that they cannot be."""
+        """Tell whether there are plausible samples."""
         return bool(self.samples_ns) and self.status is not Status.IMPLAUSIBLE
 
     def timed_steps(self) -> int:
-        """Return how many steps the timed samples hold together."""
+        """Return the number of steps in the timed samples."""
         return len(self.samples_ns) * self.steps_per_sample
 
     def observed_steps(self) -> int:
-        """Return how many steps the readings of threads and contention span: warm-up found later is among them."""
+        """Return the number of steps that `threads` and `contention` span, warm-up found later included."""
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
@@ -312,8 +312,7 @@ def _build(kind: Any, data: Any, where: str) -> Any:
     if "status" in fields:
         fields["status"] = Status(fields["status"])
     if kind is Profile:
-        listed = fields.get("operators", [])
-        fields["operators"] = [_build(Operator, each, where + ".operators") for each in listed]
+        fields["operators"] = [_build(Operator, each, where + ".operators") for each in fields.get("operators", [])]
     try:
         return kind(**fields)
     except TypeError as error:
@@ -350,46 +349,40 @@ def read_json_object(path: str) -> Optional[Dict[str, Any]]:
     return content if isinstance(content, dict) else None
 
 
-def _read(path: str, kind: Any, what: str) -> Any:
+def _read(directory: str, name: str, kind: Any) -> Any:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
             content = json.load(file)
     except ValueError as error:
-        raise ProtocolError("%s is not JSON: %s" % (what, error)) from error
+        raise ProtocolError("%s is not JSON: %s" % (name, error)) from error
     if not isinstance(content, dict):
-        raise ProtocolError("%s is not an object" % what)
+        raise ProtocolError("%s is not an object" % name)
     version = content.pop("schema_version", None)
     if version != SCHEMA_VERSION:
-        raise ProtocolError("%s has schema version %r, this side speaks %d" % (what, version, SCHEMA_VERSION))
+        raise ProtocolError("%s has schema version %r, this side speaks %d" % (name, version, SCHEMA_VERSION))
     try:
-        return _build(kind, content, what)
+        return _build(kind, content, name)
     except ValueError as error:
-        raise ProtocolError("%s: %s" % (what, error)) from error
-
-
-def _write(path: str, value: Any) -> None:
-    content = to_dict(value)
-    content["schema_version"] = SCHEMA_VERSION
-    write_json(path, content)
+        raise ProtocolError("%s: %s" % (name, error)) from error
 
 
 def write_launch(directory: str, launch: Launch) -> None:
     """Write ``cell.json`` into the control directory."""
-    _write(os.path.join(directory, CELL_FILE), launch)
+    write_json(os.path.join(directory, CELL_FILE), dict(to_dict(launch), schema_version=SCHEMA_VERSION))
 
 
 def read_launch(directory: str) -> Launch:
     """Read ``cell.json``; raises ProtocolError, or OSError where there is none."""
-    launch: Launch = _read(os.path.join(directory, CELL_FILE), Launch, CELL_FILE)
+    launch: Launch = _read(directory, CELL_FILE, Launch)
     return launch
 
 
 def write_outcome(directory: str, outcome: Outcome) -> None:
     """Write ``outcome.json`` into the control directory."""
-    _write(os.path.join(directory, OUTCOME_FILE), outcome)
+    write_json(os.path.join(directory, OUTCOME_FILE), dict(to_dict(outcome), schema_version=SCHEMA_VERSION))
 
 
 def read_outcome(directory: str) -> Outcome:
     """Read ``outcome.json``; raises ProtocolError, or OSError where there is none (the guest crashed)."""
-    outcome: Outcome = _read(os.path.join(directory, OUTCOME_FILE), Outcome, OUTCOME_FILE)
+    outcome: Outcome = _read(directory, OUTCOME_FILE, Outcome)
     return outcome

@@ -1,6 +1,6 @@
 """The words of the axis ``tuning``: which of a row's settings are in force.
 
-A row's settings (``[tuning.NAME]`` in its ``framework.toml``) are what makes it faster than its framework is as
+A row's settings (``[tuning.NAME]`` in its ``framework.toml``) make it faster than its framework as
 installed. ``installed`` has none of them, ``tuned`` all; ``installed+a+b`` has these alone, ``tuned-a`` all others.
 """
 
@@ -10,22 +10,22 @@ from typing import Collection, Sequence, Tuple
 from .protocol import INSTALLED, TUNED
 
 EACH = "each"
-"""Of a plan: as installed, tuned, each setting alone, and all but each."""
+"""A plan's word for: as installed, tuned, each setting alone, and all but each."""
 TUNABLE = "tunable"
-"""Of what a record tells of its software: the names of the settings that the row has there, in order."""
+"""The key of a record's software with the names of the row's settings there, in order."""
 _WORD = re.compile(r"(%s((?:\+[a-z][a-z0-9_]*)*)|%s((?:-[a-z][a-z0-9_]*)*))" % (INSTALLED, TUNED))
 
 
 def named(word: str) -> Tuple[str, ...]:
-    """Return the settings that a word names; raises ValueError where it is none of the axis."""
-    found = _WORD.fullmatch(word)
-    if found is None:
-        raise ValueError("%r is none of %s, %s, %s+NAME, %s-NAME" % (word[:60], INSTALLED, TUNED, INSTALLED, TUNED))
-    return tuple((found.group(2) or "").split("+")[1:]) + tuple((found.group(3) or "").split("-")[1:])
+    """Return the settings that a word names; raises ValueError for an unknown word."""
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise ValueError("%r is not one of %s, %s, %s+NAME, %s-NAME" % (word[:60], INSTALLED, TUNED, INSTALLED, TUNED))
+    return tuple((match.group(2) or "").split("+")[1:]) + tuple((match.group(3) or "").split("-")[1:])
 
 
 def in_force(word: str, names: Sequence[str]) -> Tuple[str, ...]:
-    """Return which of a row's settings are in force, in their order; raises ValueError for a word that is none."""
+    """Return which of a row's settings are in force, in their order; raises ValueError for an unknown word."""
     mentioned = named(word)
     if word.startswith(INSTALLED):
         return tuple(name for name in names if name in mentioned)

@@ -34,26 +34,13 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 
 def blas_product(size: int) -> Callable[[], object]:
     """Return a call of the BLAS routine that carries Caffe's dense layers and convolutions, on square matrices."""
-    left, right = (np.full((size, size), value, dtype=np.float32) for value in (0.5, 0.25))
-    out = np.zeros((size, size), dtype=np.float32)
+    left, right, out = (np.full((size, size), value, dtype=np.float32) for value in (0.5, 0.25, 0.0))
     one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
     def multiply() -> np.ndarray:
+        operands = _address(left), size, _address(right), size
         LINKED.cblas_sgemm(
-            _ROW_MAJOR,
-            _NOT_TRANSPOSED,
-            _NOT_TRANSPOSED,
-            size,
-            size,
-            size,
-            one,
-            _address(left),
-            size,
-            _address(right),
-            size,
-            zero,
-            _address(out),
-            size,
+            _ROW_MAJOR, _NOT_TRANSPOSED, _NOT_TRANSPOSED, size, size, size, one, *operands, zero, _address(out), size
         )
         return out
 
@@ -64,7 +51,7 @@ class CaffeAdapter(Adapter):
     """Drives Caffe's SGD solver, whose ``step(1)`` is forward, loss, backward and update of one mini-batch.
 
     The mode chooses the build of OpenBLAS before this process starts; there are no settings. A check that fails in
-    Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with Caffe's words.
+    Caffe's C++ (a failed allocation too) ends the process: the launch then counts as crashed, with Caffe's message.
     """
 
     one_hot = True
@@ -76,48 +63,41 @@ class CaffeAdapter(Adapter):
             blas.set_openblas_threads(LINKED, cell.threads)
 
     def refuses_family(self, network: Network) -> str:
-        """Say what Caffe has in the place of other cells."""
         family = network.family
         if isinstance(family, Recurrent) and family.cell not in self.cells:
-            return (
-                "cell %s: Caffe has no GRU, and its RNN layer puts another one behind each step's state" % family.cell
-            )
+            words = "cell %s: Caffe has no GRU, and its RNN layer puts another one behind each step's state"
+            return words % family.cell
         return super().refuses_family(network)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        built = build(network.family, batch)
-        self.solver = _solver(built.net)
-        self.family, self.net, self.places = network.family, self.solver.net, built.places
+        net, self.places = build(network.family, batch)
+        self.solver = _solver(net)
+        self.family, self.net = network.family, self.solver.net
         self.loss = self.net.blobs[LOSS]
         self.reset(weights, batch)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy weights and mini-batch into the net's blobs; without momentum the solver keeps nothing that counts."""
-        for name, place in self.places.items():
-            value = weights[name]
-            self.net.params[place.layer][place.blob].data[...] = reorder_gates(value) if place.gates else value
+        for name, (layer, blob) in self.places.items():
+            self.net.params[layer][blob].data[...] = reorder_gates(name, weights[name])
         for name, value in feeds_of(self.family, batch).items():
             self.net.blobs[name].data[...] = value
 
     def step(self) -> None:
-        """Run one iteration of the solver."""
         self.solver.step(1)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the rate that the solver's "fixed" policy reads in every iteration."""
         self.solver.param.base_lr = rate
 
     def last_loss(self) -> float:
         return float(self.loss.data)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, place in self.places.items():
-            value = self.net.params[place.layer][place.blob].data
-            yield name, reorder_gates(value) if place.gates else value
+        for name, (layer, blob) in self.places.items():
+            yield name, reorder_gates(name, self.net.params[layer][blob].data)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the threads of OpenBLAS: nothing else in Caffe's CPU code is parallel."""
-        return blas.openblas_threads(LINKED)
+        return blas.openblas_threads(LINKED)  # nothing else in Caffe's CPU code is parallel
 
     def describe(self) -> Dict[str, Any]:
         return {
@@ -136,7 +116,6 @@ class CaffeAdapter(Adapter):
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product by the BLAS that Caffe is linked to."""
         return blas_product(size)
 
 

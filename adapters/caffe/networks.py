@@ -1,10 +1,10 @@
-"""Builds the networks' specifications as Caffe nets that end in the mean loss.
+"""Networks as Caffe nets that end in the mean loss.
 
 Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIHW) but for the LSTM, whose gates come
 in the order input, forget, output, cell and whose data are time-major.
 """
 
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 from caffe import NetSpec
@@ -18,23 +18,10 @@ from ..libraries.walks import Functions
 LOSS = "loss"
 
 
-class Place(NamedTuple):
-    """Where a parameter lies: a blob of a layer, and whether its rows are LSTM gates in Caffe's order."""
-
-    layer: str
-    blob: int
-    gates: bool = False
-
-
-class Built(NamedTuple):
-    """A net as Caffe's protocol buffer, and its parameters by canonical name."""
-
-    net: Any  # caffe_pb2.NetParameter
-    places: Dict[str, Place]
-
-
-def reorder_gates(value: np.ndarray) -> np.ndarray:
-    """Swap the last two quarters of the rows: from the canonical order of gates to Caffe's, and back."""
+def reorder_gates(name: str, value: np.ndarray) -> np.ndarray:
+    """Turn an LSTM's parameter from the canonical order of gates to Caffe's, and back; others stay."""
+    if not name.startswith("lstm"):
+        return value
     first, second, third, fourth = np.split(value, 4)
     return np.concatenate((first, second, fourth, third))
 
@@ -48,11 +35,11 @@ class CaffeFunctions(Functions):
     def __init__(self, family: Family, spec: Any, continues: Any) -> None:
         super().__init__(family, {})
         self.spec, self.continues = spec, continues
-        self.places: Dict[str, Place] = {}
+        self.places: Dict[str, Tuple[str, int]] = {}  # layer and number of its blob
 
     def _add(self, name: str, top: Any, *parts: str) -> Any:
         self.spec[name] = top
-        self.places.update(("%s.%s" % (name, part), Place(name, blob)) for blob, part in enumerate(parts))
+        self.places.update(("%s.%s" % (name, part), (name, blob)) for blob, part in enumerate(parts))
         return top
 
     def _numbered(self, kind: str, top: Any) -> Any:
@@ -101,13 +88,11 @@ class CaffeFunctions(Functions):
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
         top = L.LSTM(values, self.continues, recurrent_param={"num_output": self.family.hidden})
-        for blob, part in enumerate(("input_weight", "bias", "hidden_weight")):
-            self.places["%s.%s" % (name, part)] = Place(name, blob, gates=True)
-        return self._add(name, top)
+        return self._add(name, top, "input_weight", "bias", "hidden_weight")
 
 
 def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
-    """Return what the net's Input layers are fed with."""
+    """Return the inputs of the net's Input layers."""
     if not isinstance(family, Recurrent):
         return {"inputs": batch.inputs, "labels": batch.labels}
     # Zero where a sequence begins: there the LSTM takes its state for zero.
@@ -116,8 +101,8 @@ def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
     return {"inputs": batch.inputs.swapaxes(0, 1), "continues": continues, "labels": batch.labels.T}
 
 
-def build(family: Family, batch: Batch) -> Built:
-    """Return the network as a net of Caffe for mini-batches like this one."""
+def build(family: Family, batch: Batch) -> Tuple[Any, Dict[str, Tuple[str, int]]]:
+    """Return a net for mini-batches like this one, as a protocol buffer, and the places of its parameters."""
     spec: Any = NetSpec()
     tops = {}
     for name, value in feeds_of(family, batch).items():
@@ -126,4 +111,4 @@ def build(family: Family, batch: Batch) -> Built:
     scores = functions.scores(tops["inputs"])
     options: Dict[str, Any] = {"softmax_param": {"axis": 2}} if family.time_major else {}
     spec[LOSS] = L.SoftmaxWithLoss(scores, tops["labels"], **options)
-    return Built(spec.to_proto(), functions.places)
+    return spec.to_proto(), functions.places

@@ -1,7 +1,6 @@
 """Chainer 7.8: define-by-run on NumPy, or with Intel's iDeep (oneDNN) for the operations it has."""
 
 import ctypes
-import glob
 import os
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
@@ -10,20 +9,13 @@ import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 from chainer.backends import cuda, intel64
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
 from ..protocol import Cell
 from .networks import ChainerFunctions, Model, arrays_of, from_chainer, has_gates
-
-
-def openblas_loaded() -> Any:
-    """Return a handle of the OpenBLAS of NumPy's wheel, which is loaded already; None where NumPy has another BLAS."""
-    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))), "numpy.libs")
-    found = sorted(glob.glob(os.path.join(folder, "libopenblas*.so")))
-    return ctypes.CDLL(found[0]) if found else None
 
 
 def ideep_threads() -> Optional[int]:
@@ -41,13 +33,13 @@ class ChainerAdapter(EveryFamily):
     """Drives Chainer.
 
     Settings: ``ideep``, weights become iDeep's arrays and ``use_ideep`` is "auto" (default false); ``kernels``,
-    "widest" or "mkl" (default): whether iDeep's MKL is told to take the widest kernels that the processor runs.
+    "widest" or "mkl" (default): iDeep's MKL takes the widest kernels that the processor runs, or its own choice.
     """
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if cell.threads:
-            blas.set_openblas_threads(openblas_loaded(), cell.threads)
+            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), cell.threads)
         self.ideep = bool(settings.get("ideep", False))
         if self.ideep and settings.get("kernels", "mkl") == "widest":
             blas.take_widest_mkl_kernels()
@@ -75,14 +67,12 @@ class ChainerAdapter(EveryFamily):
         self.inputs, self.labels = arrays_of(self.family, batch)
 
     def step(self) -> None:
-        """Forward, loss, backward and update of one mini-batch; synchronous."""
         self.loss = self.criterion(self.forward(self.inputs), self.labels)
         self.model.cleargrads()
         self.loss.backward()
         self.optimizer.update()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Hand the rate to the optimiser."""
         self.optimizer.lr = rate
 
     def last_loss(self) -> float:
@@ -94,8 +84,7 @@ class ChainerAdapter(EveryFamily):
             yield name, from_chainer(value) if has_gates(name) else value
 
     def effective_threads(self) -> Optional[int]:
-        """Return the threads of iDeep's OpenMP, or of NumPy's OpenBLAS where iDeep is not used."""
-        return ideep_threads() if self.ideep else blas.openblas_threads(openblas_loaded())
+        return ideep_threads() if self.ideep else blas.openblas_threads(blas.loaded_openblas_of_numpy())
 
     def describe(self) -> Dict[str, Any]:
         available = bool(intel64.is_ideep_available())
@@ -105,8 +94,8 @@ class ChainerAdapter(EveryFamily):
             "ideep_available": available,
             "ideep": intel64.ideep.__version__ if available else None,
             "use_ideep": chainer.config.use_ideep,
-            "mkl_kernels": blas.mkl_kernels_asked_for() if self.ideep else None,
-            "blas": blas.describe_openblas(openblas_loaded()),
+            "mkl_kernels": blas.mkl_kernels_setting() if self.ideep else None,
+            "blas": blas.describe_openblas(blas.loaded_openblas_of_numpy()),
             "execution": "define-by-run",
             "recurrence": "loop",
             "optimizer": "chainer.optimizers.SGD",
@@ -114,24 +103,21 @@ class ChainerAdapter(EveryFamily):
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         value = chainer.Variable(np.array(3, np.float32))
-        square = value * value
-        square.backward()
-        slope = float(value.grad)
+        (value * value).backward()
         try:
             import chainermn
 
             chainermn.create_communicator("naive")
             together = (True, "chainermn made a communicator")
-        except Exception as error:  # whatever stands in the way is the answer
+        except Exception as error:  # the obstacle is the answer
             together = (False, "chainermn.create_communicator: %s" % error)
         return {
             "gpu": (bool(cuda.available), "chainer.backends.cuda.available is %s" % cuda.available),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(float(value.grad)),
             "several_processes": together,
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return the product that dense layers use: iDeep's, or NumPy's into memory made beforehand."""
         left, right = factors(size)
         if self.ideep:
             operands = intel64.ideep.array(left), intel64.ideep.array(right), None  # no bias

@@ -1,11 +1,11 @@
-"""Builds networks on Chainer's functions.
+"""Networks on Chainer's functions.
 
 Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chainer.functions.lstm`` takes the gates of
 one cell side by side, in the order candidate, input, forget, output. Chainer's ``n_step_lstm``, ``n_step_gru`` and
 ``n_step_rnn_tanh`` have other biases; here the inputs' products of all steps are made at once.
 """
 
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..families import Family
 from ..launch.batches import Batch, laid_out
-from ..libraries.walks import HIDDEN, Functions, State, gelu_by_tanh
+from ..libraries.walks import HIDDEN, Functions, State, Turn, gelu_by_tanh
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
 _TO_CHAINER = [2, 0, 1, 3]
@@ -87,10 +87,6 @@ class ChainerFunctions(Functions):
     def embedded(self, name: str, symbols: Any) -> Any:
         return F.embed_id(symbols, self.w[name + ".weight"])
 
-    def _shares(self, name: str, values: Any) -> Any:
-        shares = F.linear(values, self.w[name + ".input_weight"], self.w[name + ".bias"])
-        return F.split_axis(shares, self.family.steps, 0)
-
     def product(self, name: str, output: Any) -> Any:
         return F.linear(output, self.w[name + ".hidden_weight"], self.w.get(name + ".hidden_bias"))
 
@@ -107,26 +103,10 @@ class ChainerFunctions(Functions):
         reset, update = [F.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
         return F.linear_interpolate(update, output, F.tanh(ours[2] + reset * theirs[2]))
 
-    def recurrent_layer(self, name: str, values: Any) -> Any:
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         self.zero = np.zeros((len(values) // self.family.steps, self.family.hidden), np.float32)
-        state: State = (self.zero,) * self.states
-        outputs: List[Any] = []
-        for share in self._shares(name, values):
-            state = self.turn(name, state, share)
-            outputs.append(state[0])
-        return F.concat(outputs, 0)
-
-    def elman_layer(self, values: Any) -> Any:
-        states: List[Any] = []
-        for sums in self._shares("rnn", values):
-            if states:
-                sums = sums + F.linear(states[-1], self.w["rnn.hidden_weight"])
-            state = self.activated(sums, self.family.activation)
-            if self.family.alpha != 1.0:
-                state = self.family.alpha * state
-                state = state + (1.0 - self.family.alpha) * states[-1] if states else state
-            states.append(state)
-        return F.concat(states, 0)
+        shares = F.linear(values, self.w[name + ".input_weight"], self.w[name + ".bias"])
+        return F.concat(self.step_by_step(turn, (self.zero,) * states, F.split_axis(shares, self.family.steps, 0)), 0)
 
     def positioned(self, tokens: Any) -> Any:
         shape = tokens.shape + (self.family.width,)

@@ -12,7 +12,7 @@ warnings.filterwarnings("ignore", module=r"cntk\.")
 
 import cntk
 
-from ..base import Adapter, factors, slope_told
+from ..base import Adapter, factors, slope_found
 from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import blas
@@ -42,7 +42,7 @@ class _Version(ctypes.Structure):
 def describe_mkl() -> Dict[str, Any]:
     """Return the version and the threads of MKL; empty where it is not found.
 
-    Which kernels it takes it does not tell: its word on the processor is about the maker alone.
+    It does not report its kernels: its text on the processor is about the maker alone.
     """
     paths = [path for path in loaded_libraries() if os.path.basename(path).startswith("libmklml")]
     if not paths:
@@ -85,37 +85,34 @@ class CntkAdapter(Adapter):
         return ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        built = build(network.family, weights)
-        self.family, self.trained, self.variables = network.family, built.trained, built.variables
+        loss, self.trained, self.variables = build(network.family, weights)
+        self.family = network.family
         self.arguments = dict(zip(self.variables, values_of(self.family, batch)))
-        # Without a mini-batch size the rate is of the mean gradient, whatever the mini-batch.
+        # Without a mini-batch size the rate is that of the mean gradient, whatever the mini-batch.
         rate = cntk.learning_parameter_schedule(LEARNING_RATE)
-        self.learner = cntk.sgd([item.parameter for item in built.trained.values()], rate)
-        self.trainer = cntk.Trainer(None, (built.loss, None), [self.learner])
+        self.learner = cntk.sgd([parameter for parameter, _, _ in self.trained.values()], rate)
+        self.trainer = cntk.Trainer(None, (loss, None), [self.learner])
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters; the mini-batch is an argument of the trainer."""
-        for name, item in self.trained.items():
-            item.parameter.value = item.held(weights[name])
+        for name, (parameter, _, held) in self.trained.items():
+            parameter.value = held(weights[name])
         self.arguments = dict(zip(self.variables, values_of(self.family, batch)))
 
     def step(self) -> None:
-        """Run forward, loss, backward and update of one mini-batch."""
         self.trainer.train_minibatch(self.arguments)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Give the learner a new schedule of one rate; the graph has no part in it."""
         self.learner.reset_learning_rate(cntk.learning_parameter_schedule(rate))
 
     def last_loss(self) -> float:
         return float(self.trainer.previous_minibatch_loss_average)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, item in self.trained.items():
-            yield name, item.canonical(item.parameter.value)
+        for name, (parameter, canonical, _) in self.trained.items():
+            yield name, canonical(parameter.value)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the OpenMP threads that CNTK gives its operations."""
         return int(cntk.cntk_py.get_max_num_cputhreads())
 
     def describe(self) -> Dict[str, Any]:
@@ -123,7 +120,7 @@ class CntkAdapter(Adapter):
             "framework": "cntk",
             "version": cntk.__version__,
             "blas": describe_mkl(),
-            "kernels": blas.mkl_kernels_asked_for(),
+            "kernels": blas.mkl_kernels_setting(),
             "execution": "static graph, Trainer.train_minibatch, mini-batch held as Value",
             "recurrence": "loop",
             "recurrent_layers": "layers.Recurrence of layers.LSTM or layers.RNNStep",
@@ -137,15 +134,11 @@ class CntkAdapter(Adapter):
         several = callable(getattr(cntk.train.distributed, "data_parallel_distributed_learner", None))
         return {
             "gpu": (cuda, "linked with %s" % ("CUDA" if cuda else "no CUDA library")),
-            "automatic_gradients": slope_told(slope),
-            "several_processes": (
-                several,
-                "data_parallel_distributed_learner is %s" % ("there" if several else "missing"),
-            ),
+            "automatic_gradients": slope_found(slope),
+            "several_processes": (several, "data_parallel_distributed_learner looked up"),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product of a mini-batch with a parameter, as a dense layer makes it."""
         left, right = factors(size)
         rows = cntk.input_variable(size)
         product = cntk.times(rows, cntk.Parameter((size, size), init=right))

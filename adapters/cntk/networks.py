@@ -1,10 +1,10 @@
-"""Builds the networks' specifications as CNTK graphs.
+"""Networks as CNTK graphs.
 
 CNTK's layouts are the canonical ones, where a dense layer multiplies by the transposed weight. Only its LSTM block
 has others: weights (inputs, 4 x hidden), and the gates in the order input, cell, forget, output.
 """
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import cntk
 import numpy as np
@@ -13,21 +13,8 @@ from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch
 from ..libraries.walks import Functions
 
-
-class Trained(NamedTuple):
-    """A trainable parameter, and the functions that turn its value to the canonical layout and back to CNTK's."""
-
-    parameter: Any  # cntk.Parameter
-    canonical: Callable[[np.ndarray], np.ndarray]
-    held: Callable[[np.ndarray], np.ndarray]
-
-
-class Built(NamedTuple):
-    """A network in CNTK: the loss of each example (or step), what it learns, and its variables for the mini-batch."""
-
-    loss: Any  # cntk.Function
-    trained: Dict[str, Trained]
-    variables: Tuple[Any, Any]  # inputs and labels
+#: A trainable parameter, and the functions that turn its value to the canonical layout and back to CNTK's.
+Trained = Tuple[Any, Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 
 def _as_it_is(value: np.ndarray) -> np.ndarray:
@@ -62,11 +49,11 @@ def _over_channels(value: np.ndarray) -> np.ndarray:
 
 
 def padded(inputs: Any, kernel: int, stride: int, padding: int, value: float = 0.0) -> Tuple[Any, bool]:
-    """Return what to slide a window over, and whether CNTK is to pad it itself, so that the padding is symmetric.
+    """Return the input of a window, and whether CNTK is to pad it itself, so that the padding is symmetric.
 
     CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres in the middle of
     the input: that is (kernel - 1) / 2 on both sides as long as the stride leaves at most one row over. Anything else
-    is padded by an operation of its own, with ``value``. ``inputs`` (channels, side, side).
+    is padded by a separate operation, with ``value``. ``inputs`` (channels, side, side).
     """
     if padding == 0:
         return inputs, False
@@ -98,7 +85,7 @@ class CntkFunctions(Functions):
     def parameter(self, name: str) -> Any:
         """Return a parameter that starts as a copy of the weight of this name."""
         made = cntk.Parameter(self.w[name].shape, init=self.w[name])
-        self.trained[name] = Trained(made, _as_it_is, _as_it_is)
+        self.trained[name] = (made, _as_it_is, _as_it_is)
         return made
 
     def dense(self, name: str, values: Any) -> Any:
@@ -112,7 +99,7 @@ class CntkFunctions(Functions):
             return values
         value = self.w[spec.name + ".bias"]
         added = cntk.Parameter((len(value), 1, 1), init=_over_channels(value))
-        self.trained[spec.name + ".bias"] = Trained(added, np.ravel, _over_channels)
+        self.trained[spec.name + ".bias"] = (added, np.ravel, _over_channels)
         return values + added
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
@@ -160,11 +147,11 @@ class CntkFunctions(Functions):
         """Return the outputs of one of CNTK's blocks, run over the sequence from a zero state."""
         outputs = cntk.layers.Recurrence(block)(values)
         # Their shapes are known only now that the block has inputs.
-        found = {parameter.name: parameter for parameter in block.parameters}
+        parameters = {parameter.name: parameter for parameter in block.parameters}
         for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
             canonical = "%s.%s" % (name, part)
-            item = self.trained[canonical] = Trained(found[theirs], *layouts[part != "bias"])
-            item.parameter.value = item.held(self.w[canonical])
+            parameter, _, held = self.trained[canonical] = (parameters[theirs], *layouts[part != "bias"])
+            parameter.value = held(self.w[canonical])
         return outputs
 
     def _gru(self, name: str, values: Any) -> Any:
@@ -185,14 +172,17 @@ class CntkFunctions(Functions):
         return cntk.layers.Recurrence(cntk.Function(turn))(shares)
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
-    """Return the network with copies of these weights."""
+def build(spec: Family, weights: Dict[str, np.ndarray]) -> Tuple[Any, Dict[str, Trained], Tuple[Any, Any]]:
+    """Build the network with copies of these weights.
+
+    Return the loss of each example (or step), the trained parameters, and the variables of inputs and labels.
+    """
     functions = CntkFunctions(spec, weights)
     if spec.loss == "squares":
         drawn = spec.drawn_inputs(), spec.drawn_labels()
         inputs, labels = [cntk.sequence.input_variable(each.shape[-1]) for each in drawn]
         loss = cntk.reduce_mean(cntk.square(functions.scores(inputs) - labels))
-        return Built(loss, functions.trained, (inputs, labels))
+        return loss, functions.trained, (inputs, labels)
     classes = spec.drawn_labels().below
     if isinstance(spec, Recurrent):
         inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=spec.embedding > 0)
@@ -201,7 +191,7 @@ def build(spec: Family, weights: Dict[str, np.ndarray]) -> Built:
         inputs = cntk.input_variable(spec.drawn_inputs().shape)
         labels = cntk.input_variable(classes, is_sparse=True)
     loss = cntk.cross_entropy_with_softmax(functions.scores(inputs), labels)
-    return Built(loss, functions.trained, (inputs, labels))
+    return loss, functions.trained, (inputs, labels)
 
 
 def values_of(spec: Family, batch: Batch) -> List[Any]:

@@ -1,4 +1,4 @@
-"""Builds networks of Equinox's own layers.
+"""Networks of Equinox's own layers.
 
 A layer of Equinox's works on one example and is mapped over the mini-batch. Layers are made while JAX traces the loss,
 from parameters that stand in a dictionary by canonical name, so that the adapter of JAX can hold and update them.
@@ -23,7 +23,7 @@ PROJECTIONS = ("query", "key", "value")
 
 
 def held(name: str, value: np.ndarray) -> Dict[str, np.ndarray]:
-    """Return what is held of a parameter: of the projections for attention, which are one here, each by itself."""
+    """Return the arrays held of a parameter: one each of the projections for attention, which are one here."""
     before, projections, after = name.partition("qkv.")
     if not projections:
         return {name: value}
@@ -47,10 +47,7 @@ def _with(make: Callable[[Any], Any], **values: Any) -> Any:
 
 
 class EquinoxFunctions(Functions):
-    """Networks of Equinox's layers.
-
-    ``in_rows``: the logits of all steps of all examples are one product (see the setting ``rows_in_one_product``).
-    """
+    """Networks of Equinox's layers; ``in_rows``: the logits of all steps of all examples are one product."""
 
     title = "Equinox"
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
@@ -122,8 +119,8 @@ class EquinoxFunctions(Functions):
                 values = self.recurrent_layer(name, values)
             return values if self.in_rows else self.dense("fc", values)
 
-        found = jax.vmap(of_one, in_axes=1, out_axes=1)(inputs)
-        return self.dense("fc", self.rows(found)) if self.in_rows else self.rows(found)
+        outputs = jax.vmap(of_one, in_axes=1, out_axes=1)(inputs)
+        return self.dense("fc", self.rows(outputs)) if self.in_rows else self.rows(outputs)
 
     def layer_norm(self, name: str, values: Any) -> Any:
         given = {"weight": self.w[name + ".gamma"], "bias": self.w[name + ".beta"]}

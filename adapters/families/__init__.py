@@ -9,28 +9,30 @@ import importlib
 import os
 from typing import Dict, Type
 
-from .attention import Attention
-from .chains import Chain, Convolutional, Feedforward
-from .elman import Elman
-from .family import (
-    ACTIVATIONS,
-    ALPHABET,
-    LEARNING_RATE,
-    LOSSES,
-    Convolution,
-    Dense,
-    Drawn,
-    Family,
-    Flatten,
-    Layer,
-    MaxPool,
-    NumbersError,
-    Parameter,
-    ParityRecipe,
-)
-from .own import Own
-from .recurrent import CELLS, Recurrent
-from .residual import Bottleneck, Residual
+from .attention import Attention as Attention
+from .chains import Chain as Chain
+from .chains import Convolutional as Convolutional
+from .chains import Feedforward as Feedforward
+from .elman import Elman as Elman
+from .family import ACTIVATIONS as ACTIVATIONS
+from .family import ALPHABET as ALPHABET
+from .family import LEARNING_RATE as LEARNING_RATE
+from .family import LOSSES as LOSSES
+from .family import Convolution as Convolution
+from .family import Dense as Dense
+from .family import Drawn as Drawn
+from .family import Family as Family
+from .family import Flatten as Flatten
+from .family import Layer as Layer
+from .family import MaxPool as MaxPool
+from .family import NumbersError as NumbersError
+from .family import Parameter as Parameter
+from .family import ParityRecipe as ParityRecipe
+from .own import Own as Own
+from .recurrent import CELLS as CELLS
+from .recurrent import Recurrent as Recurrent
+from .residual import Bottleneck as Bottleneck
+from .residual import Residual as Residual
 
 
 def _families() -> Dict[str, Type[Family]]:
@@ -43,31 +45,3 @@ def _families() -> Dict[str, Type[Family]]:
 
 
 FAMILIES = _families()
-
-__all__ = [
-    "ACTIVATIONS",
-    "ALPHABET",
-    "CELLS",
-    "FAMILIES",
-    "LEARNING_RATE",
-    "LOSSES",
-    "Attention",
-    "Bottleneck",
-    "Chain",
-    "Convolution",
-    "Convolutional",
-    "Dense",
-    "Drawn",
-    "Elman",
-    "Family",
-    "Feedforward",
-    "Flatten",
-    "Layer",
-    "MaxPool",
-    "NumbersError",
-    "Own",
-    "Parameter",
-    "ParityRecipe",
-    "Recurrent",
-    "Residual",
-]

@@ -38,35 +38,28 @@ class Attention(Family):
         Rows of ``qkv`` are those of queries, then keys, then values; within each, one head after another.
         """
         width, hidden = self.width, self.feedforward
-        found = [
+        made = [
             Parameter("embedding.weight", (self.vocabulary, width), 0.1),
             Parameter("position.weight", (self.steps, width), 0.1),
         ]
         for layer in range(1, self.layers + 1):
             name = "layer%d." % layer
-            found += _norm(name + "norm1", width)
-            found += _dense(name + "qkv", 3 * width, width)
-            found += _dense(name + "project", width, width)
-            found += _norm(name + "norm2", width)
-            found += _dense(name + "upper", hidden, width)
-            found += _dense(name + "lower", width, hidden)
-        return found + _norm("norm", width) + _dense("fc", self.vocabulary, width)
+            made += _norm(name + "norm1", width)
+            made += _dense(name + "qkv", 3 * width, width)
+            made += _dense(name + "project", width, width)
+            made += _norm(name + "norm2", width)
+            made += _dense(name + "upper", hidden, width)
+            made += _dense(name + "lower", width, hidden)
+        return made + _norm("norm", width) + _dense("fc", self.vocabulary, width)
 
     def multiply_adds(self) -> List[int]:
         weights = 4 * self.width * self.width + 2 * self.width * self.feedforward
         scores = (self.steps + 1) * self.width  # on average, products with keys and with values
-        found = [self.steps * (weights + scores)] * self.layers
-        return [*found, self.steps * self.vocabulary * self.width]
+        products = [self.steps * (weights + scores)] * self.layers
+        return [*products, self.steps * self.vocabulary * self.width]
 
     def drawn_inputs(self) -> Drawn:
         return Drawn((self.steps,), self.vocabulary)
-
-    def drawn_labels(self) -> Drawn:
-        return Drawn((self.steps,), self.vocabulary)
-
-    @property
-    def alphabet(self) -> int:
-        return self.vocabulary
 
     def parity(self) -> ParityRecipe:
         """Return two steps at a high rate.

@@ -36,17 +36,17 @@ class Chain(Family):
     layers: Any
 
     def parameters(self) -> List[Parameter]:
-        found = []
+        made = []
         for layer in self.layers:
             if isinstance(layer, Convolution):
-                found.append(convolution_weight(layer.name, layer.outputs, layer.inputs, layer.kernel))
-                found.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
+                made.append(convolution_weight(layer.name, layer.outputs, layer.inputs, layer.kernel))
+                made.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
             elif isinstance(layer, Dense):
                 # ReLU layers after He et al. 2015, the others after Glorot and Bengio 2010, eq. 16.
                 fans = layer.inputs if layer.activation == "relu" else layer.inputs + layer.outputs
-                found.append(Parameter(layer.name + ".weight", (layer.outputs, layer.inputs), math.sqrt(6.0 / fans)))
-                found.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
-        return found
+                made.append(Parameter(layer.name + ".weight", (layer.outputs, layer.inputs), math.sqrt(6.0 / fans)))
+                made.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
+        return made
 
     def multiply_adds(self) -> List[int]:
         products, side = [], self.input_shape[-1]

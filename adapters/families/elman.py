@@ -73,8 +73,8 @@ class Elman(Family):
         Clipped networks of more units err more, since the norm of so many gradients is a sum in float32: at 500 units
         MXNet by 2.2e-6 in the loss, at 2000 PyTorch by 7.2e-6, at 5000 by 2.2e-5 and 4.2e-4.
 
-        A sum in place of the mean is none where both are clipped: the same update. No clipping is one only where the
-        norm is beyond it.
+        A sum in place of the mean is no mistake where both are clipped: the same update. No clipping is one only where
+        the norm is beyond it.
         """
         return ParityRecipe(
             2,

@@ -190,18 +190,18 @@ def convolution_weight(name: str, outputs: int, inputs: int, kernel: int) -> Par
     return Parameter(name + ".weight", (outputs, inputs, kernel, kernel), math.sqrt(6.0 / (inputs * kernel**2)))
 
 
-#: Of the timed steps; a parity recipe has a rate of its own.
+#: Of the timed steps; a parity recipe has another rate.
 LEARNING_RATE = 0.01
 
-#: Symbols that a text has at most; networks that are trained on one take so many.
+#: Largest number of symbols in a text; networks that are trained on one take so many.
 ALPHABET = 96
 
-#: By a family's ``loss``, in words for tables; each is a mean over the mini-batch and, where there are any, steps.
+#: Names for tables, by a family's ``loss``; each is a mean over the mini-batch and, where there are any, steps.
 LOSSES = {"cross_entropy": "cross-entropy", "squares": "mean squared error"}
 
 
 class Drawn(NamedTuple):
-    """What is drawn for each example of a synthetic mini-batch, see ``launch/batches.py``."""
+    """An example's part of a synthetic mini-batch, see ``launch/batches.py``."""
 
     shape: Tuple[int, ...]  # of one example
     below: Optional[int] = None  # whole numbers from 0 to less than this; None: uniform within +-scale
@@ -210,10 +210,10 @@ class Drawn(NamedTuple):
 
 
 class ParityRecipe(NamedTuple):
-    """How the first steps of a launch prove that it computes the reference's mathematics.
+    """How the first steps of a launch are compared with the reference.
 
-    Tolerances stand about ten times above what honest float32 implementations show (five where rounding flips ReLUs)
-    and far below what mistakes show. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
+    Tolerances are about ten times the errors of honest float32 implementations (five where rounding flips ReLUs), and
+    far below those of mistakes. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
     TensorFlow (graph, XLA), MXNet and the reference's own code in float32, where measured; and the smallest update
     error of the mistakes in tests/adapters/mistakes.py that must be caught:
 
@@ -307,8 +307,8 @@ class Family:
 
     @property
     def alphabet(self) -> int:
-        """How many symbols a text may have to train on; 0: the network takes none."""
-        return 0
+        """Number of symbols in a text to train on; 0: the network takes no symbols."""
+        return int(getattr(self, "vocabulary", 0))
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":
@@ -343,19 +343,20 @@ class Family:
         raise NotImplementedError
 
     def drawn_inputs(self) -> Drawn:
-        """Return what an example's inputs are."""
+        """Return an example's inputs."""
         raise NotImplementedError
 
     def drawn_labels(self) -> Drawn:
-        """Return what an example's labels are."""
-        raise NotImplementedError
+        """Return an example's labels; by default a symbol for each step."""
+        steps: Any = getattr(self, "steps", 0)
+        return Drawn((steps,), self.alphabet)
 
     def kinked(self) -> bool:
-        """Tell whether rounding can turn a unit of the network from one side to the other: ReLUs and maxima."""
+        """Tell whether rounding can flip a unit of the network: ReLUs and maxima."""
         return False
 
     def parity(self) -> ParityRecipe:
-        """Return how a launch is compared with the float64 reference."""
+        """Return the recipe of the comparison with the float64 reference."""
         raise NotImplementedError
 
     def words(self) -> str:
@@ -372,10 +373,10 @@ class Family:
         return "%.1f M" % (count / 1e6) if count >= 100000 else "%.1f k" % (count / 1e3)
 
     def least_bytes(self, batch_size: int, workers: int = 1) -> int:
-        """Return the memory that a training step needs in any framework, at least, in bytes of float32.
+        """Return a lower bound for the memory of a training step in any framework, in bytes of float32.
 
-        The weights and their gradients of each worker, and the mini-batch. What frameworks keep of the forward pass
-        depends on them and is not counted: a network beyond this never fits, one below may not fit either.
+        The weights and their gradients of each worker, and the mini-batch. Activations depend on the framework and are
+        not counted: a network beyond this never fits, one below may not fit either.
         """
         drawn = sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
         return 4 * (2 * workers * self.parameter_count() + batch_size * drawn)

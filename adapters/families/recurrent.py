@@ -64,35 +64,28 @@ class Recurrent(Family):
         One-hot networks start as those of Karpathy et al. 2015, arXiv 1506.02078, do: uniform within +-0.08.
         """
         bound = 1.0 / math.sqrt(self.hidden) if self.embedding else 0.08
-        found = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)] if self.embedding else []
+        made = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)] if self.embedding else []
         rows, inputs = CELLS[self.cell] * self.hidden, self.width
         for name in self.layer_names():
-            found.append(Parameter(name + ".input_weight", (rows, inputs), bound))
-            found.append(Parameter(name + ".hidden_weight", (rows, self.hidden), bound))
-            found += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in self.biases]
+            made.append(Parameter(name + ".input_weight", (rows, inputs), bound))
+            made.append(Parameter(name + ".hidden_weight", (rows, self.hidden), bound))
+            made += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in self.biases]
             inputs = self.hidden
-        found.append(Parameter("fc.weight", (self.vocabulary, self.hidden), bound))
-        found.append(Parameter("fc.bias", (self.vocabulary,), bound))
-        return found
+        made.append(Parameter("fc.weight", (self.vocabulary, self.hidden), bound))
+        made.append(Parameter("fc.bias", (self.vocabulary,), bound))
+        return made
 
     def multiply_adds(self) -> List[int]:
         unit = self.steps * CELLS[self.cell] * self.hidden
-        found = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (self.layers - 1)
+        products = [unit * (self.width + self.hidden)] + [unit * 2 * self.hidden] * (self.layers - 1)
         if not self.embedding:
-            found[:1] = [unit * self.width, unit * self.hidden]
-        return found + [self.steps * self.vocabulary * self.hidden]
+            products[:1] = [unit * self.width, unit * self.hidden]
+        return products + [self.steps * self.vocabulary * self.hidden]
 
     def drawn_inputs(self) -> Drawn:
         if self.embedding:
             return Drawn((self.steps,), self.vocabulary)
         return Drawn((self.steps, self.vocabulary), self.vocabulary, one_hot=True)
-
-    def drawn_labels(self) -> Drawn:
-        return Drawn((self.steps,), self.vocabulary)
-
-    @property
-    def alphabet(self) -> int:
-        return self.vocabulary
 
     def parity(self) -> ParityRecipe:
         """Return two steps at a very high rate.

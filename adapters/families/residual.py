@@ -123,15 +123,15 @@ class Residual(Family):
     @property
     def bottlenecks(self) -> Tuple[Bottleneck, ...]:
         """Return the blocks, called stage1.0, stage1.1 and so on."""
-        found = []
+        made = []
         inputs = self.stem_channels
         for stage, (count, width) in enumerate(zip(self.blocks, self.widths), 1):
             for index in range(count):
                 stride = 2 if index == 0 and stage > 1 else 1
                 outputs = _EXPANSION * width
-                found.append(Bottleneck("stage%d.%d" % (stage, index), inputs, width, outputs, stride, index == 0))
+                made.append(Bottleneck("stage%d.%d" % (stage, index), inputs, width, outputs, stride, index == 0))
                 inputs = outputs
-        return tuple(found)
+        return tuple(made)
 
     @property
     def features(self) -> int:

@@ -1,4 +1,4 @@
-"""Builds networks of Flax NNX's own layers.
+"""Networks of Flax NNX's own layers.
 
 Layers are made while JAX traces the loss, from parameters that stand in a dictionary by canonical name, so that the
 adapter of JAX can hold and update them. They lie as Flax has them: dense kernels (inputs, outputs), convolution
@@ -15,7 +15,7 @@ from flax import nnx
 from ..libraries.walks import Functions
 
 HELD = (2, 3, 1, 0)  # canonical axes of a convolution's weight in the order they are held
-LOOKED_UP = ("embedding.weight", "position.weight")  # rows of a table, which lie as they are
+LOOKED_UP = ("embedding.weight", "position.weight")  # tables, which lie as they are
 #: Of a cell of the family ``recurrent``: Flax's, and the one of its two layers that has the bias.
 CELLS = {"lstm": (nnx.OptimizedLSTMCell, "dense_h"), "rnn": (nnx.SimpleCell, "dense_i")}
 

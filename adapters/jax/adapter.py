@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, EveryFamily, factors, slope_told
+from ..base import ONE_PROCESS, EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
+from ..launch.evidence import read_file
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
 from ..networks import Network
@@ -21,19 +22,23 @@ from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
 
 
-def rmsprop_step(differentiated: Differentiated, update: RmsProp) -> Callable[..., Any]:
-    """Return the function of a step: (parameters, squares, rate, inputs, labels) to (parameters, squares, loss)."""
+def _scaled(gradients: Dict[str, Any], clip: float) -> Any:
+    """Return the factor that scales gradients whose common norm is beyond ``clip`` down to it."""
+    norm = jnp.sqrt(sum(jnp.vdot(each, each) for each in gradients.values()))
+    return jnp.minimum(1.0, clip / norm)
 
-    def step(parameters: Any, squares: Any, rate: Any, inputs: Any, labels: Any) -> Any:
-        loss, gradients = differentiated(parameters, inputs, labels)
-        norm = jnp.sqrt(sum(jnp.vdot(each, each) for each in gradients.values()))
-        scale = jnp.minimum(1.0, update.clip / norm)
-        new, means = {}, {}
-        for name, value in parameters.items():
-            gradient = gradients[name] * scale
-            means[name] = update.decay * squares[name] + (1.0 - update.decay) * gradient * gradient
-            new[name] = value - rate * gradient / (jnp.sqrt(means[name]) + update.epsilon)
-        return new, means, loss
+
+def training_step(differentiated: Differentiated, clip: float) -> Callable[[Any, Any, Any, Any], Any]:
+    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss).
+
+    ``clip`` is the largest norm of all gradients together; 0: no limit.
+    """
+
+    def step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
+        value, gradients = differentiated(parameters, inputs, labels)
+        if clip:
+            rate = rate * _scaled(gradients, clip)
+        return {name: parameters[name] - rate * gradients[name] for name in parameters}, value
 
     return step
 
@@ -46,17 +51,28 @@ def training_losses(
     update: RmsProp,
 ) -> Iterator[List[float]]:
     """Train from these parameters on mini-batches that ``place`` puts on the device; yield each block's losses."""
-    step = jax.jit(rmsprop_step(differentiated, update), donate_argnums=(0, 1))
+
+    def train(parameters: Any, squares: Any, rate: Any, inputs: Any, labels: Any) -> Any:
+        loss, gradients = differentiated(parameters, inputs, labels)
+        scale = _scaled(gradients, update.clip)
+        new, means = {}, {}
+        for name, value in parameters.items():
+            gradient = gradients[name] * scale
+            means[name] = update.decay * squares[name] + (1.0 - update.decay) * gradient * gradient
+            new[name] = value - rate * gradient / (jnp.sqrt(means[name]) + update.epsilon)
+        return new, means, loss
+
+    step = jax.jit(train, donate_argnums=(0, 1))
     squares = {name: jnp.zeros_like(value) for name, value in parameters.items()}
     for block in blocks:
-        found = []
+        losses = []
         for batch in block.batches:
             parameters, squares, loss = step(parameters, squares, block.rate, *place(batch))
-            found.append(loss)
-        yield [float(each) for each in jax.device_get(found)]
+            losses.append(loss)
+        yield [float(each) for each in jax.device_get(losses)]
 
 
-POOL_NAME = "tf_XLAEigen"  # what XLA names the threads that compute on the CPU
+POOL_NAME = "tf_XLAEigen"  # of XLA's threads that compute on the CPU
 
 
 class JaxAdapter(EveryFamily):
@@ -75,13 +91,15 @@ class JaxAdapter(EveryFamily):
         self._workers: Optional[devices.Workers] = None
         self._donated: Tuple[int, ...] = (0,) if settings.get("donate", False) else ()
         self._pointwise = self.chosen("pointwise", *CONVOLUTIONS)
-        # The CPU has float32 only; where a cell asks it for another, supports() refuses.
+        # The CPU has float32 only; supports() refuses cells of another precision there.
         jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(cell.precision, "highest"))
         if cell.world_size > 1 and not devices.workers_refusal():
             devices.start_workers(cell)
         if settings.get("keep_programs", True):
-            programs = "programs-%d" % _threads_at_start() if cell.on_cpu else "programs-gpu"
-            _keep_programs(os.path.join(cache_directory, programs))
+            threads = int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
+            programs = "programs-%d" % threads if cell.on_cpu else "programs-gpu"
+            jax.config.update("jax_compilation_cache_dir", os.path.join(cache_directory, programs))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
     def refuses_gpu(self) -> str:
         return devices.refusal(self.cell)
@@ -119,7 +137,7 @@ class JaxAdapter(EveryFamily):
         return place(self._family, batch)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Put copies of them on the devices: all that the program is given."""
+        """Put copies of them on the devices: the program's arguments."""
         for name, value in weights.items():
             # One by one, so that no second set of parameters is held; the buffers of the old ones are given back.
             for part, array in self._held(name, value).items():
@@ -134,7 +152,7 @@ class JaxAdapter(EveryFamily):
         if self._workers is None:
             arrays, homes = self._read(batch), (self._everywhere, self._everywhere)
         else:
-            arrays, homes = self._workers.deal(batch), self._workers.split()
+            arrays, homes = self._workers.parts(batch), self._workers.split()
         if self.cell.placement == "resident":
             self._batch = tuple(self._put(value, home) for value, home in zip(arrays, homes))
             return
@@ -144,7 +162,6 @@ class JaxAdapter(EveryFamily):
         self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
 
     def step(self) -> None:
-        """Dispatch the program once."""
         self._parameters, self._loss = self._step(self._parameters, self._rate, *self._batch)
 
     def _step_with_copy(self) -> None:
@@ -152,11 +169,9 @@ class JaxAdapter(EveryFamily):
         self._parameters, self._loss = self._step(self._parameters, self._rate, *batch)
 
     def synchronize(self) -> None:
-        """Wait for the loss and for every parameter."""
         jax.block_until_ready((self._parameters, self._loss))
 
     def set_learning_rate(self, rate: float) -> None:
-        """Put the rate, an argument of the program, on the devices."""
         self._rate = self._put(np.float32(rate), self._everywhere)
 
     def _put(self, value: Any, home: Any) -> Any:
@@ -209,11 +224,10 @@ class JaxAdapter(EveryFamily):
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         plugins = devices.gpu_plugins()
-        slope = float(jax.grad(lambda value: value * value)(3.0))
         joins = callable(getattr(jax.distributed, "initialize", None))
         return {
             "gpu": (bool(plugins), "plugins found: " + (", ".join(plugins) or "none, so the CPU only")),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(float(jax.grad(lambda value: value * value)(3.0))),
             "several_processes": (joins, "jax.distributed.initialize is %s" % ("there" if joins else "missing")),
         }
 
@@ -241,48 +255,17 @@ class JaxAdapter(EveryFamily):
         return devices.take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        if isinstance(error, MemoryError):
-            return True
-        return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
-
-
-def training_step(differentiated: devices.Differentiated, clip: float) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss).
-
-    Gradients whose norm, that of all together, is beyond ``clip`` are scaled down to it; 0 lets them be.
-    """
-
-    def step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
-        value, gradients = differentiated(parameters, inputs, labels)
-        if clip:
-            norm = jax.numpy.sqrt(sum(jax.numpy.vdot(each, each) for each in gradients.values()))
-            rate = rate * jax.numpy.minimum(1.0, clip / norm)
-        updated = {name: parameters[name] - rate * gradients[name] for name in parameters}
-        return updated, value
-
-    return step
-
-
-def _keep_programs(folder: str) -> None:
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-
-def _threads_at_start() -> int:
-    return int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
+        exhausted = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+        return exhausted or isinstance(error, MemoryError)
 
 
 def _pool_threads() -> Optional[int]:
-    """Return how many threads XLA's pool on the CPU has; None where this system does not tell."""
+    """Return the threads of XLA's pool on the CPU; None where this system does not show them."""
     try:
-        names = os.listdir("/proc/self/task")
-        count = 0
-        for name in names:
-            with open("/proc/self/task/%s/comm" % name) as file:
-                count += file.read().strip() == POOL_NAME
+        names = [read_file("/proc/self/task/%s/comm" % name) or "" for name in os.listdir("/proc/self/task")]
     except OSError:
         return None
-    return count
+    return sum(name.strip() == POOL_NAME for name in names)
 
 
 ADAPTER = JaxAdapter

@@ -1,4 +1,4 @@
-"""JAX's devices: those that a launch computes on, whether they can, and what JAX tells of them."""
+"""JAX's devices: refusals, memory, probes, several workers, and profiles."""
 
 import importlib.metadata
 import os
@@ -20,7 +20,7 @@ from ..libraries.profiles import HLO, TslEvent, TslLine
 from ..protocol import PLACEMENTS, Cell, Profile
 from .networks import place
 
-#: What jax_default_matmul_precision is set to for each precision of a cell; it holds for products and convolutions.
+#: The value of jax_default_matmul_precision for each precision of a cell; it holds for products and convolutions.
 #: On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
 MATMUL_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
 _GIVE_ANOTHER = "give a build that has one, --python jax=<its interpreter>"
@@ -29,7 +29,7 @@ _GIVE_ANOTHER = "give a build that has one, --python jax=<its interpreter>"
 def find_devices(name: str) -> List[Any]:
     """Return JAX's devices for a cell's "cpu" or "PLATFORM:INDEX", and keep JAX from starting any other platform.
 
-    The index is the host's: a launch sees the GPUs of its workers alone, and those are JAX's, in order.
+    The index is the host's: a launch sees only the GPUs of its workers, and those are JAX's, in order.
     """
     platform = name.partition(":")[0]
     jax.config.update("jax_platforms", platform)
@@ -43,20 +43,20 @@ def find_device(name: str) -> Any:
 
 def too_few(cell: Cell) -> str:
     """Return that JAX sees fewer devices than the cell has workers; empty where there are enough."""
-    found = len(find_devices(cell.device))
-    if found >= cell.world_size:
+    count = len(find_devices(cell.device))
+    if count >= cell.world_size:
         return ""
-    return "world size %d: each worker needs a device of its own, and JAX sees %d" % (cell.world_size, found)
+    return "world size %d: each worker needs its own device, and JAX sees %d" % (cell.world_size, count)
 
 
 def gpu_plugins() -> List[str]:
     """Return the names of the GPU plugins that this interpreter's JAX would load, as they registered themselves."""
-    found = importlib.metadata.entry_points(group="jax_plugins")
-    return sorted(entry.name for entry in found if any(maker in entry.name for maker in ("cuda", "rocm")))
+    entries = importlib.metadata.entry_points(group="jax_plugins")
+    return sorted(entry.name for entry in entries if any(maker in entry.name for maker in ("cuda", "rocm")))
 
 
 def refusal(cell: Cell) -> str:
-    """Return why this interpreter's JAX cannot do the cell on a GPU, in its own terms; empty where it can."""
+    """Return why this interpreter's JAX cannot run the cell on a GPU; empty where it can."""
     version = "JAX %s" % jax.__version__
     if cell.precision == "float16":
         return "precision float16: JAX has no scaling of the loss, without which small gradients become zero"
@@ -64,59 +64,49 @@ def refusal(cell: Cell) -> str:
     if reason:
         return reason
     plugins = gpu_plugins()
-    if not any("cuda" in name for name in plugins):
-        return "%s: no plugin for CUDA is installed (found: %s): %s" % (
-            version,
-            ", ".join(plugins) or "none",
-            _GIVE_ANOTHER,
-        )
+    names = ", ".join(plugins) or "none"
+    if "cuda" not in names:
+        return "%s: no plugin for CUDA is installed (found: %s): %s" % (version, names, _GIVE_ANOTHER)
     try:
         device = find_device(cell.device)
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
-        return "%s with %s cannot use the GPU: %s" % (version, ", ".join(plugins), gpus.first_line(error))
+        return "%s with %s cannot use the GPU: %s" % (version, names, gpus.first_line(error))
     capability = compute_capability(device)
     return "" if capability is None else gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, (), capability)
 
 
 def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
-    """Return a GPU's compute capability; None where JAX does not tell."""
+    """Return a GPU's compute capability; None where JAX does not know it."""
     major, _, minor = str(getattr(device, "compute_capability", "")).partition(".")
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
 
 
 def peak_memory_bytes(devices: List[Any]) -> Optional[int]:
-    """Return what JAX's allocator gave out at most since it started, on that of the devices where it is most.
-
-    None where it keeps no account.
-    """
+    """Return the peak of JAX's allocator since it started, on the device where it is largest; None if it is unknown."""
     peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
     known = [int(peak) for peak in peaks if peak is not None]
     return max(known) if known else None
 
 
 def in_memory(place: Any, kind: str) -> Any:
-    """Return the sharding that means a memory of a device, or of a sharding's: "device" or "pinned_host"."""
+    """Return the sharding of a device's memory, or of a sharding's: "device" or "pinned_host"."""
     if isinstance(place, jax.sharding.Sharding):
         return place.with_memory_kind(kind)
     return jax.sharding.SingleDeviceSharding(place, memory_kind=kind)
 
 
-# What `device_ceilings` times on a GPU, by JAX's own copies.
-#
-# Left out are the smallest operator, since a step is one program whose operators XLA starts itself, and the copy back
-# into ordinary memory, since an array keeps what it was once read as and is not read again.
-
-
 def probe(name: str, size: int, device: Any) -> Optional[Probe]:
-    """Return how JAX does what this name of `device_ceilings.NAMES` says, with arrays of so many bytes; None: not.
+    """Return JAX's probe of this name (see ``libraries/gpus.py``), for arrays of so many bytes; None where it has none.
 
-    Every array is written to before: pages of the host that never were may all be one.
+    It has none of the smallest operator, since a step is one program whose operators XLA starts itself, nor of the copy
+    back into ordinary memory, since an array keeps the copy that it was once read as. Every array is written to before:
+    pages of the host that never were may all be one.
     """
     copy = _copies(size, device).get(name)
     if copy is None:
         return None
     copied = copy()
-    # All since the last wait, as nobody promises that transfers end in the order in which they began.
+    # All since the last wait, as transfers may end in another order than they began.
     results: List[Any] = []
 
     def start() -> None:
@@ -132,7 +122,7 @@ def probe(name: str, size: int, device: Any) -> Optional[Probe]:
 
 
 def _copies(size: int, device: Any) -> Dict[str, Callable[[], Callable[[], Any]]]:
-    """Return by name what makes the array that is copied, and gives what copies it once."""
+    """Return by name a call that makes the array to copy, and returns the call that copies it once."""
     there, pinned = in_memory(device, "device"), in_memory(device, "pinned_host")
 
     def between(source: Any, target: Any) -> Callable[[], Any]:
@@ -158,14 +148,14 @@ def _filled(size: int, home: Any) -> Any:
 # Data-parallel training with JAX's own sharding: one jitted program over a mesh of devices, each of them a worker.
 #
 # Parameters are replicated, the mini-batch is split. Within the program `jax.shard_map` gives every worker the loss
-# of its own part, and one all-reduce gives the mean of all gradients: a worker computes just what it would compute
-# alone. Batch normalisation so uses each worker's own part of the mini-batch, as data-parallel engines do unless told
-# otherwise. Were the split left to the compiler alone, every batch normalisation would wait for all workers, and
-# where the steps and the rows of a recurrent network become one axis there would be none.
+# of its own part, and one all-reduce gives the mean of all gradients: a worker computes as it would alone. So batch
+# normalisation uses each worker's own part of the mini-batch, the default of data-parallel engines. Were the split left
+# to the compiler, every batch normalisation would wait for all workers, and where the steps and the rows of a recurrent
+# network become one axis there would be none.
 
 AXIS = "batch"  # the mesh's one axis, along which the mini-batch is split
-#: Unless told otherwise XLA kills the process where a worker on the CPU comes a minute after another to where they
-#: meet. With fewer CPUs than workers that may be a slow step; for one that never comes the host has its own time limit.
+#: By default XLA kills the process where a worker on the CPU arrives at a meeting a minute after another. With fewer
+#: CPUs than workers that may be a slow step; for one that never arrives the host has its own time limit.
 PATIENCE = "--xla_cpu_collective_call_terminate_timeout_seconds"
 PATIENCE_SECONDS = 3600
 
@@ -174,15 +164,12 @@ Differentiated = Callable[[Any, Any, Any], Tuple[Any, Any]]  # (parameters, inpu
 
 def workers_refusal() -> str:
     """Return why this version of JAX cannot train with several workers; empty where it can."""
-    missing = [name for name, there in _needed().items() if not there]
-    return "JAX %s: its workers need %s" % (jax.__version__, " and ".join(missing)) if missing else ""
-
-
-def _needed() -> Dict[str, bool]:
-    return {
+    needed = {
         "jax.shard_map": hasattr(jax, "shard_map"),
         "the setting jax_num_cpu_devices": "jax_num_cpu_devices" in jax.config.values,
     }
+    missing = " and ".join(name for name, there in needed.items() if not there)
+    return "JAX %s: its workers need %s" % (jax.__version__, missing) if missing else ""
 
 
 def start_workers(cell: Cell) -> None:
@@ -200,7 +187,7 @@ def start_workers(cell: Cell) -> None:
 
 
 class Workers:
-    """The devices that train together, and where they keep what."""
+    """The devices that train together, and their shardings."""
 
     def __init__(self, devices: List[Any], family: Family) -> None:
         """Lay the devices out along the mini-batch of this family."""
@@ -210,7 +197,7 @@ class Workers:
         #: Where each worker has all of a value.
         self.everywhere = NamedSharding(self._mesh, PartitionSpec())
 
-    def deal(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    def parts(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         """Return copies of inputs and labels as `networks.place` lays them out, part by part.
 
         Where the steps come first the labels of a part are time-major and follow those of the part before: a worker's
@@ -222,18 +209,18 @@ class Workers:
         return inputs, np.concatenate([each for _, each in parts])
 
     def split(self) -> Tuple[Any, Any]:
-        """Return the shardings of the inputs and the labels that ``deal`` returns."""
+        """Return the shardings of the inputs and the labels that ``parts`` returns."""
         inputs = PartitionSpec(None, AXIS) if self._family.time_major else PartitionSpec(AXIS)
         return NamedSharding(self._mesh, inputs), NamedSharding(self._mesh, PartitionSpec(AXIS))
 
     def share(self, differentiated: Differentiated, along: Tuple[Any, Any]) -> Differentiated:
-        """Return the mean over all workers of what a function says of each one's part, dealt out as `deal` did it."""
+        """Return the mean over all workers of a function of each one's part, split along these shardings."""
 
         def mean(parameters: Any, inputs: Any, labels: Any) -> Any:
             return lax.pmean(differentiated(parameters, inputs, labels), AXIS)
 
         everywhere, (inputs, labels) = PartitionSpec(), along
-        # JAX cannot tell by itself that a scan's zero state, the same everywhere, becomes a worker's own: no check.
+        # JAX cannot infer that a scan's zero state, the same everywhere, becomes a worker's own: no check.
         return jax.shard_map(
             mean,
             mesh=self._mesh,
@@ -243,7 +230,7 @@ class Workers:
         )
 
     def describe(self) -> Dict[str, Any]:
-        """Name the engine and what it does with the mini-batch."""
+        """Name the engine and how it splits the mini-batch."""
         return {
             "engine": "jit over a mesh of %d devices" % self._count,
             "split": "jax.shard_map, gradients by lax.pmean",
@@ -256,7 +243,7 @@ PROFILER = "jax.profiler"
 
 
 def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
-    """Run so many steps under the profiler; None where this version of JAX cannot read what it writes."""
+    """Run so many steps under the profiler; None where this version of JAX cannot read its output."""
     if not hasattr(jax.profiler, "ProfileData"):
         return None
     with tempfile.TemporaryDirectory(prefix="jax-", dir=adapter.cache_directory) as directory:
@@ -266,8 +253,8 @@ def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         jax.profiler.stop_trace()
         data = jax.profiler.ProfileData.from_file(profiles.tsl_file_in(directory))
-        found = list(profiles.tsl_calls(profiled_lines(data), adapter.cell.on_cpu))
-    return profiles.profile(PROFILER, steps, seconds, found)
+        calls = list(profiles.tsl_calls(profiled_lines(data), adapter.cell.on_cpu))
+    return profiles.profile(PROFILER, steps, seconds, calls)
 
 
 def profiled_lines(data: Any) -> Iterator[TslLine]:

@@ -1,9 +1,9 @@
-"""Builds networks in JAX: arrays by name, and the loss as a pure function.
+"""Networks in JAX: arrays by name, and the loss as a pure function.
 
 Images are held as (batch, height, width, channels), convolution weights as (height, width, inputs, outputs): the layout
-that XLA's convolutions on the CPU work in. Everything else is held in canonical layout, but tokens and their labels,
-which are turned to time-major so that each turn of a scan reads one contiguous slice. The inputs' share of all steps'
-sums is one product; the scan adds the state's.
+of XLA's convolutions on the CPU. Everything else is held in canonical layout, but tokens and their labels, which are
+turned to time-major so that each turn of a scan reads one contiguous slice. The inputs' share of all steps' sums is one
+product; the scan adds the state's.
 """
 
 from typing import Any, Callable, Dict, Tuple
@@ -15,7 +15,7 @@ from jax import lax
 
 from ..families import Family
 from ..launch.batches import Batch, laid_out
-from ..libraries.walks import Functions, State
+from ..libraries.walks import Functions, State, Turn
 from ..networks import Network
 
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
@@ -68,9 +68,9 @@ def mean_loss(network: Network, functions: Callable[[Family, Arrays], Functions]
 
 
 def _narrowed(parameters: Arrays, inputs: Any, narrow: Any) -> Tuple[Arrays, Any]:
-    """Return weights and inputs in another floating-point type; not what is added or normalises, and not tokens.
+    """Return weights and inputs in another floating-point type; not biases and normalisations, and not tokens.
 
-    The gradient of what is added is a sum over the mini-batch, and must not be summed up in 16 bits.
+    The gradient of a bias is a sum over the mini-batch, and must not be summed up in 16 bits.
     """
     kept = (".bias", ".hidden_bias", ".gamma", ".beta")
     cast = {name: value if name.endswith(kept) else value.astype(narrow) for name, value in parameters.items()}
@@ -84,7 +84,7 @@ def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
 
 
 def convolve_by_products(values: Any, weight: Any, stride: int, padding: int) -> Any:
-    """Convolve as `convolve` does, but where the kernel is 1x1, by one matrix product over the pixels that it keeps."""
+    """Convolve, where the kernel is 1x1 by one matrix product over the pixels that it keeps."""
     if weight.shape[:2] != (1, 1) or padding:
         return convolve(values, weight, stride, padding)
     kept = values[:, ::stride, ::stride, :]
@@ -131,7 +131,7 @@ class JaxFunctions(Functions):
         return max_pool(values, kernel, stride, padding)
 
     def flatten(self, values: Any) -> Any:
-        # Few values by then: turning them is cheaper to read than a permuted dense weight.
+        # Few values by then: turning them is easier to read than a permuted dense weight.
         return values.transpose(0, 3, 1, 2).reshape(values.shape[0], -1)
 
     def norm(self, name: str, values: Any) -> Any:
@@ -154,15 +154,15 @@ class JaxFunctions(Functions):
         found, bias = product(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
         return found if bias is None else plus(found, bias)
 
-    def recurrent_layer(self, name: str, values: Any) -> Any:
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         shares = plus(product(values, self.w[name + ".input_weight"]), self.w[name + ".bias"])
 
-        def turn(state: State, share: Any) -> Tuple[State, Any]:
-            state = self.turn(name, state, share)
+        def scanned(state: State, share: Any) -> Tuple[State, Any]:
+            state = turn(state, share)
             return state, state[0]
 
         zero = jnp.zeros((values.shape[1], self.family.hidden), values.dtype)
-        return lax.scan(turn, (zero,) * self.states, shares)[1]
+        return lax.scan(scanned, (zero,) * states, shares)[1]
 
     def elman_layer(self, values: Any) -> Any:
         weight = self.w["rnn.hidden_weight"]

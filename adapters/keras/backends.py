@@ -1,17 +1,18 @@
-"""What the adapter asks of Keras's backends; the one in use alone is imported.
+"""Keras's backends as the adapter drives them; the one in use alone is imported.
 
 The training step is the model's own train function, called as ``train_on_batch`` does, less the conversion of its
 arguments and results.
 """
 
 import itertools
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import keras
 import numpy as np
 
-from ..base import slope_told
+from ..base import Adapter, slope_found
+from ..protocol import Profile
 
 NAME = keras.config.backend()
 if NAME == "jax":
@@ -25,10 +26,27 @@ elif NAME == "torch":
     import torch
 
 
-class Training:
-    """The training step of a compiled model on a resident mini-batch, by the model's own train function."""
+class Backend:
+    """A backend of Keras, and the training step of a compiled model on a resident mini-batch.
 
-    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
+    ``step`` is one training step; ``logs`` are what the train function returns. ``describe`` names the backend's
+    versions, libraries and settings.
+    """
+
+    #: How the train function is called, for the description.
+    execution = ""
+    #: The orders of an image's axes that its convolutions on the CPU compute with.
+    data_formats: Tuple[str, ...] = ("channels_last", "channels_first")
+    #: The module whose profiler serves this backend.
+    profiler = ""
+
+    def __init__(self, threads: int) -> None:
+        """Set the number of threads, before any operation; 0 leaves the backend's default."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError("the backend %s has no %s" % (NAME, name))
+
+    def start(self, model: Any, inputs: Any, labels: Any) -> None:
         """Keep the model, whose variables have their values, and make its train function."""
         self.model = model
         self.place(inputs, labels)
@@ -44,10 +62,6 @@ class Training:
     def assign(self, variable: Any, value: Any) -> None:
         """Give one of the model's trainable variables another value."""
         variable.assign(value)
-
-    def step(self) -> None:
-        """Carry out one training step; ``logs`` are what the train function returns."""
-        raise NotImplementedError
 
     def synchronize(self) -> None:
         """Wait until all steps are finished."""
@@ -69,53 +83,32 @@ class Training:
         for name, variable in variables.items():
             yield name, keras.ops.convert_to_numpy(variable.value)
 
-
-class Backend:
-    """One backend of Keras in this process."""
-
-    #: How the train function is called, for the description.
-    execution = ""
-    #: The orders of an image's axes that its convolutions on the CPU compute with.
-    data_formats: Tuple[str, ...] = ("channels_last", "channels_first")
-    training: Callable[[Any, Any, Any], Training]
-
-    def __init__(self, threads: int) -> None:
-        """Set the number of threads, before any operation; 0 leaves the backend's default."""
-
-    def tensor(self, array: np.ndarray) -> Any:
-        """Return a copy of the array as the backend's tensor."""
-        raise NotImplementedError
-
     def effective_threads(self) -> Optional[int]:
         """Return the number of intra-op threads the backend says it uses; None where it does not say."""
         return None
 
-    def describe(self) -> Dict[str, Any]:
-        """Return the backend's own versions, libraries and settings."""
-        raise NotImplementedError
-
-    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        """Ask the framework below Keras, which itself has neither gradients nor processes."""
-        raise NotImplementedError
-
-    def multiply(self, size: int) -> Callable[[], object]:
-        """Return a call that does one synchronous float32 (size, size) matrix product by the backend."""
-        raise NotImplementedError
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """Tell whether this exception of the backend means that memory ran out."""
-        raise NotImplementedError
+    def profile(self, adapter: Adapter, steps: int) -> Optional[Profile]:
+        """Profile by the profiler of the backend's own adapter."""
+        return import_module(self.profiler, __package__).take_profile(adapter, steps)
 
 
-class JaxTraining(Training):
-    """Calls the train function, a pure function under jax.jit, from state to state, as ``Model.fit`` does.
+class JaxBackend(Backend):
+    """JAX; its number of threads is that of NPROC at its start.
 
-    The state is (trainable variables, others, the optimiser's, the metrics'); it stays outside the model, whose own
-    variables are given up to the first step (``train_on_batch`` would put every array back at each step).
+    Calls the train function, a pure function under jax.jit, from state to state, as ``Model.fit`` does. The state is
+    (trainable variables, others, the optimiser's, the metrics'); it stays outside the model, whose own variables are
+    given up to the first step (``train_on_batch`` would put every array back at each step).
     """
 
-    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
-        super().__init__(model, inputs, labels)
+    execution = "Model.train_function, Model.train_step under jax.jit, state to state on resident arrays"
+    profiler = "..jax.devices"
+
+    def tensor(self, array: np.ndarray) -> Any:
+        # asarray may share the caller's memory.
+        return jnp.array(array, copy=True)
+
+    def start(self, model: Any, inputs: Any, labels: Any) -> None:
+        super().start(model, inputs, labels)
         optimizer = model.optimizer
         self.places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
         self.rate = next(index for index, held in enumerate(optimizer.variables) if held is optimizer.learning_rate)
@@ -143,17 +136,6 @@ class JaxTraining(Training):
         for name, variable in variables.items():
             yield name, np.asarray(self.state[0][self.places[id(variable)]])
 
-
-class JaxBackend(Backend):
-    """JAX in this process; its number of threads is that of NPROC at its start, and it has no word on it."""
-
-    execution = "Model.train_function, Model.train_step under jax.jit, state to state on resident arrays"
-    training = JaxTraining
-
-    def tensor(self, array: np.ndarray) -> Any:
-        # asarray may share the caller's memory.
-        return jnp.array(array, copy=True)
-
     def describe(self) -> Dict[str, Any]:
         return {
             "backend_version": jax.__version__,
@@ -164,12 +146,11 @@ class JaxBackend(Backend):
         }
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        found = metadata.entry_points(group="jax_plugins")
-        plugins = sorted(entry.name for entry in found if any(maker in entry.name for maker in ("cuda", "rocm")))
-        slope = float(jax.grad(lambda value: value * value)(3.0))
+        names = [entry.name for entry in metadata.entry_points(group="jax_plugins")]
+        plugins = sorted(name for name in names if "cuda" in name or "rocm" in name)
         return {
             "gpu": (bool(plugins), "JAX's plugins for GPUs: %s" % (", ".join(plugins) or "none")),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(float(jax.grad(lambda value: value * value)(3.0))),
             "several_processes": (hasattr(jax.distributed, "initialize"), "jax.distributed.initialize looked up"),
         }
 
@@ -181,22 +162,14 @@ class JaxBackend(Backend):
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
-class TensorFlowTraining(Training):
-    """Calls the train function, a tf.function, with tensors."""
-
-    def step(self) -> None:
-        self.model.reset_metrics()
-        self.logs = self.model.train_function(self.batches)
-
-
 class TensorFlowBackend(Backend):
-    """TensorFlow in this process."""
+    """TensorFlow; the train function is a tf.function."""
 
     execution = "Model.train_function, one tf.function, on resident tensors"
     # channels_first has no kernel on CPUs; where TensorFlow's graph optimiser happens to turn it around, it computed
     # another update than the other backends in one of two small networks tried.
     data_formats = ("channels_last",)
-    training = TensorFlowTraining
+    profiler = "..tensorflow.devices"
 
     def __init__(self, threads: int) -> None:
         tf.config.set_visible_devices([], "GPU")
@@ -207,6 +180,10 @@ class TensorFlowBackend(Backend):
 
     def tensor(self, array: np.ndarray) -> Any:
         return tf.constant(array)
+
+    def step(self) -> None:
+        self.model.reset_metrics()
+        self.logs = self.model.train_function(self.batches)
 
     def effective_threads(self) -> Optional[int]:
         return int(tf.config.threading.get_intra_op_parallelism_threads()) or None
@@ -226,11 +203,10 @@ class TensorFlowBackend(Backend):
         value = tf.Variable(3.0)
         with tf.GradientTape() as tape:
             square = value * value
-        slope = float(tape.gradient(square, value))
         several = getattr(tf.distribute, "MultiWorkerMirroredStrategy", None)
         return {
             "gpu": (bool(tf.test.is_built_with_gpu_support()), "tf.test.is_built_with_gpu_support()"),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(float(tape.gradient(square, value))),
             "several_processes": (several is not None, "tf.distribute.MultiWorkerMirroredStrategy looked up"),
         }
 
@@ -242,23 +218,11 @@ class TensorFlowBackend(Backend):
         return isinstance(error, tf.errors.ResourceExhaustedError)
 
 
-class TorchTraining(Training):
-    """Calls the train function with tensors."""
-
-    def __init__(self, model: Any, inputs: Any, labels: Any) -> None:
-        super().__init__(model, inputs, labels)
-        model.train()
-
-    def step(self) -> None:
-        self.model.reset_metrics()
-        self.logs = self.model.train_function([self.batch])
-
-
 class TorchBackend(Backend):
-    """PyTorch in this process."""
+    """PyTorch."""
 
     execution = "Model.train_function on resident tensors"
-    training = TorchTraining
+    profiler = "..pytorch.adapter"
 
     def __init__(self, threads: int) -> None:
         if threads:
@@ -269,6 +233,14 @@ class TorchBackend(Backend):
 
     def tensor(self, array: np.ndarray) -> Any:
         return torch.tensor(array)
+
+    def start(self, model: Any, inputs: Any, labels: Any) -> None:
+        super().start(model, inputs, labels)
+        model.train()
+
+    def step(self) -> None:
+        self.model.reset_metrics()
+        self.logs = self.model.train_function([self.batch])
 
     def effective_threads(self) -> Optional[int]:
         return int(torch.get_num_threads())
@@ -291,7 +263,7 @@ class TorchBackend(Backend):
         (value * value).backward()
         return {
             "gpu": (bool(torch.backends.cuda.is_built()), "torch.backends.cuda.is_built()"),
-            "automatic_gradients": slope_told(float(value.grad)),
+            "automatic_gradients": slope_found(float(value.grad)),
             "several_processes": (torch.distributed.is_available(), "torch.distributed.is_available()"),
         }
 

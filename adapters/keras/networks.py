@@ -1,12 +1,11 @@
-"""Builds the specifications of ``adapters/networks.py`` as functional models of Keras's own layers, the same on every
-backend; only the order of the axes of images differs.
+"""Networks as functional models of Keras's own layers, the same on every backend but for the order of images' axes.
 
 Weights start as zeros and are assigned afterwards: drawing a hundred million random numbers only to replace them
 would be most of the time to prepare.
 """
 
 import operator
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 import keras
 import numpy as np
@@ -14,57 +13,12 @@ from keras import layers
 
 from ..families import Attention, Convolution, Dense, MaxPool
 from ..launch.batches import Batch
-from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
+from ..libraries.layouts import BIASES, CONVOLUTION, DENSE, FLATTENED, GATES, PLAIN, Layout
 from ..libraries.walks import Functions
 from ..networks import Network
 
-# Keras's recurrent layers, and how they hold their weights.
-#
-# A GRU has its gates in the order update, reset, new, and both biases in one variable.
-
-
-def swapped(values: np.ndarray) -> np.ndarray:
-    """Exchange the first two of a GRU's three gates along the last axis; it is its own inverse."""
-    first, second, third = np.split(values, 3, axis=-1)
-    return np.concatenate((second, first, third), axis=-1)
-
-
-class GatesLayout(DenseLayout):
-    """A GRU's weight: canonical (3 x hidden, inputs), held as (inputs, 3 x hidden) with other gates first."""
-
-    def split(self, canonical: np.ndarray) -> np.ndarray:
-        return swapped(canonical.T).T
-
-    def canonical(self, held: np.ndarray) -> np.ndarray:
-        return swapped(held).T
-
-
-class BiasesLayout(Layout):
-    """A GRU's biases: canonical one by one, held as (2, 3 x hidden)."""
-
-    def __init__(self, second: str) -> None:
-        self.second = second  # the canonical name of the bias in the second row
-
-    def split(self, canonical: np.ndarray) -> np.ndarray:
-        return swapped(canonical)
-
-    def canonical(self, held: np.ndarray) -> np.ndarray:
-        return swapped(held)
-
-
-class Options(NamedTuple):
-    """What a mode chooses among the things a Keras layer can be told."""
-
-    data_format: str  # "channels_last" or "channels_first"
-    unroll: bool  # recurrent layers without a loop
-    use_cudnn: Any  # "auto" or False; off GPUs it only decides which of a backend's LSTM programs is taken
-
-
-class Built(NamedTuple):
-    """A model that ends in logits, and its trainable variables by canonical name with the layout they are held in."""
-
-    model: Any
-    parameters: Dict[str, Tuple[Any, Layout]]
+#: What a mode chooses: ``data_format``, ``unroll`` (recurrent layers without a loop) and ``use_cudnn``.
+Options = Mapping[str, Any]
 
 
 class MinimumPadding2D(layers.Layer):
@@ -76,10 +30,9 @@ class MinimumPadding2D(layers.Layer):
     def __init__(self, padding: int, data_format: str) -> None:
         super(MinimumPadding2D, self).__init__()
         around = (padding, padding)
-        if data_format == "channels_last":
-            self.around = ((0, 0), around, around, (0, 0))
-        else:
-            self.around = ((0, 0), (0, 0), around, around)
+        none = (0, 0)
+        last = data_format == "channels_last"
+        self.around = (none, around, around, none) if last else (none, none, around, around)
 
     def call(self, inputs: Any) -> Any:
         return keras.ops.pad(inputs, self.around, constant_values=float(np.finfo(np.float32).min))
@@ -103,7 +56,7 @@ class Positions(layers.Layer):
 
 
 class KerasFunctions(Functions):
-    """Networks of Keras's layers, applied one after another; remembers their variables."""
+    """Networks of Keras's layers, applied one after another; keeps their variables."""
 
     title = "Keras"
 
@@ -113,7 +66,7 @@ class KerasFunctions(Functions):
         self.parameters: Dict[str, Tuple[Any, Layout]] = {}
 
     def _applied(self, layer: Any, values: Any, name: str, held: Dict[str, Tuple[str, Layout]]) -> Any:
-        """Apply a layer and remember its variables: by part of the name, their attributes and layouts."""
+        """Apply a layer and keep its variables: by part of the name, their attributes and layouts."""
         values = layer(values)
         for part, (attribute, layout) in held.items():
             self.parameters["%s.%s" % (name, part)] = (operator.attrgetter(attribute)(layer), layout)
@@ -127,7 +80,7 @@ class KerasFunctions(Functions):
         layer = layers.Dense(
             outputs, activation=None if activation == "none" else activation, kernel_initializer="zeros"
         )
-        held = {"weight": ("kernel", layout or DenseLayout()), "bias": ("bias", Layout())}
+        held = {"weight": ("kernel", layout or Layout(DENSE)), "bias": ("bias", Layout())}
         return self._applied(layer, values, name, held)
 
     def convolution(self, spec: Any, values: Any, bias: bool, activation: str = "none") -> Any:
@@ -136,7 +89,7 @@ class KerasFunctions(Functions):
         "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
         more) the images are padded first.
         """
-        padding, data_format = spec.padding, self.options.data_format
+        padding, data_format = spec.padding, self.options["data_format"]
         same = padding > 0 and spec.stride == 1 and spec.kernel == 2 * padding + 1
         if padding and not same:
             values = layers.ZeroPadding2D(padding, data_format=data_format)(values)
@@ -150,18 +103,18 @@ class KerasFunctions(Functions):
             use_bias=bias,
             kernel_initializer="zeros",
         )
-        held: Dict[str, Tuple[str, Layout]] = {"weight": ("kernel", ConvolutionLayout())}
+        held: Dict[str, Tuple[str, Layout]] = {"weight": ("kernel", Layout(CONVOLUTION))}
         if bias:
             held["bias"] = ("bias", Layout())
         return self._applied(layer, values, spec.name, held)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         if padding:
-            values = MinimumPadding2D(padding, self.options.data_format)(values)
-        return layers.MaxPooling2D(kernel, stride, padding="valid", data_format=self.options.data_format)(values)
+            values = MinimumPadding2D(padding, self.options["data_format"])(values)
+        return layers.MaxPooling2D(kernel, stride, padding="valid", data_format=self.options["data_format"])(values)
 
     def norm(self, name: str, values: Any) -> Any:
-        axis = -1 if self.options.data_format == "channels_last" else 1
+        axis = -1 if self.options["data_format"] == "channels_last" else 1
         layer = layers.BatchNormalization(axis=axis, epsilon=self.family.epsilon)
         return self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
 
@@ -169,7 +122,7 @@ class KerasFunctions(Functions):
         return layers.Add()([inner, values])
 
     def pixel_mean(self, values: Any) -> Any:
-        return layers.GlobalAveragePooling2D(data_format=self.options.data_format)(values)
+        return layers.GlobalAveragePooling2D(data_format=self.options["data_format"])(values)
 
     def rows(self, values: Any) -> Any:
         return values
@@ -180,7 +133,6 @@ class KerasFunctions(Functions):
         return self._applied(layer, symbols, name, {"weight": ("embeddings", Layout())})
 
     def feedforward(self, values: Any) -> Any:
-        """Walk through a chain, whose layers have their activations in them."""
         layout = None  # of the next dense weight, where it is not the usual one
         for layer in self.family.layers:
             if isinstance(layer, Dense):
@@ -191,9 +143,9 @@ class KerasFunctions(Functions):
             elif isinstance(layer, MaxPool):
                 values = self.pool(values, layer.kernel, layer.stride, layer.padding)
             else:
-                if self.options.data_format == "channels_last":
-                    layout = FlattenedLayout(tuple(values.shape[1:]))
-                # Said to be channels-last, it flattens the axes as they lie; told channels-first it would turn them.
+                if self.options["data_format"] == "channels_last":
+                    layout = Layout(FLATTENED, tuple(values.shape[1:]))
+                # Channels-last flattens the axes as they lie; channels-first would turn them.
                 values = layers.Flatten(data_format="channels_last")(values)
         return values
 
@@ -201,22 +153,21 @@ class KerasFunctions(Functions):
 
     def recurrent_layer(self, name: str, values: Any, cell: str = "", activation: str = "tanh") -> Any:
         cell = cell or self.family.cell
-        options: Dict[str, Any] = {"return_sequences": True, "unroll": self.options.unroll}
+        options: Dict[str, Any] = {"return_sequences": True, "unroll": self.options["unroll"]}
         options.update(kernel_initializer="zeros", recurrent_initializer="zeros")
         if cell == "rnn":
             layer = layers.SimpleRNN(self.family.hidden, activation=activation, **options)
         elif cell == "gru":
-            options["use_cudnn"] = self.options.use_cudnn
-            layer = layers.GRU(self.family.hidden, reset_after=True, **options)
+            layer = layers.GRU(self.family.hidden, reset_after=True, use_cudnn=self.options["use_cudnn"], **options)
         else:
-            options["use_cudnn"] = self.options.use_cudnn
+            options["use_cudnn"] = self.options["use_cudnn"]
             layer = layers.LSTM(self.family.hidden, unit_forget_bias=False, **options)
-        several = cell == "gru"
-        weights = GatesLayout() if several else DenseLayout()
+        gru = cell == "gru"
+        weights = Layout(GATES if gru else DENSE)
         held = {
             "input_weight": ("cell.kernel", weights),
             "hidden_weight": ("cell.recurrent_kernel", weights),
-            "bias": ("cell.bias", BiasesLayout(name + ".hidden_bias") if several else Layout()),
+            "bias": ("cell.bias", Layout(BIASES if gru else PLAIN)),
         }
         return self._applied(layer, values, name, held)
 
@@ -243,21 +194,24 @@ class KerasFunctions(Functions):
         return keras.ops.gelu(values, approximate=True)
 
 
-def build(network: Network, batch_size: int, options: Options) -> Built:
-    """Return the model for mini-batches of this size; its variables do not have the starting weights yet."""
+def build(network: Network, batch_size: int, options: Options) -> Tuple[Any, Dict[str, Tuple[Any, Layout]]]:
+    """Return the model for mini-batches of this size, and its variables by canonical name with their layouts.
+
+    It ends in logits; the variables do not have the starting weights yet.
+    """
     functions = KerasFunctions(network.family, options)
     drawn = network.family.drawn_inputs()
     shape = drawn.shape
-    if len(shape) == 3 and options.data_format == "channels_last":
+    if len(shape) == 3 and options["data_format"] == "channels_last":
         shape = shape[1:] + shape[:1]
     looked_up = drawn.below is not None and not drawn.one_hot
     inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="int32" if looked_up else "float32")
-    return Built(keras.Model(inputs, functions.scores(inputs)), functions.parameters)
+    return keras.Model(inputs, functions.scores(inputs)), functions.parameters
 
 
-def arrays(network: Network, batch: Batch, options: Options) -> Tuple[np.ndarray, np.ndarray]:
+def arrays(batch: Batch, data_format: str) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch's inputs and labels in the types and the order of axes that the model reads."""
     inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
-    if inputs.ndim == 4 and options.data_format == "channels_last":
+    if inputs.ndim == 4 and data_format == "channels_last":
         inputs = inputs.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(inputs), labels

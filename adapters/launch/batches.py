@@ -41,8 +41,7 @@ def seeded(*names: object) -> np.random.RandomState:
 
 
 def _uniform(stream: np.random.RandomState, shape: Tuple[int, ...], bound: float) -> np.ndarray:
-    size = int(np.prod(shape))
-    steps = np.frombuffer(stream.bytes(2 * size), dtype="<i2")
+    steps = np.frombuffer(stream.bytes(2 * int(np.prod(shape))), dtype="<i2")
     values = steps.astype(np.float32)
     values *= np.float32(bound / 32768.0)
     return values.reshape(shape)
@@ -50,10 +49,9 @@ def _uniform(stream: np.random.RandomState, shape: Tuple[int, ...], bound: float
 
 def _repeated(stream: np.random.RandomState, shape: Tuple[int, ...], bound: float) -> np.ndarray:
     size = int(np.prod(shape))
-    drawn = _uniform(stream, (min(size, _DRAWN),), bound)
     if size <= _DRAWN:
-        return drawn.reshape(shape)
-    values = np.empty(size, dtype=np.float32)
+        return _uniform(stream, shape, bound)
+    drawn, values = _uniform(stream, (_DRAWN,), bound), np.empty(size, dtype=np.float32)
     whole = size - size % _DRAWN
     values[:whole].reshape(-1, _DRAWN)[...] = drawn
     values[whole:] = drawn[: size - whole]

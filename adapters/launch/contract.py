@@ -167,10 +167,10 @@ def version(adapter: Adapter) -> str:
 
 
 def capabilities(adapter: Adapter, networks: Iterable[Network]) -> Dict[str, List[Any]]:
-    """Return [answer, how it was found out] for each of the adapter's ``capabilities``, and for these networks.
+    """Return [answer, how it was answers out] for each of the adapter's ``capabilities``, and for these networks.
 
     A network's key is "network:" and its name; its text is the reason where the answer is no.
     """
-    found = {str(key): [bool(can), how] for key, (can, how) in ask(adapter, "capabilities").items()}
-    found.update(("network:" + network.name, list(supports(adapter, network))) for network in networks)
-    return found
+    answers = {str(key): [bool(can), how] for key, (can, how) in ask(adapter, "capabilities").items()}
+    answers.update(("network:" + network.name, list(supports(adapter, network))) for network in networks)
+    return answers

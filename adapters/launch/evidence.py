@@ -44,7 +44,7 @@ class Snapshot(NamedTuple):
     steal: Optional[float]
     machine_cpu: Optional[float]  # that the launch's CPUs together were busy
     throttled: Optional[float]
-    company: Companions = Companions({}, 0.0)
+    companions: Companions = Companions({}, 0.0)
 
 
 def adopt_orphans() -> None:
@@ -129,19 +129,19 @@ def _descendants() -> Dict[str, List[str]]:
     return {name: stats[name] for name in names}
 
 
-def company() -> Companions:
+def companions() -> Companions:
     """Read the CPU time of every descendant of this process once."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = Companions({}, usage.ru_utime + usage.ru_stime, {}, {})
+    companions = Companions({}, usage.ru_utime + usage.ru_stime, {}, {})
     for process, fields in _descendants().items():
-        found.living[process] = cpu_seconds_of(fields)
-        for kept, times in zip((found.threads, found.waits), _thread_times(process) or ()):
+        companions.living[process] = cpu_seconds_of(fields)
+        for kept, times in zip((companions.threads, companions.waits), _thread_times(process) or ()):
             kept.update(("%s/%s" % (process, thread), seconds) for thread, seconds in times.items())
-    return found
+    return companions
 
 
-def risen(before: Dict[str, float], after: Dict[str, float]) -> List[float]:
-    """Return by how much each of the counters there after has risen; one that is new counts in full."""
+def increases(before: Dict[str, float], after: Dict[str, float]) -> List[float]:
+    """Return by how much each of the counters there after has increased; one that is new counts in full."""
     return [max(0.0, value - before.get(name, 0.0)) for name, value in after.items()]
 
 
@@ -149,12 +149,12 @@ def cpu_seconds_by_process(before: Companions, after: Companions) -> List[float]
     """Return the CPU seconds between two readings, one number for each process; those that ended are one together."""
     # What ended brings all its time into `ended`; what of it was there before does not belong to the region.
     gone = sum(spent for name, spent in before.living.items() if name not in after.living)
-    return risen(before.living, after.living) + [max(0.0, after.ended - before.ended - gone)]
+    return increases(before.living, after.living) + [max(0.0, after.ended - before.ended - gone)]
 
 
 def cpu_seconds_by_thread(before: Companions, after: Companions) -> List[float]:
     """Return the CPU seconds between two readings of each thread of the living, and of what ended as one together."""
-    return risen(before.threads, after.threads) + cpu_seconds_by_process(before, after)[-1:]
+    return increases(before.threads, after.threads) + cpu_seconds_by_process(before, after)[-1:]
 
 
 def oom_kills() -> int:
@@ -250,16 +250,16 @@ def _machine_times(cpus: Optional[Sequence[int]]) -> Tuple[Optional[float], Opti
 
 def _cgroups() -> List[Tuple[str, str]]:
     """Return where control groups of the CPU may be mounted, with this process's path below."""
-    found = []
+    places = []
     for line in (read_file("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         # What lies above a container's own group ("/../..") cannot be seen.
         path = "/" if ".." in path.split("/") else path
         if controllers == "":
-            found.append(("/sys/fs/cgroup", path))
+            places.append(("/sys/fs/cgroup", path))
         elif "cpu" in controllers.split(","):
-            found += [("/sys/fs/cgroup/" + controllers, path), ("/sys/fs/cgroup/cpu", path)]
-    return found
+            places += [("/sys/fs/cgroup/" + controllers, path), ("/sys/fs/cgroup/cpu", path)]
+    return places
 
 
 def _throttled() -> Optional[float]:
@@ -293,7 +293,7 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
         steal=steal,
         machine_cpu=machine_cpu,
         throttled=_throttled(),
-        company=company(),
+        companions=companions(),
     )
 
 
@@ -301,13 +301,13 @@ def thread_evidence(requested: int, framework_says: Optional[int], before: Snaps
     """Return how the CPU time of the region was spread over threads: the process's and its companions'."""
     spread: Optional[List[float]] = None
     if before.thread_cpu is not None and after.thread_cpu is not None:
-        others = [spent for spent in cpu_seconds_by_thread(before.company, after.company) if spent > 0.0]
-        spread = sorted(risen(before.thread_cpu, after.thread_cpu) + others, reverse=True)[:MOST_THREADS]
+        others = [spent for spent in cpu_seconds_by_thread(before.companions, after.companions) if spent > 0.0]
+        spread = sorted(increases(before.thread_cpu, after.thread_cpu) + others, reverse=True)[:MOST_THREADS]
     return ThreadEvidence(
         requested=requested,
         framework_says=framework_says,
         os_threads=None if after.thread_cpu is None else len(after.thread_cpu),
-        cpu_seconds=after.cpu - before.cpu + sum(cpu_seconds_by_process(before.company, after.company)),
+        cpu_seconds=after.cpu - before.cpu + sum(cpu_seconds_by_process(before.companions, after.companions)),
         wall_seconds=after.wall - before.wall,
         cpu_seconds_by_thread=spread,
     )
@@ -322,9 +322,11 @@ def contention(before: Snapshot, after: Snapshot) -> Contention:
 
     waited: Optional[float] = None
     if before.run_queue is not None and after.run_queue is not None:
-        waited = sum(risen(before.run_queue, after.run_queue) + risen(before.company.waits, after.company.waits))
+        waited = sum(
+            increases(before.run_queue, after.run_queue) + increases(before.companions.waits, after.companions.waits)
+        )
     busy = difference("machine_cpu")
-    own = after.cpu - before.cpu + sum(cpu_seconds_by_process(before.company, after.company))
+    own = after.cpu - before.cpu + sum(cpu_seconds_by_process(before.companions, after.companions))
     return Contention(
         run_queue_seconds=waited,
         involuntary_switches=after.involuntary - before.involuntary,

@@ -82,7 +82,7 @@ def with_curve(outcome: Outcome, adapter: Adapter, launch: Launch, announce: Ann
     except Exception as error:
         traceback.print_exc()
         sys.stderr.flush()
-        words = adapter.words_of(error) or "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
+        words = adapter.error_text(error) or "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
         return outcome._replace(curve=curve, curve_ended=words)
 
 
@@ -183,8 +183,8 @@ def measure(
     import_seconds = time.perf_counter() - start
     if launch.only_capabilities:
         described = software.environment()
-        asked_about = [networks.from_data(each) for each in launch.asked_about or []]
-        described["capabilities"] = contract.capabilities(adapter, asked_about)
+        queried_networks = [networks.from_data(each) for each in launch.queried_networks or []]
+        described["capabilities"] = contract.capabilities(adapter, queried_networks)
         described["version"] = contract.version(adapter)
         return Outcome(Status.OK, "nothing was timed", import_seconds, software=described)
     refused = _refusal(adapter, network, launch)
@@ -212,7 +212,7 @@ def _measure_steps(
 
     def note_loss() -> None:
         """Keep the loss of the last step, where there is no reference: launches must agree on these."""
-        if not network.family.specified and adapter.tells_loss:
+        if not network.family.specified and adapter.has_loss:
             first_losses.append(contract.loss(adapter))
 
     adapter.set_learning_rate(LEARNING_RATE)
@@ -240,7 +240,7 @@ def _measure_steps(
     later = evidence.snapshot(cpus)
     request = host.end((len(left_out) + len(samples)) * count)
     watch.end()
-    loss = contract.loss(adapter) if adapter.tells_loss else None
+    loss = contract.loss(adapter) if adapter.has_loss else None
     finite = None if loss is None else math.isfinite(loss)
     peak_memory_bytes = evidence.peak_memory_bytes()
     phases.enter("check")
@@ -296,7 +296,7 @@ def _checked(
     # Without a finite loss the parameters show nothing.
     moved = None
     if finite:
-        moved = not parity.stood_still(contract.current_parameters(adapter, network), before)
+        moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before)
     if request is None:
         return None
     return check.run_check(adapter, step, launch, host, request)._replace(moved=moved)

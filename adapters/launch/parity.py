@@ -84,7 +84,7 @@ def observe(
     return Observation(losses, updates, count)
 
 
-def stood_still(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
+def all_unchanged(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
     """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved.
 
     ``earlier`` is what `sample_weights` returned.
@@ -123,7 +123,7 @@ def load(path: str, steps: Optional[int] = None) -> Observation:
     return Observation(losses[:steps], updates)
 
 
-def _update_error(found: Dict[str, np.ndarray], expected: Dict[str, np.ndarray]) -> Tuple[float, str]:
+def _update_error(updates: Dict[str, np.ndarray], expected: Dict[str, np.ndarray]) -> Tuple[float, str]:
     """Return the largest relative error of a parameter's update, and that parameter's name."""
     scale = max(float(np.abs(update).max()) for update in expected.values())
     worst, name_of_worst = 0.0, ""
@@ -131,7 +131,7 @@ def _update_error(found: Dict[str, np.ndarray], expected: Dict[str, np.ndarray])
         # A parameter whose sampled entries hardly move (rare embedding rows, dead ReLUs) is judged against the
         # largest update of the network, lest float32 noise be divided by almost nothing.
         floor = 1e-6 * scale * np.sqrt(update.size)
-        error = float(np.linalg.norm(found[name] - update) / max(float(np.linalg.norm(update)), floor))
+        error = float(np.linalg.norm(updates[name] - update) / max(float(np.linalg.norm(update)), floor))
         if np.isnan(error):
             return error, name
         if error > worst:

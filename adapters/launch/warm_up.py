@@ -122,12 +122,12 @@ def change_points(signal: np.ndarray, penalty: float) -> List[int]:
         totals = best[starts] + costs + penalty
         chosen = int(np.argmin(totals))
         best[end], previous[end] = totals[chosen], starts[chosen]
-    found: List[int] = []
+    cuts: List[int] = []
     at = int(previous[count])
     while at > 0:
-        found.append(at)
+        cuts.append(at)
         at = int(previous[at])
-    return found[::-1]
+    return cuts[::-1]
 
 
 def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:

@@ -101,11 +101,11 @@ def join(directory: str, worker: int, load: Callable[[Launch], Adapter] = contra
 
 
 def _failure(error: Exception, made: List[Adapter]) -> Outcome:
-    """Return the outcome of a launch in which the framework, or what drives it, raised this."""
+    """Return the outcome of a launch in which the framework, or its adapter, raised this."""
     traceback.print_exc()
     ran_out = isinstance(error, MemoryError) or (bool(made) and made[0].is_out_of_memory(error))
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
-    words = made[0].words_of(error) if made else ""
+    words = made[0].error_text(error) if made else ""
     return Outcome(status, words or "%s: %s" % (type(error).__name__, _first_line(error)))
 
 

@@ -1,8 +1,11 @@
-"""OpenBLAS, asked and set through its C interface; ``library`` is a ctypes handle that shows its symbols."""
+"""OpenBLAS and MKL through their C interfaces; ``library`` is a ctypes handle that shows their symbols."""
 
 import ctypes
+import glob
 import os
 from typing import Any, Dict, Optional
+
+import numpy as np
 
 _THREADING = {0: "none", 1: "pthread", 2: "openmp"}
 
@@ -12,8 +15,20 @@ def _function(library: Any, name: str) -> Any:
     return getattr(library, name + "64_", None) or getattr(library, name, None)
 
 
+def openblas_of_numpy() -> Optional[str]:
+    """Return the path of the OpenBLAS in NumPy's wheel; None where there is none, or its integers are 64 bits wide."""
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))), "numpy.libs")
+    return next((path for path in sorted(glob.glob(folder + "/libopenblas*.so")) if "64_" not in path), None)
+
+
+def loaded_openblas_of_numpy() -> Any:
+    """Return a handle of that library, which NumPy has loaded; None where there is none."""
+    path = openblas_of_numpy()
+    return None if path is None else ctypes.CDLL(path)
+
+
 def openblas_threads(library: Any) -> Optional[int]:
-    """Return how many threads it says it uses; None where ``library`` is None or another BLAS."""
+    """Return the number of threads it reports; None where ``library`` is None or another BLAS."""
     function = None if library is None else _function(library, "openblas_get_num_threads")
     return None if function is None else int(function())
 
@@ -25,38 +40,36 @@ def set_openblas_threads(library: Any, count: int) -> None:
 
 
 def describe_openblas(library: Any) -> Dict[str, Any]:
-    """Return what it says of itself: build, the kernels it chose for this CPU, kind of threads and their number."""
+    """Return its build, the kernels it chose for this CPU, the kind of threads and their number."""
     count = openblas_threads(library)
     if count is None:
         return {}
-    found: Dict[str, Any] = {"name": "openblas", "threads": count}
+    described: Dict[str, Any] = {"name": "openblas", "threads": count}
     for key, name in (("build", "openblas_get_config"), ("kernels", "openblas_get_corename")):
         function = _function(library, name)
         if function is not None:
             function.restype = ctypes.c_char_p
-            found[key] = function().decode("ascii", "replace").strip()
+            described[key] = function().decode("ascii", "replace").strip()
     function = _function(library, "openblas_get_parallel")
     if function is not None:
-        found["threading"] = _THREADING.get(int(function()), "unknown")
-    return found
+        described["threading"] = _THREADING.get(int(function()), "unknown")
+    return described
 
 
-# Intel's MKL on processors of other makers: told to use the kernels that they can run.
-#
-# Before 2020 MKL looked at the maker before it looked at the instructions: on anything but an Intel processor its
-# products are made by SSE2 kernels. MKL_DEBUG_CPU_TYPE, which Intel never documented, overrides that; later releases
-# ignore it.
+# Before 2020 Intel's MKL looked at the maker before it looked at the instructions: on anything but an Intel processor
+# its products are made by SSE2 kernels. MKL_DEBUG_CPU_TYPE, which Intel never documented, overrides that; later
+# releases ignore it.
 
 MKL_KERNELS = "MKL_DEBUG_CPU_TYPE"
 _AVX2, _AVX512 = "5", "7"
-#: What the AVX-512 kernels of MKL need, as /proc/cpuinfo names it.
+#: Requirements of MKL's AVX-512 kernels, as in /proc/cpuinfo.
 _AVX512_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
 
 def widest_mkl_kernels(cpuinfo: str) -> Optional[str]:
-    """Return the value for the widest kernels that this processor can run; None where MKL takes them itself.
+    """Return the value for the widest kernels that this processor can run; None where MKL chooses well or has none.
 
-    None too where it has none for it. ``cpuinfo`` is the text of /proc/cpuinfo.
+    ``cpuinfo`` is the text of /proc/cpuinfo.
     """
     fields: Dict[str, str] = {}
     for line in cpuinfo.splitlines():
@@ -73,7 +86,7 @@ def widest_mkl_kernels(cpuinfo: str) -> Optional[str]:
 def take_widest_mkl_kernels() -> None:
     """Have MKL take the widest kernels that this processor can run; only before MKL's first operation."""
     try:
-        # The text is ASCII but for a maker's whim, and Python 3.6 in the C locale would refuse to read on.
+        # The text need not be ASCII, which Python 3.6 in the C locale would refuse to read.
         with open("/proc/cpuinfo", errors="replace") as file:
             kind = widest_mkl_kernels(file.read())
     except OSError:
@@ -82,8 +95,8 @@ def take_widest_mkl_kernels() -> None:
         os.environ[MKL_KERNELS] = kind
 
 
-def mkl_kernels_asked_for() -> str:
-    """Return which kernels MKL was told to take, in words."""
+def mkl_kernels_setting() -> str:
+    """Return the kernels that MKL was set to take."""
     names = {_AVX2: "AVX2", _AVX512: "AVX-512"}
     kind = os.environ.get(MKL_KERNELS)
     return "MKL's own choice" if kind is None else "%s (%s=%s)" % (names.get(kind, "other"), MKL_KERNELS, kind)

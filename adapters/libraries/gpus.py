@@ -1,25 +1,23 @@
-"""What a framework, or its build, cannot do on a GPU, in words for the reader of a matrix."""
+"""GPUs: ceilings beside matrix products, and reasons why a framework, or its build, cannot run a cell."""
 
 import re
 import sys
 import traceback
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..launch import timing
 from ..protocol import Cell, DeviceCeilings
 
-# What a GPU, and its link to the host, can do at best beside matrix products: bandwidths, and what an operator costs.
-#
-# Timed after the steps, by the framework's own copies and operators (``Adapter.device_probe``). Of repeated calls the
-# best counts: whatever disturbs one takes away from what the device can do.
+# Ceilings: bandwidths, and the costs of an operator. Timed after the steps, by the framework's own copies and operators
+# (``Adapter.device_probe``). The best of repeated calls counts: a disturbance only hides the device's speed.
 #
 # Bandwidths. A copy on the device counts the bytes read and those written, as STREAM's copy does (McCalpin 1995,
 # Memory Bandwidth and Machine Balance in Current High Performance Computers); one between host and device counts the
 # bytes that cross the link. Copies are timed several in a row, from an idle device to an idle one, so that starting
 # and waiting are spread over milliseconds of them.
 #
-# Operators. Two times of the smallest there is: the host's to start one behind others, which is the least that a step
-# of so many operators takes it; and from the start of one on an idle device until the host knows that it is done.
+# Operators. Two times of the smallest one: the host's to start it behind others, a lower bound for steps of many
+# operators; and from its start on an idle device until the host sees its end.
 
 COPY = "copy"  # on the device
 TO_DEVICE_PINNED = "to_device_pinned"  # from the host's page-locked memory
@@ -36,45 +34,44 @@ PROBES = (*TRANSFERS, OPERATOR)
 DEVICE_BYTES, HOST_BYTES = 512 * 1024**2, 256 * 1024**2
 #: Repeated for so many seconds, each probe.
 SECONDS = 0.2
-#: Copies in a row last at least so many seconds: what a start and a wait cost is less than a hundredth of that.
+#: Copies in a row last at least so many seconds: a start and a wait cost less than a hundredth of that.
 SAMPLE_SECONDS = 0.005
-#: Operators started in a row: fewer than a device's queue holds (a thousand and more), else starting waits for it.
+#: Operators started in a row: fewer than a device's queue holds (a thousand and more), else a start waits for it.
 STARTED = 100
 
 
 class Probe(NamedTuple):
-    """Something that a device does, for its speed alone."""
+    """An operation of a device whose speed is measured."""
 
-    start: Callable[[], object]  # start it once; may return before it is done
-    wait: Callable[[], object]  # return once everything that was started is done
+    start: Callable[[], Any]  # start it once; may return before it is done
+    wait: Callable[[], Any]  # return once everything that was started is done
 
 
 def probe_size(name: str) -> int:
-    """Return the bytes of the array that a probe copies; 0 of what copies none."""
+    """Return the bytes of the array that a probe copies; 0 where it copies none."""
     return 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
 
 
 def measure_ceilings(
     find: Callable[[str, int], Optional[Probe]], is_out_of_memory: Callable[[BaseException], bool]
 ) -> Tuple[Optional[DeviceCeilings], List[str]]:
-    """Return what the probes show, and in a line each what went wrong with some of them.
+    """Return the speeds of the probes, and a line for each that failed.
 
     ``find`` gives the probe of a name and a size in bytes, or None; one at a time is held, so that their arrays lie in
-    memory one after another. A probe for which memory runs out is left out without a word: it is full of what was just
-    measured.
+    memory one after another. A probe for which memory runs out is left out silently: the launch itself fills it.
     """
-    found: Dict[str, float] = {}
+    speeds: Dict[str, float] = {}
     failures = []
     for name in PROBES:
         try:
-            found.update(_ceilings_of(find, name))
+            speeds.update(_ceilings_of(find, name))
         except Exception as error:
             if is_out_of_memory(error):
                 continue
             traceback.print_exc()
             sys.stderr.flush()
             failures.append("%s: %s: %s" % (name, type(error).__name__, " ".join(str(error).split())[:200]))
-    return (DeviceCeilings(**found) if found else None), failures
+    return (DeviceCeilings(**speeds) if speeds else None), failures
 
 
 def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
@@ -90,8 +87,8 @@ def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict
 
 
 def seconds_in_a_row(probe: Probe) -> float:
-    """Return the seconds of one of several in a row, the device idle before the first and after the last."""
-    start, wait = _quiet(probe.start), _quiet(probe.wait)
+    """Return the seconds of one call of several in a row, the device idle before the first and after the last."""
+    start, wait = probe
     timing.time_one(start, wait)  # the first may set something up
     count, _ = timing.steps_per_sample(start, wait, timing.time_one(start, wait), SAMPLE_SECONDS)
     several = timing.several(start, count)
@@ -99,8 +96,8 @@ def seconds_in_a_row(probe: Probe) -> float:
 
 
 def seconds_to_start(probe: Probe) -> float:
-    """Return the seconds that the host takes to start one behind others, before any of them need be done."""
-    several = timing.several(_quiet(probe.start), STARTED)
+    """Return the host's seconds to start one behind others, before any of them need be done."""
+    several = timing.several(probe.start, STARTED)
 
     def sample() -> int:
         probe.wait()
@@ -109,16 +106,15 @@ def seconds_to_start(probe: Probe) -> float:
         return timing.nanoseconds() - begun
 
     sample()
-    found = _best(sample) / STARTED
+    seconds = _best(sample) / STARTED
     probe.wait()
-    return found
+    return seconds
 
 
 def seconds_to_finish(probe: Probe) -> float:
-    """Return the seconds from the start of one on an idle device until the host knows that it is done."""
-    start, wait = _quiet(probe.start), _quiet(probe.wait)
-    timing.time_one(start, wait)
-    return _best(lambda: timing.time_one(start, wait))
+    """Return the seconds from the start of one on an idle device until the host sees its end."""
+    timing.time_one(*probe)
+    return _best(lambda: timing.time_one(*probe))
 
 
 def _best(sample: Callable[[], int]) -> float:
@@ -128,10 +124,6 @@ def _best(sample: Callable[[], int]) -> float:
     while timing.nanoseconds() < until:
         best = min(best, sample())
     return max(best, 1) * 1e-9  # a clock may give 0 ns
-
-
-def _quiet(call: Callable[[], object]) -> Callable[[], None]:
-    return call  # type: ignore[return-value]
 
 
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 in its matrix units
@@ -163,7 +155,7 @@ def has_code(architectures: Iterable[str], capability: Tuple[int, int]) -> bool:
 
 
 def refusal(cell: Cell, title: str, precisions: Sequence[str], placements: Sequence[str] = ("resident",)) -> str:
-    """Return why a framework that is driven on CUDA GPUs, with these, cannot do the cell; empty where it can."""
+    """Return why a framework that runs on CUDA GPUs, at these, cannot run the cell; empty where it can."""
     if cell.device.partition(":")[0] != "cuda":
         return "device %s: %s is driven here on the CPU and on CUDA GPUs only" % (cell.device, title)
     if cell.precision not in precisions:
@@ -177,20 +169,18 @@ def refusal(cell: Cell, title: str, precisions: Sequence[str], placements: Seque
 def refusal_of_build(
     cell: Cell, version: str, advice: str, architectures: Sequence[str], capability: Tuple[int, int]
 ) -> str:
-    """Return why a build with code for these architectures (none: it does not say) cannot do the cell on this GPU."""
+    """Return why a build with code for these architectures (none: unknown) cannot run the cell on this GPU."""
     if architectures and not has_code(architectures, capability):
-        return "%s: this build has no kernels for compute capability %d.%d (it has %s): %s" % (
-            (version,) + capability + (", ".join(architectures), advice)
-        )
+        words = "%s: this build has no kernels for compute capability %d.%d (it has %s): %s"
+        return words % (version, *capability, ", ".join(architectures), advice)
     if cell.precision in ("tf32", "bfloat16") and capability < AMPERE:
-        return "precision %s: it needs compute capability %d.%d, and this GPU has %d.%d" % (
-            (cell.precision,) + AMPERE + capability
-        )
+        words = "precision %s: it needs compute capability %d.%d, and this GPU has %d.%d"
+        return words % (cell.precision, *AMPERE, *capability)
     return ""
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an exception says, in one line."""
+    """Return an exception's first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
 

@@ -1,13 +1,13 @@
-"""ONNX graphs in the making, and the forward passes of the networks of ``adapters/networks.py`` in them.
+"""ONNX graphs under construction, and the forward passes of networks in them.
 
-Both adapters of ONNX Runtime build on it; each adds how a network normalises and pools, the loss, and the training.
+Both adapters of ONNX Runtime build on it; each adds normalisation and pooling, the loss, and the training.
 
 Layouts: dense and convolution weights are the canonical ones (ONNX's Gemm takes the transposed weight as it is; the
 other way round was no faster). LSTM gates are in the order input, forget, output, cell, so that one sigmoid covers
 three of them, and recurrent tokens and labels are rows in the order of the steps, so that a step's rows are adjacent.
 """
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
@@ -15,21 +15,20 @@ from onnx import ModelProto, helper, numpy_helper
 from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch
 from ..networks import Network
-from .walks import Functions, State
+from .walks import Functions, State, Turn
 
 LOSS = "loss"
-#: Of a simple recurrent network: a graph of more takes a minute or more to build and to load.
+#: Steps of a simple recurrent network: a larger graph takes a minute or more to build and to load.
 MOST_STEPS = 100
 _GATES_TO_GRAPH = (0, 1, 3, 2)  # input, forget, cell, output -> input, forget, output, cell; its own inverse
 _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
 class Graph:
-    """Collects a graph; each method that adds a node returns the name of what the node computes.
+    """Collects a graph; each method that adds a node returns the name of its output.
 
-    ONNX Runtime removes what is written down twice (constants, common subexpressions, dead nodes), so nothing
-    here does. ``element`` is the element type of every value but indices: float32, or float64 to differentiate
-    numerically.
+    ONNX Runtime removes duplicates (constants, common subexpressions, dead nodes), so nothing here does. ``element`` is
+    the element type of every value but indices: float32, or float64 to differentiate numerically.
     """
 
     operator_set = 0  # a subclass chooses the versions
@@ -48,7 +47,7 @@ class Graph:
         return int(helper.np_dtype_to_tensor_dtype(self.element))
 
     def input(self, name: str, shape: Sequence[int], dtype: Any = None) -> str:
-        """Declare an input of the model, of the graph's element type unless one is given."""
+        """Declare an input of the model, by default of the graph's element type."""
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype or self.element))
         self.inputs[name] = helper.make_tensor_value_info(name, kind, list(shape))
         return name
@@ -70,7 +69,7 @@ class Graph:
         return name
 
     def node(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        """Add a node with one output (or whose first output alone is wanted), named by number unless told."""
+        """Add a node and return its first output, by default named by number."""
         return self.several(operator, inputs, [output or "%s#%d" % (operator, len(self.nodes))], **attributes)[0]
 
     def several(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Sequence[str]:
@@ -88,18 +87,13 @@ class Graph:
 
     def model(self) -> ModelProto:
         """Return the model as it stands."""
-        graph = helper.make_graph(
-            self.nodes,
-            "training_step",
-            list(self.inputs.values()),
-            list(self.outputs.values()),
-            list(self.constants.values()),
-        )
+        parts = [list(each.values()) for each in (self.inputs, self.outputs, self.constants)]
+        graph = helper.make_graph(self.nodes, "training_step", *parts)
         sets = [helper.make_opsetid("", self.operator_set)]
         return helper.make_model(graph, ir_version=self.ir_version, opset_imports=sets)
 
 
-def window(kernel: int, stride: int, padding: int) -> Dict[str, List[int]]:
+def window(kernel: int, stride: int, padding: int) -> Dict[str, Any]:
     """Return the attributes of an operator that moves a square window over an image."""
     return {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [padding] * 4}
 
@@ -152,7 +146,7 @@ class OnnxFunctions(Functions):
     def _split(self, value: str, names: List[str], *sizes: int) -> List[str]:
         return list(self.graph.several("Split", [value, self.graph.integers(*sizes)], names, axis=1))
 
-    def _over_steps(self, name: str, values: str, turn: Callable[[State, str], State], states: int) -> str:
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         """Add a layer over (steps * batch, features) rows; return its (steps * batch, hidden) outputs."""
         graph, steps = self.graph, self.family.steps
         projected = graph.node("Gemm", [values, name + ".input_weight", name + ".bias"], transB=1)
@@ -160,17 +154,7 @@ class OnnxFunctions(Functions):
         graph.several("Split", [projected, graph.integers(*[self.batch_size] * steps)], shares, axis=0)
         zero = np.zeros((self.batch_size, self.family.hidden), dtype=graph.element)
         state: State = (graph.constant("zero_state", zero),) * states
-        outputs = []
-        for share in shares:
-            state = turn(state, share)
-            outputs.append(state[0])
-        return graph.node("Concat", outputs, axis=0)
-
-    def recurrent_layer(self, name: str, values: Any) -> Any:
-        return self._over_steps(name, values, lambda state, share: self.turn(name, state, share), self.states)
-
-    def elman_layer(self, values: Any) -> Any:
-        return self._over_steps("rnn", values, lambda state, share: (self._leaky(state[0], share),), 1)
+        return graph.node("Concat", self.step_by_step(turn, state, shares), axis=0)
 
     def sums(self, name: str, share: Any, output: Any) -> Any:
         return self.graph.node("Gemm", [output, name + ".hidden_weight", share], transB=1)
@@ -198,30 +182,27 @@ class OnnxFunctions(Functions):
         # (1 - z) n + z h
         return graph.node("Add", [new, graph.node("Mul", [update, graph.node("Sub", [output, new])])])
 
-    def _leaky(self, state: str, share: str) -> str:
-        found = self.activated(self.sums("rnn", share, state), self.family.activation)
+    def leaky(self, state: Any, sums: Any) -> Any:
+        activated = self.activated(sums, self.family.activation)
         if self.family.alpha == 1.0:
-            return found
+            return activated
         shape, element = (self.batch_size, self.family.hidden), self.graph.element
         new = self.graph.constant("new_share", np.full(shape, self.family.alpha, dtype=element))
         old = self.graph.constant("old_share", np.full(shape, 1.0 - self.family.alpha, dtype=element))
-        return self.added(self.graph.node("Mul", [state, old]), self.graph.node("Mul", [found, new]))
+        return self.added(self.graph.node("Mul", [state, old]), self.graph.node("Mul", [activated, new]))
 
 
 def refuses_steps(family: Family) -> str:
     """Return why a network is not unrolled; empty where it is."""
     if not isinstance(family, Elman) or family.steps <= MOST_STEPS:
         return ""
-    return "the graph holds every step, and is not built for more than %d of them, but for %d" % (
-        MOST_STEPS,
-        family.steps,
-    )
+    return "%d steps: the graph holds every step, and is not built for more than %d" % (family.steps, MOST_STEPS)
 
 
 def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
     """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows.
 
-    Of a family whose loss is of squares: the outputs'.
+    With squares as the loss: the outputs'.
     """
     rows = batch_size
     for name, drawn in (("inputs", network.family.drawn_inputs()), ("labels", network.family.drawn_labels())):

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from ..base import Adapter
+from ..base import Adapter, factors
 from ..families import CELLS
 from ..networks import Network
 from ..protocol import Cell
@@ -22,8 +22,8 @@ class SessionAdapter(Adapter):
 
     Settings:
 
-    ``spin``  whether a pool's waiting threads spin: "always" (default), "never", or "within_cores", which is as long
-        as this process may use as many CPUs as it asks for threads
+    ``spin``  whether a pool's waiting threads spin: "always" (default), "never", or "within_cores": where this process
+        may use as many CPUs as it has threads
     ``optimization``  ONNX Runtime's graph optimisation level: "all" (default), "extended", "basic" or "none"
     ``memory_pattern``, ``memory_arena``  ONNX Runtime's planning and pooling of memory (default true)
     """
@@ -75,9 +75,9 @@ class SessionAdapter(Adapter):
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size of a session's pool, the calling thread included, as the session options hold it.
+        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's own choice.
 
-        None for ONNX Runtime's own choice: it tells nobody what it chose.
+        That one it does not disclose.
         """
         return int(self.options.intra_op_num_threads) or None
 
@@ -104,7 +104,7 @@ class SessionAdapter(Adapter):
         model = add_product(self.graph(), size).model().SerializeToString()
         session = onnxruntime.InferenceSession(model, self.session_options(), self.providers())
         binding = session.io_binding()
-        arrays = [np.random.RandomState(0).rand(size, size).astype(np.float32) for _ in "ab"]
+        arrays = factors(size)
         for name, array in zip("ab", arrays):
             binding.bind_ortvalue_input(name, self.value_of(array))
         binding.bind_ortvalue_output("c", self.buffer([size, size]))

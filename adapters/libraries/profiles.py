@@ -1,9 +1,8 @@
-"""What kind of work an operator is, by its name; and profiles made of what frameworks' profilers tell.
+"""Kinds of operators, by their names; and profiles from the output of frameworks' profilers.
 
 Every framework's profiler names operators and kernels in its own way: ``aten::addmm``, ``MatMul``,
-``_backward_FullyConnected``, ``dot.3``, ``sm80_xmma_fprop_implicit_gemm_...``. One table of words says what they are,
-so that frameworks can be held against each other. It goes by names, so it can be wrong; a name that it does not know is
-OTHER.
+``_backward_FullyConnected``, ``dot.3``, ``sm80_xmma_fprop_implicit_gemm_...``. One table of words classifies them, so
+that frameworks can be compared. It goes by names, so it can be wrong; an unknown name is OTHER.
 """
 
 import bisect
@@ -27,7 +26,7 @@ NORMALISATION = "normalisation"
 REDUCTION = "reduction"  # sums over an axis, softmax, loss, pooling
 MEMORY = "memory"  # copies, changes of layout, fills, reading and writing rows of a table
 COMMUNICATION = "communication"
-FUSED = "fused"  # what a compiler made of several kinds, where the profiler does not look into it
+FUSED = "fused"  # several kinds, made one by a compiler, into which the profiler does not look
 OTHER = "other"
 KINDS = (MATRIX, CONVOLUTION, RECURRENT, ELEMENTWISE, NORMALISATION, REDUCTION, MEMORY, COMMUNICATION, FUSED, OTHER)
 
@@ -41,7 +40,7 @@ def _words(text: str) -> str:
 _RULES = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
-        # What wraps operators is named after them.
+        # Wrappers of operators are named after them.
         (OTHER, r"^autograd::|^optimizer\.|^torch-compiled|^torch_dynamo|^cu(da)?_(?!.*mem(cpy|set))"),
         (FUSED, r"compiled_?fx_?graph"),
         (
@@ -51,7 +50,7 @@ _RULES = tuple(
         ),
         (MEMORY, r"param_concat"),
         (RECURRENT, r"lstm|(?<![a-z])rnn|rnn(?![a-z])|(?<![a-z])gru(?![a-z])"),
-        # A compiler's kernels are named after all that was fused into them; "poi", "red" and "per" say how they work.
+        # A compiler's kernels are named after all that is fused in them; "poi", "red" and "per" say how they work.
         (ELEMENTWISE, r"^triton_poi_"),
         (NORMALISATION, r"(batch|layer|group|instance|rms)_?norm|(?<![a-z])bn_"),
         (REDUCTION, r"^triton_(red|per)_"),
@@ -61,7 +60,7 @@ _RULES = tuple(
         (CONVOLUTION, r"conv(?!er)|implicit_gemm|fprop|dgrad|wgrad|winograd|im2col|col2im|fft2d|cudnn"),
         (
             MATRIX,
-            # What XLA leaves to YNNPACK on the CPU, "ynn_fusion", is above all products.
+            # XLA's calls of YNNPACK on the CPU, "ynn_fusion", are above all products.
             r"gemm|gemv|mat_?mul|addmm|addmv|baddbmm|cutlass|cublas|nvjet|wgmma|xmma|fully_?connected|inner_product|^ynn_"
             r"|linear_pointwise|split_?kreduce|einsum|" + _words("mm bmm mv dot linear ger"),
         ),
@@ -98,10 +97,7 @@ def _spaced(name: str) -> str:
 def kind(name: str) -> str:
     """Return the kind, one of KINDS, of an operator or kernel of this name."""
     spaced = _spaced(name)
-    for found, pattern in _RULES:
-        if pattern.search(spaced):
-            return found
-    return OTHER
+    return next((rule for rule, pattern in _RULES if pattern.search(spaced)), OTHER)
 
 
 class Span(NamedTuple):
@@ -122,31 +118,31 @@ class Calls(NamedTuple):
 
 
 def self_durations(spans: Iterable[Span]) -> List[Tuple[str, float]]:
-    """Return (name, own duration) of each span: a moment belongs to the span that began last of those that go on.
+    """Return (name, own duration) of each span: a moment belongs to the current span that began last.
 
-    Of spans that nest, as calls on one thread do, that is the duration without the spans inside; and where operators
+    For nested spans, such as calls on one thread, that is the duration without the spans inside; and where operators
     ran side by side no moment is counted twice.
     """
     ordered = sorted(spans, key=lambda each: (each.start, -each.duration))
     ends = [span.start + span.duration for span in ordered]
     own = [0.0] * len(ordered)
-    going_on: List[int] = []  # a heap; the one that began last first
+    current: List[int] = []  # a heap; the one that began last first
     begun = 0
     moments = sorted({span.start for span in ordered}.union(ends))
-    for place in range(len(moments) - 1):
+    for place, following in enumerate(moments[1:]):
         moment = moments[place]
         while begun < len(ordered) and ordered[begun].start <= moment:
-            heapq.heappush(going_on, -begun)
+            heapq.heappush(current, -begun)
             begun += 1
-        while going_on and ends[-going_on[0]] <= moment:
-            heapq.heappop(going_on)
-        if going_on:
-            own[-going_on[0]] += moments[place + 1] - moment
+        while current and ends[-current[0]] <= moment:
+            heapq.heappop(current)
+        if current:
+            own[-current[0]] += following - moment
     return [(span.name, duration) for span, duration in zip(ordered, own)]
 
 
 def run(step: Callable[[], None], synchronize: Callable[[], None], steps: int) -> float:
-    """Carry out so many steps as the timed ones are, each from an idle device to an idle one; return their seconds."""
+    """Run so many steps like the timed ones, each from an idle device to an idle one; return their seconds."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -171,13 +167,13 @@ def profile(profiler: str, steps: int, seconds: float, calls: Iterable[Calls]) -
     return Profile(profiler, steps, seconds / steps, operators)
 
 
-# What the profiler that TensorFlow and JAX share (TSL's) tells: planes, of lines, of events.
+# The profiler that TensorFlow and JAX share (TSL's) writes planes, of lines, of events.
 #
-# A plane is the host or a device, a line a thread of the host or a stream of the device. Besides what is computed,
-# lines hold much else: calls of the runtime, waiting, pieces of loops.
+# A plane is the host or a device, a line a thread of the host or a stream of the device. Besides operators, lines hold
+# much else: calls of the runtime, waiting, pieces of loops.
 #
-# On the CPU a compiled program's operation may go on, on other threads, after the call that began it: an event "end:
-# dot.3" then says when "dot.3" was done.
+# On the CPU a compiled program's operation may continue, on other threads, after the call that began it: an event "end:
+# dot.3" then marks the end of "dot.3".
 
 HLO = "hlo_op"  # the statistic that an event of a compiled program's operation carries
 _END = "end: "
@@ -211,7 +207,7 @@ def tsl_calls(lines: Iterable[TslLine], on_cpu: bool) -> Iterator[Calls]:
             yield Calls(name, False, duration * 1e-9, 1)
         return
     for line in lines:
-        # Of several GPUs, whose workers do the same side by side, the first: time is not added up over them.
+        # Of several GPUs, whose workers do the same side by side, only the first counts.
         of_first = line.plane.startswith("/device:GPU") and not _FURTHER_GPU.match(line.plane)
         # The device's other lines are summaries of its streams.
         if of_first and line.name.startswith("Stream"):
@@ -220,7 +216,7 @@ def tsl_calls(lines: Iterable[TslLine], on_cpu: bool) -> Iterator[Calls]:
 
 
 def _on_host(events: List[TslEvent]) -> Iterator[Span]:
-    """Yield the spans of operators, named by what they do and not by their place in the program."""
+    """Yield the spans of operators, named by their operation and not by their place in the program."""
     ends: Dict[str, List[float]] = {}
     for event in sorted(events, key=lambda each: each.start):
         if event.name.startswith(_END):
@@ -232,23 +228,21 @@ def _on_host(events: List[TslEvent]) -> Iterator[Span]:
             done = later[place] if place < len(later) else event.start
             yield Span(_NUMBERED.sub("", event.name), event.start, max(event.duration, done - event.start))
         else:
-            found = _OPERATION.fullmatch(event.name)
-            if found:
-                yield Span(found.group(1), event.start, event.duration)
+            match = _OPERATION.fullmatch(event.name)
+            if match:
+                yield Span(match.group(1), event.start, event.duration)
 
 
 def tsl_file_in(directory: str) -> str:
     """Return the one profile below this directory; raises RuntimeError where the profiler wrote none."""
-    found = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
-    if not found:
+    files = glob.glob(os.path.join(directory, "plugins", "profile", "*", "*.xplane.pb"))
+    if not files:
         raise RuntimeError("the profiler wrote no profile")
-    return found[0]
+    return files[0]
 
 
-# The operators of some steps, as the profiles that ONNX Runtime writes tell them.
-#
-# A session profiles from its making to its end or not at all, so the timed ones do not: others, of the same graphs, are
-# made for the profiled steps. Each writes a profile of its own when it ends.
+# ONNX Runtime: a session profiles from its making to its end or not at all, so the timed ones do not: others, of the
+# same graphs, are made for the profiled steps. Each writes its own profile when it ends.
 
 if TYPE_CHECKING:
     from .onnx_sessions import SessionAdapter  # ONNX Runtime is not there where the host reads a profile
@@ -262,10 +256,7 @@ _KERNEL_TIME = "_kernel_time"  # older versions write several events of a node; 
 def take_onnx_profile(
     adapter: "SessionAdapter", open_sessions: Callable[[Any], object], close_sessions: Callable[[], object], steps: int
 ) -> Profile:
-    """Run so many steps in sessions of their own.
-
-    ``open_sessions`` makes them the adapter's, with the options that it is given; ``close_sessions`` ends them.
-    """
+    """Run so many steps in further sessions, begun by ``open_sessions(options)`` and ended by ``close_sessions()``."""
     options = adapter.session_options()
     with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=adapter.cache_directory) as directory:
         options.enable_profiling = True
@@ -274,18 +265,17 @@ def take_onnx_profile(
         run(adapter.step, adapter.synchronize, WARMUP)
         seconds = run(adapter.step, adapter.synchronize, steps)
         close_sessions()
-        found: List[Calls] = []
+        calls: List[Calls] = []
         for path in glob.glob(os.path.join(directory, "*.json")):
             with open(path, encoding="utf-8") as file:
-                found += onnx_calls(json.load(file), WARMUP)
-    return profile(ONNX_PROFILER, steps, seconds, found)
+                calls += onnx_calls(json.load(file), WARMUP)
+    return profile(ONNX_PROFILER, steps, seconds, calls)
 
 
 def onnx_calls(events: List[Dict[str, Any]], skipped: int) -> Iterator[Calls]:
     """Yield the calls of each node, by its operator, after the first ``skipped`` runs of the session.
 
-    An event of a node tells when the CPU was busy with it; one of a kernel, which builds for GPUs may write, when the
-    device was.
+    An event of a node is the CPU's time; one of a kernel, which builds for GPUs may write, the device's.
     """
     runs = sorted(float(event["ts"]) for event in events if event.get("name") == "model_run")
     if len(runs) <= skipped:

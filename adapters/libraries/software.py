@@ -1,4 +1,4 @@
-"""The software around a launch: the interpreter, what it can import, compilers, and the settings that the host gave."""
+"""The software around a launch: interpreter, distributions, compilers, and the host's settings."""
 
 import hashlib
 import os
@@ -13,8 +13,8 @@ from ..protocol import Launch
 
 
 def environment() -> Dict[str, Any]:
-    """Name every distribution this interpreter can import, and the interpreter itself."""
-    found = {}
+    """Return the interpreter and every distribution it can import."""
+    distributions = {}
     for directory in sys.path:
         try:
             names = os.listdir(directory or ".")
@@ -23,11 +23,11 @@ def environment() -> Dict[str, Any]:
         for name in names:
             if name.endswith((".dist-info", ".egg-info")):
                 project, _, version = name.rpartition(".")[0].partition("-")
-                found[project.lower().replace("_", "-")] = version.split("-py")[0]
+                distributions[project.lower().replace("_", "-")] = version.split("-py")[0]
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
-        "distributions": found,
+        "distributions": distributions,
         "numpy": np.__version__,
         "libc": "-".join(platform.libc_ver()),
     }
@@ -36,14 +36,14 @@ def environment() -> Dict[str, Any]:
 def compiler(command: str) -> Tuple[str, str]:
     """Return the name and version of a compiler, and why it cannot be run; "" where it can."""
     try:
-        told = subprocess.check_output([command, "--version"], stderr=subprocess.STDOUT)
+        output = subprocess.check_output([command, "--version"], stderr=subprocess.STDOUT)
     except (OSError, subprocess.CalledProcessError) as error:
         return "", "%s cannot be run: %s" % (command, error)
-    return told.decode("utf-8", "replace").splitlines()[0].strip(), ""
+    return output.decode("utf-8", "replace").splitlines()[0].strip(), ""
 
 
 def mark(words: str) -> str:
-    """Return a short mark of these words, to keep apart in a folder what each compiler made."""
+    """Return a short digest of these words, to separate the output of different compilers in a folder."""
     return hashlib.sha256(words.encode("utf-8")).hexdigest()[:8]
 
 

@@ -6,13 +6,14 @@ mathematics. A walk is a method with the family's name.
 """
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
 
-from ..base import Unsupported
-from ..families import Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Residual
+from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
 
 HIDDEN = -1e9  # added to the scores of attention that are masked, as is usual; exponentials of it are zero
 State = Tuple[Any, ...]  # of a recurrent layer: its output first, each (batch, hidden)
+Turn = Callable[[State, Any], State]
 
 
 def gelu_by_tanh(values: Any, tanh: Callable[[Any], Any]) -> Any:
@@ -21,7 +22,27 @@ def gelu_by_tanh(values: Any, tanh: Callable[[Any], Any]) -> Any:
 
 
 class Functions:
-    """A network as calls: ``scores`` of inputs, rows of logits or outputs."""
+    """A network as calls: ``scores`` of inputs, rows of logits or outputs.
+
+    A framework's subclass has these operations, each with its parameters in ``w`` under ``name`` and a dot:
+
+    ``dense(name, values)``  a fully connected layer, over any leading axes
+    ``convolution(spec, values, bias)``  the convolution that a `Convolution` or `NormalisedConvolution` describes
+    ``pool(values, kernel, stride, padding)``  the maxima of square windows; sizes round down
+    ``flatten(values)``  images as rows, in canonical order or as their layout and the next dense weight's have it
+    ``norm(name, values)``  batch normalisation by the batch's own biased statistics
+    ``pixel_mean(values)``  the mean of each channel, (batch, channels)
+    ``over_steps(name, values, turn, states)``  the outputs of all steps of a recurrent layer from a zero state of this
+        many arrays; ``turn(state, share)`` is the state after a step, from the inputs' share of its sums
+    ``layer_norm(name, values)``  the normalisation of each step
+    ``attended(name, values)``  causal self-attention without its last product; ``name`` is the layer's, with a dot
+    ``gelu(values)``  approximated by tanh
+
+    and, without an operator for a whole recurrent layer, those of its steps:
+
+    ``product(name, output)``  the product of the last step's output, with its bias where there is one
+    ``split(values, count)``  the gates' parts of (batch, gates * hidden)
+    """
 
     title = ""
     activations: Mapping[str, Callable[[Any], Any]] = {}
@@ -30,51 +51,20 @@ class Functions:
         self.family: Any = family
         self.w = weights
 
-    # Operations. Each reads its own parameters from ``w``, under ``name`` and a dot.
-
-    def dense(self, name: str, values: Any) -> Any:
-        """Return the fully connected layer, over any leading axes."""
-        raise NotImplementedError
-
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
-        """Return the convolution that ``spec`` describes, a `Convolution` or `NormalisedConvolution`."""
-        raise NotImplementedError
-
-    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        """Return the maxima of square windows; sizes round down."""
-        raise NotImplementedError
-
-    def flatten(self, values: Any) -> Any:
-        """Return images as rows in canonical order, or as their layout and the next dense weight's have it."""
-        raise NotImplementedError
-
-    def norm(self, name: str, values: Any) -> Any:
-        """Return the batch normalisation by the batch's own biased statistics."""
-        raise NotImplementedError
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError("%s: the networks here have no %s" % (self.title, name))
 
     def added(self, inner: Any, values: Any) -> Any:
         """Return the sum of a block's layers and its shortcut."""
         return inner + values
-
-    def pixel_mean(self, values: Any) -> Any:
-        """Return the mean of each channel, (batch, channels)."""
-        raise NotImplementedError
 
     def rows(self, values: Any) -> Any:
         """Return values of all steps in rows."""
         return values.reshape(-1, values.shape[-1])
 
     def embedded(self, name: str, symbols: Any) -> Any:
-        """Return the rows of a table that tokens name."""
+        """Return the rows of a table for these tokens."""
         return self.w[name + ".weight"][symbols]
-
-    def recurrent_layer(self, name: str, values: Any) -> Any:
-        """Return the outputs of all steps from a zero state."""
-        raise NotImplementedError
-
-    def elman_layer(self, values: Any) -> Any:
-        """Return the states of all steps from a zero state."""
-        raise NotImplementedError
 
     def positioned(self, tokens: Any) -> Any:
         """Return the embedded tokens, each with the vector of its step added."""
@@ -88,26 +78,11 @@ class Functions:
         """Return a transformer's logits in rows."""
         return self.dense_of_steps("fc", self.rows(values))
 
-    def layer_norm(self, name: str, values: Any) -> Any:
-        """Return the normalisation of each step."""
-        raise NotImplementedError
-
-    def attended(self, name: str, values: Any) -> Any:
-        """Return causal self-attention without its last product; ``name`` is the layer's, with a dot."""
-        raise NotImplementedError
-
-    def gelu(self, values: Any) -> Any:
-        """Return gelu, approximated by tanh."""
-        raise NotImplementedError
-
     # Walks.
 
     def scores(self, inputs: Any) -> Any:
         """Return the logits, or the outputs where the loss is the squared error."""
-        walk = getattr(self, self.family.name, None)
-        if walk is None:
-            raise Unsupported("%s: no way to build a network of the family %s" % (self.title, self.family.name))
-        return walk(inputs)
+        return getattr(self, self.family.name)(inputs)
 
     def activated(self, values: Any, activation: str) -> Any:
         """Return the values through an activation, or as they are."""
@@ -167,24 +142,36 @@ class Functions:
             values = values + self.dense_of_steps(name + "lower", raised)
         return self.logits_of_steps(self.layer_norm("norm", values))
 
-    # Steps of recurrent layers, for frameworks without an operator for a whole layer.
+    # Recurrent layers step by step; frameworks with an operator for a whole layer override the first two.
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        """Return the outputs of all steps from a zero state."""
+        return self.over_steps(name, values, partial(self.turn, name), self.states)
+
+    def elman_layer(self, values: Any) -> Any:
+        """Return the states of all steps from a zero state."""
+
+        def turn(state: State, share: Any) -> State:
+            return (self.leaky(state[0], self.sums("rnn", share, state[0])),)
+
+        return self.over_steps("rnn", values, turn, 1)
+
+    def step_by_step(self, turn: Turn, state: State, shares: Iterable[Any]) -> List[Any]:
+        """Return the outputs of steps one after another."""
+        outputs = []
+        for share in shares:
+            state = turn(state, share)
+            outputs.append(state[0])
+        return outputs
 
     @property
     def states(self) -> int:
-        """How many arrays go from step to step."""
+        """Number of arrays that go from step to step."""
         return 2 if self.family.cell == "lstm" else 1
-
-    def product(self, name: str, output: Any) -> Any:
-        """Return the product of the output of the step before, with its bias where there is one."""
-        raise NotImplementedError
 
     def sums(self, name: str, share: Any, output: Any) -> Any:
         """Return the inputs' share of a step's sums and the product together."""
         return share + self.product(name, output)
-
-    def split(self, values: Any, count: int) -> List[Any]:
-        """Return the gates' parts of (batch, gates * hidden)."""
-        raise NotImplementedError
 
     def turn(self, name: str, state: State, share: Any) -> State:
         """Return the state of a recurrent layer after a step."""
@@ -214,43 +201,28 @@ class Functions:
 
 
 class Layers:
-    """Makes a framework's layer objects, and knows where each canonical parameter lies."""
+    """Makes a framework's layer objects, and knows where each canonical parameter lies.
+
+    A framework's subclass has these calls, each of which returns a layer and notes its parameters:
+
+    ``dense(name, inputs, outputs)``, ``convolution(spec, bias)``, ``norm(name, channels, epsilon)``,
+    ``pool(kernel, stride, padding)``, ``embedding(name, symbols, width)``, ``layer_norm(name, family)``
+    ``row(layers)``  layers one after another as one
+    ``block(spec, epsilon)``  a residual block: its `body`, its shortcut added, and a ReLU
+    """
 
     title = ""
     activations: Dict[str, Callable[[], Any]] = {}
     flatten: Callable[[], Any]
     average: Tuple[Callable[[], Any], ...]  # what makes images each channel's mean, (batch, channels)
-
-    def networks(self) -> Dict[str, Callable[[Any, Any], Any]]:
-        """Return what makes a network, by family: a call with the family and this, or a class."""
-        return {}
-
-    def row(self, layers: List[Any]) -> Any:
-        """Return layers one after another as one."""
-        raise NotImplementedError
-
-    def block(self, spec: Bottleneck, epsilon: float) -> Any:
-        """Return a residual block: its `body`, its shortcut added, and a ReLU."""
-        raise NotImplementedError
+    #: What makes the network of another family, by its name: a call with the family and these layers.
+    networks: Dict[str, Callable[[Any, Any], Any]] = {}
 
     def __init__(self) -> None:
         self.parameters: Dict[str, Any] = {}
 
-    def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        """Return a fully connected layer."""
-        raise NotImplementedError
-
-    def convolution(self, spec: Any, bias: bool) -> Any:
-        """Return the convolution that ``spec`` describes, a `Convolution` or `NormalisedConvolution`."""
-        raise NotImplementedError
-
-    def norm(self, name: str, channels: int, epsilon: float) -> Any:
-        """Return a batch normalisation."""
-        raise NotImplementedError
-
-    def pool(self, kernel: int, stride: int, padding: int) -> Any:
-        """Return a max-pool."""
-        raise NotImplementedError
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError("%s: the networks here have no %s" % (self.title, name))
 
     def network(self, family: Family) -> Any:
         """Return the network of this family."""
@@ -258,14 +230,40 @@ class Layers:
             return self.row(self.chain(family))
         if isinstance(family, Residual):
             return self.row(self.residual(family))
-        make = self.networks().get(family.name)
-        if make is None:
-            raise Unsupported("%s: no way to build a network of the family %s" % (self.title, family.name))
-        return make(family, self)
+        return self.networks[family.name](family, self)
 
     def note(self, name: str, **held: Any) -> None:
-        """Note where parameters lie: each under this name, a dot and its keyword."""
-        self.parameters.update(("%s.%s" % (name, part), value) for part, value in held.items())
+        """Note where parameters lie: each under this name, a dot and its keyword; None: there is no such one."""
+        self.parameters.update(("%s.%s" % (name, part), value) for part, value in held.items() if value is not None)
+
+    def noted(self, name: str, layer: Any, **attributes: str) -> Any:
+        """Note a layer's parameters, by part of the name its attributes (by default weight and bias); return it."""
+        for part, attribute in (attributes or {"weight": "weight", "bias": "bias"}).items():
+            self.note(name, **{part: getattr(layer, attribute)})
+        return layer
+
+    def note_recurrent(self, family: Recurrent, parameter: Callable[[int, int], Any]) -> List[Any]:
+        """Note the parameters of stacked recurrent layers that have two biases everywhere.
+
+        ``found`` gives a layer's weight of the inputs, that of the state, and the biases, by the layer's place and
+        theirs. Returned are the second biases that the family does not have: they stay zero. To train both would double
+        the bias's learning rate.
+        """
+        for layer, name in enumerate(family.layer_names()):
+            self.note(name, **{part: parameter(layer, place) for place, part in enumerate(family.parts)})
+        return [] if len(family.parts) > 3 else [parameter(layer, 3) for layer in range(family.layers)]
+
+    def attention(self, family: Attention, name: str) -> Dict[str, Any]:
+        """Return the layers of one of a transformer's, by their part of the name."""
+        width = family.width
+        return {
+            "norm1": self.layer_norm(name + "norm1", family),
+            "qkv": self.dense(name + "qkv", width, 3 * width),
+            "project": self.dense(name + "project", width, width),
+            "norm2": self.layer_norm(name + "norm2", family),
+            "upper": self.dense(name + "upper", width, family.feedforward),
+            "lower": self.dense(name + "lower", family.feedforward, width),
+        }
 
     def chain(self, family: Chain) -> List[Any]:
         """Return the layers of a chain, with their activations."""
@@ -288,15 +286,14 @@ class Layers:
         """Return a convolution without bias, and its batch normalisation."""
         return [self.convolution(spec, False), self.norm(spec.norm, spec.outputs, epsilon)]
 
-    def body(self, block: Bottleneck, epsilon: float) -> List[Any]:
-        """Return the layers of a residual block before the addition."""
-        first, second, third = block.body
-        inner = [*self.with_relu(first, epsilon), *self.with_relu(second, epsilon)]
-        return [*inner, *self.normalised(third, epsilon)]
-
     def with_relu(self, spec: Any, epsilon: float) -> List[Any]:
         """Return a convolution without bias, its normalisation and a ReLU."""
         return [*self.normalised(spec, epsilon), self.activations["relu"]()]
+
+    def body(self, block: Bottleneck, epsilon: float) -> List[Any]:
+        """Return the layers of a residual block before the addition."""
+        first, second, third = block.body
+        return self.with_relu(first, epsilon) + self.with_relu(second, epsilon) + self.normalised(third, epsilon)
 
     def residual(self, family: Residual) -> List[Any]:
         """Return the layers of a residual network."""

@@ -8,7 +8,7 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Elman, Recurrent
 from ..launch.batches import Batch, laid_out
 from ..networks import Network
@@ -99,37 +99,34 @@ class MindSporeAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.built = build(network, weights)
+        self.network, self.trainable = build(network, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
-        parameters = mindspore.ParameterTuple(self.built.parameters.values())
+        parameters = mindspore.ParameterTuple(self.trainable.values())
         in_place = self.how_to_update == "descent"
         self.update = Descent(parameters) if in_place else nn.SGD(parameters, LEARNING_RATE)
-        loss = Loss(self.built.cell, LOSSES[self.family.loss]())
+        loss = Loss(self.network, LOSSES[self.family.loss]())
         self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
         self.train = Step(loss, parameters, self.update, self.family.clip)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the parameters, which plain SGD keeps nothing beside; the mini-batch is made anew."""
-        load(self.built.parameters, weights)
+        load(self.trainable, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
 
     def step(self) -> None:
-        """Start the graph; it may return before the kernels are done."""
         self.loss = self.train(self.inputs, self.labels)
 
     def synchronize(self) -> None:
-        """Wait for the loss, which the graph gives after the update; MindSpore has no other way on the CPU."""
-        self.loss.asnumpy()
+        self.loss.asnumpy()  # which the graph gives after the update; MindSpore has no other way on the CPU
 
     def set_learning_rate(self, rate: float) -> None:
-        """Put the rate into its parameter, which the graph reads."""
         self.update.learning_rate.set_data(mindspore.Tensor(rate, mindspore.float32))
 
     def last_loss(self) -> float:
         return float(self.loss.asnumpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, parameter in self.built.parameters.items():
+        for name, parameter in self.trainable.items():
             yield name, parameter.asnumpy()
 
     def describe(self) -> Dict[str, Any]:
@@ -146,10 +143,12 @@ class MindSporeAdapter(EveryFamily):
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         gpu = bool(mindspore.hal.is_available("GPU"))
         slope = float(mindspore.grad(_square)(mindspore.Tensor(3.0, mindspore.float32)).asnumpy())
-        return {"gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu), "automatic_gradients": slope_told(slope)}
+        return {
+            "gpu": (gpu, "mindspore.hal.is_available('GPU') is %s" % gpu),
+            "automatic_gradients": slope_found(slope),
+        }
 
     def multiply(self, size: int) -> Callable[[], object]:
-        """Return a float32 matrix product."""
         left, right = [mindspore.Tensor(each) for each in factors(size)]
         product = Product()
         return lambda: product(left, right).asnumpy()

@@ -1,4 +1,4 @@
-"""Builds the specifications of ``adapters/networks.py`` as MindSpore cells that end in logits.
+"""Networks as MindSpore cells that end in logits.
 
 MindSpore's layouts are the canonical ones (dense weights (outputs, inputs), convolutions OIHW, images NCHW, LSTM gates
 input, forget, cell, output). Recurrent networks' tokens and labels are time-major. ``construct`` is compiled from its
@@ -6,7 +6,7 @@ source: use only the Python that MindSpore's compiler supports.
 """
 
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import mindspore
 import numpy as np
@@ -20,18 +20,14 @@ from ..networks import Network
 class AttentionCell(nn.Cell):
     """Causal self-attention and a feedforward network, each normalised before and added."""
 
-    def __init__(self, spec: Attention, name: str, naming: Any) -> None:
+    def __init__(self, spec: Attention, name: str, layers: Any) -> None:
         super().__init__()
         self.shape = (-1, spec.steps, 3, spec.heads, spec.width // spec.heads)
         self.scale = 1.0 / math.sqrt(spec.width // spec.heads)
         hidden = np.triu(np.full((spec.steps, spec.steps), -1e9, np.float32), 1)
         self.hides_later = mindspore.Tensor(hidden)
-        self.norm1 = layer_norm(spec, name + "norm1", naming)
-        self.qkv = naming.dense(name + "qkv", spec.width, 3 * spec.width)
-        self.project = naming.dense(name + "project", spec.width, spec.width)
-        self.norm2 = layer_norm(spec, name + "norm2", naming)
-        self.upper = naming.dense(name + "upper", spec.width, spec.feedforward)
-        self.lower = naming.dense(name + "lower", spec.feedforward, spec.width)
+        for part, layer in layers.attention(spec, name).items():
+            setattr(self, part, layer)
 
     def construct(self, values: Any) -> Any:
         parts = self.qkv(self.norm1(values)).reshape(self.shape).transpose((2, 0, 3, 1, 4))
@@ -45,32 +41,26 @@ class AttentionCell(nn.Cell):
 class Transformer(nn.Cell):
     """Tokens (batch, steps) to logits (batch * steps, vocabulary)."""
 
-    def __init__(self, spec: Attention, naming: Any) -> None:
+    def __init__(self, spec: Attention, layers: Any) -> None:
         super().__init__()
         self.width = spec.width
-        self.embedding = naming.embedding("embedding", spec.vocabulary, spec.width)
-        self.position = naming.free("position.weight", spec.steps, spec.width)
+        self.embedding = layers.embedding("embedding", spec.vocabulary, spec.width)
+        self.position = layers.free("position.weight", spec.steps, spec.width)
         names = ["layer%d." % number for number in range(1, spec.layers + 1)]
-        self.body = nn.SequentialCell(*[AttentionCell(spec, name, naming) for name in names])
-        self.norm = layer_norm(spec, "norm", naming)
-        self.dense = naming.dense("fc", spec.width, spec.vocabulary)
+        self.body = nn.SequentialCell(*[AttentionCell(spec, name, layers) for name in names])
+        self.norm = layers.layer_norm("norm", spec)
+        self.dense = layers.dense("fc", spec.width, spec.vocabulary)
 
     def construct(self, tokens: Any) -> Any:
         values = self.body(self.embedding(tokens) + self.position)
         return self.dense(self.norm(values).reshape((-1, self.width)))
 
 
-def layer_norm(spec: Attention, name: str, naming: Any) -> Any:
-    """Return a layer normalisation, and name its parameters."""
-    cell = nn.LayerNorm((spec.width,), epsilon=spec.epsilon)
-    naming.note(name, gamma=cell.gamma, beta=cell.beta)
-    return cell
-
-
 # Recurrent layers: MindSpore's own LSTM; the others as loops over the steps, which its compiler unrolls.
 #
 # MindSpore's GRU and RNN layers also loop, and multiply the inputs in each step.
 
+ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
 MOST_STEPS = 100  # of all layers together that are unrolled: longer graphs take minutes to compile
 
 
@@ -78,9 +68,7 @@ def reason_against(layers: int, steps: int) -> str:
     """Return why so many layers of so many steps are not unrolled; empty where they are."""
     if layers * steps <= MOST_STEPS:
         return ""
-    text = (
-        "%d layers of %d steps: MindSpore unrolls such layers, and its graph of more than %d takes minutes to compile"
-    )
+    text = "%d layers of %d steps: MindSpore unrolls them, and its graph of more than %d takes minutes to compile"
     return text % (layers, steps, MOST_STEPS)
 
 
@@ -113,7 +101,7 @@ class Simple(nn.Cell):
     def __init__(self, spec: Any, weights: Tuple[Any, ...], activation: str, alpha: float) -> None:
         super().__init__()
         self.hidden, self.alpha = spec.hidden, alpha
-        self.activation = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}[activation]()
+        self.activation = ACTIVATIONS[activation]()
         self.input_weight, self.hidden_weight, self.bias = weights
 
     def construct(self, values: Any) -> Any:
@@ -128,35 +116,27 @@ class Simple(nn.Cell):
 
 
 class Lstm(nn.Cell):
-    """MindSpore's own layers; it has two biases a gate, of which the second stays zero: it is not trained."""
+    """MindSpore's own layers, whose second bias of each gate stays zero: it is not trained."""
 
-    def __init__(self, spec: Recurrent, naming: Any) -> None:
+    def __init__(self, spec: Recurrent, layers: Any) -> None:
         super().__init__()
         self.layers = nn.LSTM(spec.width, spec.hidden, spec.layers)
-        theirs = (self.layers.w_ih_list, self.layers.w_hh_list, self.layers.b_ih_list)
-        for layer, name in enumerate(spec.layer_names()):
-            for part, held in zip(spec.parts, theirs):
-                naming.parameters["%s.%s" % (name, part)] = held[layer]
-            second = self.layers.b_hh_list[layer]
-            second.set_data(mindspore.Tensor(np.zeros(second.shape, np.float32)))
-            second.requires_grad = False
+        held = self.layers.w_ih_list, self.layers.w_hh_list, self.layers.b_ih_list, self.layers.b_hh_list
+        for second_bias in layers.note_recurrent(spec, lambda layer, place: held[place][layer]):
+            second_bias.set_data(mindspore.Tensor(np.zeros(second_bias.shape, np.float32)))
+            second_bias.requires_grad = False
 
     def construct(self, values: Any) -> Any:
         return self.layers(values)[0]
 
 
-def _parameters(naming: Any, name: str, shapes: Dict[str, Tuple[int, ...]]) -> Tuple[Any, ...]:
-    return tuple(naming.free("%s.%s" % (name, part), *shape) for part, shape in shapes.items())
-
-
-def _stack(spec: Recurrent, naming: Any) -> Any:
+def _stack(spec: Recurrent, layers: Any) -> Any:
     if spec.cell == "lstm":
-        return Lstm(spec, naming)
+        return Lstm(spec, layers)
     made, inputs, rows = [], spec.width, CELLS[spec.cell] * spec.hidden
     for name in spec.layer_names():
-        shapes: Dict[str, Tuple[int, ...]] = dict.fromkeys(spec.parts, (rows,))
-        shapes.update(input_weight=(rows, inputs), hidden_weight=(rows, spec.hidden))
-        weights = _parameters(naming, name, shapes)
+        shapes = [(rows, inputs), (rows, spec.hidden)] + [(rows,)] * len(spec.biases)
+        weights = tuple(layers.free("%s.%s" % (name, part), *shape) for part, shape in zip(spec.parts, shapes))
         made.append(Gru(spec, weights) if spec.cell == "gru" else Simple(spec, weights, "tanh", 1.0))
         inputs = spec.hidden
     return nn.SequentialCell(*made)
@@ -168,13 +148,13 @@ class LanguageModel(nn.Cell):
     Symbols are tokens (steps, batch), to be looked up, or one-hot (steps, batch, classes).
     """
 
-    def __init__(self, spec: Recurrent, naming: Any) -> None:
+    def __init__(self, spec: Recurrent, layers: Any) -> None:
         super().__init__()
         self.hidden, self.looks_up = spec.hidden, spec.embedding > 0
         if spec.embedding:
-            self.embedding = naming.embedding("embedding", spec.vocabulary, spec.embedding)
-        self.layers = _stack(spec, naming)
-        self.dense = naming.dense("fc", spec.hidden, spec.vocabulary)
+            self.embedding = layers.embedding("embedding", spec.vocabulary, spec.embedding)
+        self.layers = _stack(spec, layers)
+        self.dense = layers.dense("fc", spec.hidden, spec.vocabulary)
 
     def construct(self, symbols: Any) -> Any:
         values = self.embedding(symbols) if self.looks_up else symbols
@@ -184,19 +164,19 @@ class LanguageModel(nn.Cell):
 class ElmanNetwork(nn.Cell):
     """A simple recurrent layer, dense; (steps, batch, inputs) to (steps * batch, outputs)."""
 
-    def __init__(self, spec: Elman, naming: Any) -> None:
+    def __init__(self, spec: Elman, layers: Any) -> None:
         super().__init__()
         self.hidden = spec.hidden
-        sizes = {"input_weight": (spec.hidden, spec.inputs), "hidden_weight": (spec.hidden, spec.hidden)}
-        weights = _parameters(naming, "rnn", dict(sizes, bias=(spec.hidden,)))
+        weights = (
+            layers.free("rnn.input_weight", spec.hidden, spec.inputs),
+            layers.free("rnn.hidden_weight", spec.hidden, spec.hidden),
+            layers.free("rnn.bias", spec.hidden),
+        )
         self.layer = Simple(spec, weights, spec.activation, spec.alpha)
-        self.dense = naming.dense("out", spec.hidden, spec.outputs)
+        self.dense = layers.dense("out", spec.hidden, spec.outputs)
 
     def construct(self, inputs: Any) -> Any:
         return self.dense(self.layer(inputs).reshape((-1, self.hidden)))
-
-
-ACTIVATIONS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 class Average(nn.Cell):
@@ -206,17 +186,11 @@ class Average(nn.Cell):
         return ops.mean(images, (2, 3))
 
 
-class Built(NamedTuple):
-    """A cell from inputs to logits, and its trainable parameters by canonical name."""
-
-    cell: Any
-    parameters: Dict[str, Any]
-
-
-class Naming(Layers):
-    """MindSpore's layers, and where each canonical parameter lies."""
+class MindSporeLayers(Layers):
+    """MindSpore's layers."""
 
     title = "MindSpore"
+    networks = {"recurrent": LanguageModel, "elman": ElmanNetwork, "attention": Transformer}
     activations = ACTIVATIONS
     flatten = nn.Flatten
     average = (Average,)
@@ -228,33 +202,27 @@ class Naming(Layers):
         return made
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        made = nn.Dense(inputs, outputs)
-        self.note(name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(name, nn.Dense(inputs, outputs))
 
     def embedding(self, name: str, symbols: int, width: int) -> Any:
-        made = nn.Embedding(symbols, width)
-        self.parameters[name + ".weight"] = made.embedding_table
-        return made
+        return self.noted(name, nn.Embedding(symbols, width), weight="embedding_table")
+
+    def layer_norm(self, name: str, spec: Attention) -> Any:
+        return self.noted(name, nn.LayerNorm((spec.width,), epsilon=spec.epsilon), gamma="gamma", beta="beta")
 
     def convolution(self, spec: Any, bias: bool) -> Any:
         sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride
         made = nn.Conv2d(*sizes, pad_mode="pad", padding=spec.padding, has_bias=bias)
-        self.note(spec.name, weight=made.weight, **({"bias": made.bias} if bias else {}))
+        self.note(spec.name, weight=made.weight, bias=made.bias if bias else None)
         return made
 
     def norm(self, name: str, channels: int, epsilon: float) -> Any:
-        made = nn.BatchNorm2d(channels, eps=epsilon)
-        self.note(name, gamma=made.gamma, beta=made.beta)
-        return made
+        return self.noted(name, nn.BatchNorm2d(channels, eps=epsilon), gamma="gamma", beta="beta")
 
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         if padding:
             return nn.MaxPool2d(kernel, stride, pad_mode="pad", padding=padding)
         return nn.MaxPool2d(kernel, stride)  # "valid"
-
-    def networks(self) -> Dict[str, Any]:
-        return {"recurrent": LanguageModel, "elman": ElmanNetwork, "attention": Transformer}
 
     def row(self, layers: List[Any]) -> Any:
         return nn.SequentialCell(*layers)
@@ -266,27 +234,27 @@ class Naming(Layers):
 class BottleneckCell(nn.Cell):
     """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
 
-    def __init__(self, spec: Bottleneck, epsilon: float, naming: Naming) -> None:
+    def __init__(self, spec: Bottleneck, epsilon: float, layers: MindSporeLayers) -> None:
         super().__init__()
-        self.body = nn.SequentialCell(*naming.body(spec, epsilon))
+        self.body = nn.SequentialCell(*layers.body(spec, epsilon))
         self.projects = spec.shortcut is not None
         if spec.shortcut is not None:
-            self.project = nn.SequentialCell(*naming.normalised(spec.shortcut, epsilon))
+            self.project = nn.SequentialCell(*layers.normalised(spec.shortcut, epsilon))
 
     def construct(self, inputs: Any) -> Any:
         shortcut = self.project(inputs) if self.projects else inputs
         return ops.relu(self.body(inputs) + shortcut)
 
 
-def build(network: Network, weights: Mapping[str, np.ndarray]) -> Built:
-    """Build the network in training mode with copies of these weights."""
-    family, naming = network.family, Naming()
-    cell = naming.network(family)
+def build(network: Network, weights: Mapping[str, np.ndarray]) -> Tuple[Any, Dict[str, Any]]:
+    """Build the network in training mode with copies of these weights; return it, and its parameters by name."""
+    layers = MindSporeLayers()
+    cell = layers.network(network.family)
     cell.set_train()
-    for name, parameter in naming.parameters.items():
-        parameter.name = name  # those of layers made alike are alike, which the graph does not take
-    load(naming.parameters, weights)
-    return Built(cell, naming.parameters)
+    for name, parameter in layers.parameters.items():
+        parameter.name = name  # layers made alike name theirs alike, which the graph does not take
+    load(layers.parameters, weights)
+    return cell, layers.parameters
 
 
 def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:

@@ -7,9 +7,10 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import mlx.core as mx
 import numpy as np
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Family
 from ..launch.batches import Batch
+from ..launch.evidence import read_file
 from ..libraries import blas, software
 from ..networks import Network
 from ..protocol import Cell
@@ -21,7 +22,7 @@ COMPILER = "g++"
 class MlxAdapter(EveryFamily):
     """Drives MLX.
 
-    Setting: ``blas``, "openblas": one must have been loaded into the process before MLX. Without, products are by
+    Setting: ``blas``, "openblas": one must have been loaded into the process before MLX. Otherwise products are by
     netlib's reference BLAS in MLX's wheel, which has one thread.
 
     Where memory runs out MLX gives no exception: its process ends with a segmentation fault.
@@ -34,7 +35,7 @@ class MlxAdapter(EveryFamily):
         if cell.threads:
             blas.set_openblas_threads(self.preloaded, cell.threads)
         self.compiler, self.reason = software.compiler(COMPILER)
-        # Where MLX keeps what it has compiled: it knows that by its own version, not by the compiler's.
+        # MLX keeps compiled code here: it knows that by its own version, not by the compiler's.
         kept = os.path.join(os.path.abspath(cache_directory), "compiled-" + software.mark(self.compiler))
         os.makedirs(kept, exist_ok=True)
         os.environ["TMPDIR"] = kept
@@ -59,12 +60,10 @@ class MlxAdapter(EveryFamily):
         self.batch = place(self.family, batch)
 
     def step(self) -> None:
-        """Forward, loss, backward and update of one mini-batch; synchronous."""
         self.weights, self.loss = self.train(self.weights, self.rate, *self.batch)
         mx.eval(self.weights, self.loss)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Make the rate an array, an argument of the compiled function."""
         self.rate = mx.array(rate, mx.float32)
 
     def last_loss(self) -> float:
@@ -75,7 +74,7 @@ class MlxAdapter(EveryFamily):
             yield name, canonical(value)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the threads of OpenBLAS; without it MLX's one thread computes everything, whatever was asked for."""
+        # Without OpenBLAS MLX's one thread computes everything.
         return blas.openblas_threads(self.preloaded) or 1
 
     def describe(self) -> Dict[str, Any]:
@@ -95,18 +94,17 @@ class MlxAdapter(EveryFamily):
         slope = float(mx.grad(lambda value: value * value)(mx.array(3.0)).item())
         return {
             "gpu": (gpu, "mlx.core.is_available(gpu) is %s" % gpu),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(slope),
             "several_processes": (together, "mlx.core.distributed.is_available() is %s" % together),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product that waits for its result."""
         left, right = [mx.array(each) for each in factors(size)]
 
         def product() -> object:
-            found = left @ right
-            mx.eval(found)
-            return found
+            result = left @ right
+            mx.eval(result)
+            return result
 
         return product
 
@@ -126,13 +124,9 @@ def training_step(family: Family) -> Callable[..., Tuple[Dict[str, Any], Any]]:
 
 
 def _reference_blas() -> str:
-    """Return the file name, and so the release, of the BLAS that MLX's wheel brought into this process."""
-    try:
-        with open("/proc/self/maps") as file:
-            found = {os.path.basename(line.split()[-1]) for line in file if "/libblas" in line}
-    except OSError:
-        found = set()  # this system does not tell
-    return ", ".join(sorted(found)) or "unknown"
+    """Return the file name, and so the release, of the BLAS in MLX's wheel."""
+    lines = (read_file("/proc/self/maps") or "").splitlines()
+    return ", ".join(sorted({os.path.basename(line.split()[-1]) for line in lines if "/libblas" in line})) or "unknown"
 
 
 ADAPTER = MlxAdapter

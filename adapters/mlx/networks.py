@@ -1,11 +1,11 @@
-"""Builds networks in MLX: arrays by name, and the loss as a pure function.
+"""Networks in MLX: arrays by name, and the loss as a pure function.
 
 Images are held as (batch, height, width, channels) and convolution weights as (outputs, height, width, inputs), the
 only layout of MLX's convolutions. Everything else is held in canonical layout, but mini-batches of recurrent networks,
 which are turned to time-major.
 """
 
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import mlx.core as mx
 import numpy as np
@@ -13,7 +13,7 @@ from mlx import nn
 
 from ..families import Family
 from ..launch.batches import Batch, laid_out
-from ..libraries.walks import Functions, State
+from ..libraries.walks import Functions, Turn
 
 HELD = (0, 2, 3, 1)  # canonical axes of images and convolution weights in the order they are held
 CANONICAL = (0, 3, 1, 2)  # and back
@@ -61,34 +61,18 @@ class MlxFunctions(Functions):
     def split(self, values: Any, count: int) -> Any:
         return mx.split(values, count, axis=-1)
 
-    def _shares(self, name: str, values: Any) -> Iterator[Any]:
-        shares = mx.addmm(self.w[name + ".bias"], values, self.w[name + ".input_weight"].T)
-        for share in mx.split(shares, len(shares)):
-            yield mx.squeeze(share, 0)
-
     def product(self, name: str, output: Any) -> Any:
         return self.sums(name, self.w[name + ".hidden_bias"], output)
 
     def sums(self, name: str, share: Any, output: Any) -> Any:
         return mx.addmm(share, output, self.hidden_weight)
 
-    def recurrent_layer(self, name: str, values: Any) -> Any:
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         self.hidden_weight = self.w[name + ".hidden_weight"].T
-        state: State = (mx.zeros((values.shape[1], self.family.hidden)),) * self.states
-        outputs = []
-        for share in self._shares(name, values):
-            state = self.turn(name, state, share)
-            outputs.append(state[0])
-        return mx.stack(outputs)
-
-    def elman_layer(self, values: Any) -> Any:
-        self.hidden_weight = self.w["rnn.hidden_weight"].T
-        state = mx.zeros((values.shape[1], self.family.hidden))
-        states = []
-        for share in self._shares("rnn", values):
-            state = self.leaky(state, self.sums("rnn", share, state))
-            states.append(state)
-        return mx.stack(states)
+        zero = mx.zeros((values.shape[1], self.family.hidden))
+        shares = mx.addmm(self.w[name + ".bias"], values, self.w[name + ".input_weight"].T)
+        split = (mx.squeeze(share, 0) for share in mx.split(shares, len(shares)))
+        return mx.stack(self.step_by_step(turn, (zero,) * states, split))
 
     def layer_norm(self, name: str, values: Any) -> Any:
         return mx.fast.layer_norm(values, self.w[name + ".gamma"], self.w[name + ".beta"], self.family.epsilon)

@@ -10,10 +10,10 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB
 
-from ..base import Adapter, EveryFamily, slope_told
+from ..base import Adapter, EveryFamily, slope_found
 from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch, laid_out
-from ..libraries import gpus, profiles
+from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
 from ..networks import Network
 from ..protocol import Cell, Profile
@@ -30,24 +30,19 @@ _CPU = 1
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def _openmp() -> Optional[Any]:
-    # A handle of the library finds symbols of the libraries it depends on too.
-    return _LIB if hasattr(_LIB, "omp_get_max_threads") else None
-
-
 def worker_threads() -> Optional[int]:
-    """Return how many OpenMP threads an operator gets on the engine's worker thread.
+    """Return the OpenMP threads of an operator on the engine's worker thread.
 
     MXNet's own settings reach only that thread (each thread has its own OpenMP limit), and Python has no call that
-    returns them: so a function is pushed to the engine, as an operator would be, and asks there.
+    returns them: so a function is pushed to the engine, as an operator would be, and looks there.
     """
-    openmp = _openmp()
-    if openmp is None or not hasattr(_LIB, "MXEnginePushSync"):
+    # A handle of the library finds symbols of the libraries it depends on too.
+    if not hasattr(_LIB, "omp_get_max_threads") or not hasattr(_LIB, "MXEnginePushSync"):
         return None
     seen: List[int] = []
 
     def ask(_: Any) -> None:
-        seen.append(int(openmp.omp_get_max_threads()))
+        seen.append(int(_LIB.omp_get_max_threads()))
 
     callback = _CALLBACK(ask)
     status = _LIB.MXEnginePushSync(
@@ -58,32 +53,23 @@ def worker_threads() -> Optional[int]:
 
 
 def describe_blas() -> Dict[str, Any]:
-    """Return the BLAS that MXNet was built with and, where OpenBLAS tells it, its build, kernels and threads."""
-    found: Dict[str, Any] = {}
-    for feature in mx.runtime.feature_list():
-        if feature.enabled and feature.name.startswith("BLAS_"):
-            found["name"] = feature.name[len("BLAS_") :].lower()
-    if hasattr(_LIB, "openblas_get_config"):
-        for key, symbol in (("build", "openblas_get_config"), ("kernels", "openblas_get_corename")):
-            function = getattr(_LIB, symbol)
-            function.restype = ctypes.c_char_p
-            found[key] = function().decode("ascii", "replace").strip()
-        found["threads"] = int(_LIB.openblas_get_num_threads())
-    return found
+    """Return the BLAS that MXNet was built with, and OpenBLAS's own description."""
+    features = [feature.name for feature in mx.runtime.feature_list() if feature.enabled]
+    names = [name[len("BLAS_") :].lower() for name in features if name.startswith("BLAS_")]
+    return dict(blas.describe_openblas(_LIB), **({"name": names[-1]} if names else {}))
 
 
-def tells_of_memory(text: str) -> bool:
+def is_about_memory(text: str) -> bool:
     """Tell whether an MXNetError's text is about a failed allocation."""
-    return any(
-        words in text for words in ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
-    )
+    signs = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
+    return any(sign in text for sign in signs)
 
 
 _GIVE_ANOTHER = "give a build that can, --python mxnet=<its interpreter>"
 
 
 def context_of(cell: Cell) -> Any:
-    """Return where a cell computes: a launch sees one GPU, so it is always MXNet's first.
+    """Return the cell's context: a launch sees one GPU, so it is always MXNet's first.
 
     Called before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
     """
@@ -94,7 +80,7 @@ def context_of(cell: Cell) -> Any:
 
 
 def gpu_refusal(cell: Cell) -> str:
-    """Return why this build of MXNet cannot do the cell on a GPU, in its own terms; empty where it can."""
+    """Return why this build of MXNet cannot run the cell on a GPU; empty where it can."""
     version = "MXNet %s" % mx.__version__
     reason = gpus.refusal(cell, "MXNet", ("float32",))
     if reason:
@@ -115,7 +101,7 @@ _MILLISECONDS = 1e-3
 
 
 def take_profile(adapter: Adapter, block: Any, hybridized: Dict[str, Any], steps: int) -> Profile:
-    """Run so many steps under the profiler; ``hybridized`` is what ``block`` was hybridised with.
+    """Run so many steps under the profiler; ``hybridized`` are ``block``'s options.
 
     A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
     """
@@ -133,13 +119,13 @@ def take_profile(adapter: Adapter, block: Any, hybridized: Dict[str, Any], steps
         mx.profiler.set_state("run")
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
         mx.profiler.set_state("stop")
-        told = json.loads(mx.profiler.dumps(reset=True, format="json"))
-    return profiles.profile(PROFILER, steps, seconds, profiled_calls(told, not adapter.cell.on_cpu))
+        statistics = json.loads(mx.profiler.dumps(reset=True, format="json"))
+    return profiles.profile(PROFILER, steps, seconds, profiled_calls(statistics, not adapter.cell.on_cpu))
 
 
-def profiled_calls(told: Dict[str, Any], on_device: bool) -> Iterator[Calls]:
+def profiled_calls(statistics: Dict[str, Any], on_device: bool) -> Iterator[Calls]:
     """Yield the calls of each operator of the aggregated statistics, whose times are milliseconds."""
-    for name, row in told.get("Time", {}).get("operator", {}).items():
+    for name, row in statistics.get("Time", {}).get("operator", {}).items():
         yield Calls(name, on_device, float(row["Total"]) * _MILLISECONDS, float(row["Count"]))
 
 
@@ -174,7 +160,7 @@ class MxnetAdapter(EveryFamily):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
         self.block, self.trainable = build(network.family, weights, self.context, self.fused_norm)
-        arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes its indices as it finds them
+        arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes indices of any type
         self.inputs, self.labels = [mx.nd.array(each, ctx=self.context) for each in arrays]
         self.block.hybridize(**self._hybridized())
         self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in self.trainable.values()]
@@ -184,7 +170,7 @@ class MxnetAdapter(EveryFamily):
             self.trainer = mx.gluon.Trainer(parameters, "sgd", {"learning_rate": self.rate}, kvstore=None)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the arrays that there are, once the engine has done what it has to do with these."""
+        """Copy them into the existing arrays, once the engine is done with these."""
         load(self.trainable, weights)
         self.inputs[:], self.labels[:] = laid_out(self.family, batch, np.float32)
 
@@ -192,7 +178,6 @@ class MxnetAdapter(EveryFamily):
         return {"static_alloc": self.static, "static_shape": self.static}
 
     def step(self) -> None:
-        """Queue forward, loss, backward and update of one mini-batch."""
         with mx.autograd.record():
             self.loss = self.block(self.inputs, self.labels)
         self.loss.backward()
@@ -212,11 +197,9 @@ class MxnetAdapter(EveryFamily):
             mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim), out=gradient)
 
     def synchronize(self) -> None:
-        """Wait until the engine has nothing left to do."""
         mx.nd.waitall()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Keep the rate: an argument of the update operators, no part of the static graph."""
         self.rate = rate
         if self.update == "trainer":
             self.trainer.set_learning_rate(rate)
@@ -229,7 +212,6 @@ class MxnetAdapter(EveryFamily):
             yield name, parameter.data().asnumpy()
 
     def effective_threads(self) -> Optional[int]:
-        """Return the OpenMP threads that an operator gets, as asked on the engine's own worker thread."""
         return worker_threads()
 
     def describe(self) -> Dict[str, Any]:
@@ -260,21 +242,18 @@ class MxnetAdapter(EveryFamily):
         with mx.autograd.record():
             square = value * value
         square.backward()
-        slope = float(value.grad.asscalar())
         parameter_server = enabled.is_enabled("DIST_KVSTORE")
         return {
             "gpu": (enabled.is_enabled("CUDA"), "feature CUDA"),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(float(value.grad.asscalar())),
             "several_processes": (parameter_server, "feature DIST_KVSTORE"),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product by oneDNN's dense layer: what the networks use, and faster than ``dot`` (OpenBLAS)."""
-        left = mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context)
-        right = mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context)
-        out = mx.nd.zeros((size, size), ctx=self.context)
+        left, right, out = (mx.nd.random.uniform(-1, 1, shape=(size, size), ctx=self.context) for _ in range(3))
 
         def product() -> None:
+            # As in the networks, and faster than ``dot`` (OpenBLAS).
             mx.nd.FullyConnected(left, right, no_bias=True, num_hidden=size, flatten=False, out=out)
             out.wait_to_read()
 
@@ -284,9 +263,8 @@ class MxnetAdapter(EveryFamily):
         return take_profile(self, self.block, self._hybridized(), steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        if isinstance(error, MemoryError):
-            return True
-        return isinstance(error, mx.base.MXNetError) and tells_of_memory(str(error))
+        full = isinstance(error, mx.base.MXNetError) and is_about_memory(str(error))
+        return full or isinstance(error, MemoryError)
 
 
 ADAPTER = MxnetAdapter

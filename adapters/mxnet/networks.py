@@ -1,4 +1,4 @@
-"""Builds networks as Gluon blocks that end in the mean loss.
+"""Networks as Gluon blocks that end in the mean loss.
 
 Every block is hybridised with its loss inside, so that forward, loss and backward are one static graph. MXNet's own
 layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM gates input, forget, cell, output), so
@@ -6,7 +6,7 @@ parameters pass unchanged; only recurrent data are turned to time-major, which t
 """
 
 from functools import partial
-from typing import Any, Dict, List, Mapping, NamedTuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -16,13 +16,6 @@ from ..families import Attention, Bottleneck, Elman, Family, Recurrent
 from ..libraries.walks import HIDDEN, Layers, gelu_by_tanh
 
 CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
-
-
-class Built(NamedTuple):
-    """A network in MXNet: what computes the loss, and its parameters by canonical name."""
-
-    block: Any  # HybridBlock: (inputs, labels) -> mean loss, shape (1,)
-    trainable: Dict[str, Any]  # gluon Parameter by canonical name
 
 
 class GluonLayers(Layers):
@@ -38,20 +31,15 @@ class GluonLayers(Layers):
         self.fused = fused
 
     def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        made = nn.Dense(outputs, flatten=False, in_units=inputs)
-        self.note(name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(name, nn.Dense(outputs, flatten=False, in_units=inputs))
 
     def convolution(self, spec: Any, bias: bool) -> Any:
         sizes = spec.outputs, spec.kernel, spec.stride, spec.padding
-        made = nn.Conv2D(*sizes, use_bias=bias, in_channels=spec.inputs)
-        self.note(spec.name, weight=made.weight, **({"bias": made.bias} if bias else {}))
-        return made
+        return self.noted(spec.name, nn.Conv2D(*sizes, use_bias=bias, in_channels=spec.inputs))
 
     def norm(self, name: str, channels: int, epsilon: float, relu: bool = False) -> Any:
-        made = (nn.BatchNormReLU if relu else nn.BatchNorm)(epsilon=epsilon, in_channels=channels)
-        self.note(name, gamma=made.gamma, beta=made.beta)
-        return made
+        kind = nn.BatchNormReLU if relu else nn.BatchNorm
+        return self.noted(name, kind(epsilon=epsilon, in_channels=channels), gamma="gamma", beta="beta")
 
     def with_relu(self, spec: Any, epsilon: float) -> List[Any]:
         if self.fused:
@@ -61,13 +49,11 @@ class GluonLayers(Layers):
     def pool(self, kernel: int, stride: int, padding: int) -> Any:
         return nn.MaxPool2D(kernel, stride, padding)
 
-    def layer_norm(self, name: str, spec: Attention) -> Any:
-        made = nn.LayerNorm(epsilon=spec.epsilon, in_channels=spec.width)
-        self.note(name, gamma=made.gamma, beta=made.beta)
-        return made
+    def embedding(self, name: str, symbols: int, width: int) -> Any:
+        return self.noted(name, nn.Embedding(symbols, width), weight="weight")
 
-    def networks(self) -> Dict[str, Any]:
-        return {"recurrent": RecurrentBlock, "elman": ElmanBlock, "attention": TransformerBlock}
+    def layer_norm(self, name: str, spec: Attention) -> Any:
+        return self.noted(name, nn.LayerNorm(epsilon=spec.epsilon, in_channels=spec.width), gamma="gamma", beta="beta")
 
     def row(self, layers: List[Any]) -> Any:
         return in_a_row(layers)
@@ -124,16 +110,13 @@ class RecurrentBlock(mx.gluon.HybridBlock):
         self.hidden = spec.hidden
         self.embedding: Any = None
         if spec.embedding:
-            self.embedding = nn.Embedding(spec.vocabulary, spec.embedding)
-            layers.note("embedding", weight=self.embedding.weight)
+            self.embedding = layers.embedding("embedding", spec.vocabulary, spec.embedding)
         self.layers = CELLS[spec.cell](spec.hidden, spec.layers, layout="TNC", input_size=spec.width)
-        theirs = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
-        for layer, name in enumerate(spec.layer_names()):
-            for part, their in zip(spec.parts, theirs):
-                layers.note(name, **{part: getattr(self.layers, "l%d_%s" % (layer, their))})
-            if len(spec.parts) < len(theirs):
-                # MXNet has two biases per gate; training both would double the bias's learning rate.
-                getattr(self.layers, "l%d_h2h_bias" % layer).grad_req = "null"
+        named = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
+        for second_bias in layers.note_recurrent(
+            spec, lambda layer, place: getattr(self.layers, "l%d_%s" % (layer, named[place]))
+        ):
+            second_bias.grad_req = "null"
         self.dense = layers.dense("fc", spec.hidden, spec.vocabulary)
 
     def hybrid_forward(self, F: Any, symbols: Any) -> Any:  # noqa: N803
@@ -163,24 +146,15 @@ class TransformerBlock(mx.gluon.HybridBlock):
     def __init__(self, spec: Attention, layers: GluonLayers) -> None:
         super().__init__()
         self.spec = spec
-        self.embedding = nn.Embedding(spec.vocabulary, spec.width)
+        self.embedding = layers.embedding("embedding", spec.vocabulary, spec.width)
         self.position = self.params.get("position", shape=(spec.steps, spec.width))
-        layers.note("embedding", weight=self.embedding.weight)
         layers.note("position", weight=self.position)
         mask = np.triu(np.full((1, spec.steps, spec.steps), HIDDEN, np.float32), 1)
         self.mask = self.params.get_constant("mask", mask)
         self.parts: Dict[str, Any] = {}
         for number in range(1, spec.layers + 1):
             name = "layer%d." % number
-            for part, inputs, outputs in (
-                ("qkv", spec.width, 3 * spec.width),
-                ("project", spec.width, spec.width),
-                ("upper", spec.width, spec.feedforward),
-                ("lower", spec.feedforward, spec.width),
-            ):
-                self.parts[name + part] = layers.dense(name + part, inputs, outputs)
-            for part in ("norm1", "norm2"):
-                self.parts[name + part] = layers.layer_norm(name + part, spec)
+            self.parts.update((name + part, layer) for part, layer in layers.attention(spec, name).items())
         self.parts["norm"] = layers.layer_norm("norm", spec)
         self.parts["fc"] = layers.dense("fc", spec.width, spec.vocabulary)
         for block in self.parts.values():
@@ -208,14 +182,22 @@ class TransformerBlock(mx.gluon.HybridBlock):
         return F.reshape(F.transpose(mixed, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True) -> Built:
-    """Return the network with copies of these weights on this context."""
+GluonLayers.networks = {"recurrent": RecurrentBlock, "elman": ElmanBlock, "attention": TransformerBlock}
+
+
+def build(
+    spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True
+) -> Tuple[Any, Dict[str, Any]]:
+    """Build the network with copies of these weights on this context.
+
+    Return the block, (inputs, labels) to the mean loss of shape (1,), and its parameters by canonical name.
+    """
     layers = GluonLayers(fused_norm)
     block = LossBlock(layers.network(spec), spec.loss)
     # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
     block.initialize(mx.init.Zero(), ctx=context)
     load(layers.parameters, weights)
-    return Built(block, layers.parameters)
+    return block, layers.parameters
 
 
 def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:

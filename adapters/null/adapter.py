@@ -1,41 +1,8 @@
-"""The framework that is none: it computes nothing and its steps last known times, on the CPU or on a pretended GPU.
+"""A framework that computes nothing: its steps last known times, on the CPU or on a pretended GPU.
 
-For tests, for measuring the harness itself, and for trying a suite out. Settings (all optional):
-
-``step_seconds``  time of a step at one thread (default 0.001)
-``serial_fraction``  Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))  (default 0.1)
-``cores``  threads beyond this many do not help (default: the CPUs this process may use)
-``oversubscription_penalty``  T is multiplied by 1 + penalty * (p - cores) / cores beyond them (default 0.25)
-``noise``  relative standard deviation of a step's time, log-normal, seeded by ``noise_seed`` (default 0)
-``fault``  what goes wrong at step ``fault_step``: "crash", "exit", "hang", "stubborn" (hangs and ignores
-    SIGTERM), "memory" (MemoryError), "error" (an exception), "lost" (the GPU falls off the bus), "unsupported", "nan"
-    (the loss after it)
-``fault_worker``  the worker that it befalls, of several (default 0, the first)
-``memory_bytes``  bytes held from the first step on
-``first_loss``, ``least_loss``, ``loss_steps``  trained on a text its loss falls from the first (default 4.5) to the
-    least (2), by all but 1/e of the way in so many steps (200)
-``nan_from``  the step of a training from which on the loss is not finite (default: none)
-``training_seconds``  how long a step of it takes (default 0)
-
-Several workers deal a step out evenly; they wait for one another where a loss is asked for.
-
-Settings of the pretended GPU: work of known length in a queue of its own, beside the host's.
-
-``device_step_seconds``  how long a step keeps the device busy (default 0.001)
-``device_host_seconds``  how long the host takes to start a step (default 0.0001); above the device's time the step is
-    host-bound: the device waits
-``device_speedup``  by precision, how many times as fast as float32 a step is (default: no faster)
-``device_copy_seconds``  how long the copy of a mini-batch from pinned memory takes (default 0.0005); from pageable
-    memory twice as long, and the host takes part in it
-``device_memory_bytes``  memory of the device (default: unlimited)
-``device_memory_bytes_per_example``  memory that each example of the mini-batch takes (default 1000000)
-``device_memory_bytes_per_second``  the rate of a copy on the device, read and written (default: no such probe)
-``device_link_bytes_per_second``  the rate of a copy between host and device, from pinned memory; from pageable memory
-    half of it (default: no such probes)
-``device_operator_seconds``  how long the host takes to start the smallest operator, which the device then ends in twice
-    that time (default: no such probe)
-``event_error``  the relative error of the device's clock (default 0): events that disagree with the wall clock
-``cpu_only_build``  true: play a build of the framework without code for GPUs
+For tests, for measuring the harness itself, and for trying out a suite. `SETTINGS` lists its settings and their
+defaults. Several workers share a step equally; they wait for one another when they return a loss. The pretended GPU has
+work of known length in a queue beside the host's.
 """
 
 import math
@@ -54,33 +21,63 @@ from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 
+SETTINGS: Dict[str, Any] = {
+    "step_seconds": 0.001,  # T(1), a step at one thread
+    "serial_fraction": 0.1,  # Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))
+    "cores": None,  # more threads than these do not help; None: the CPUs this process may use
+    "oversubscription_penalty": 0.25,  # T is multiplied by 1 + penalty * (p - cores) / cores beyond them
+    "noise": 0.0,  # relative standard deviation of a step's time, log-normal
+    "noise_seed": None,  # of the noise; None: the process id
+    "fault": "",  # "crash", "exit", "hang", "stubborn" (hangs and ignores SIGTERM), "memory" (MemoryError), "error" (an
+    # exception), "lost" (the GPU falls off the bus), "unsupported", "nan" (the loss after it)
+    "fault_step": 1,  # the step of the fault
+    "fault_worker": 0,  # the worker of the fault
+    "memory_bytes": None,  # held from the first step on
+    "first_loss": 4.5,  # of a training on a text
+    "least_loss": 2.0,  # to which it falls ...
+    "loss_steps": 200,  # ... by all but 1/e of the way in so many steps
+    "nan_from": None,  # the step of a training from which on the loss is not finite
+    "training_seconds": 0.0,  # a step of a training
+    "device_step_seconds": 0.001,  # how long a step keeps the device busy
+    "device_host_seconds": 0.0001,  # the host's to start a step; above the device's the step is host-bound
+    "device_speedup": {},  # by precision, how many times as fast as float32 a step is
+    "device_copy_seconds": 0.0005,  # a mini-batch from pinned memory; pageable: twice that, and the host takes part
+    "device_memory_bytes": None,  # of the device; None: unlimited
+    "device_memory_bytes_per_example": 1000000,  # of the mini-batch
+    "device_memory_bytes_per_second": None,  # a copy on the device, read and written; None: no such probe
+    "device_link_bytes_per_second": None,  # from pinned memory; pageable: half of it; None: no such probes
+    "device_operator_seconds": None,  # the host's to start the smallest operator, half of the device's to end it
+    "event_error": 0.0,  # relative, of the device's clock: events that disagree with the wall clock
+    "cpu_only_build": False,  # pretend to be a build without code for GPUs
+}
+
 
 class OutOfDeviceMemoryError(RuntimeError):
-    """As frameworks do: a type of its own, no MemoryError."""
+    """Like those of frameworks no MemoryError."""
 
 
 def spin(until: float) -> None:
-    """Keep the CPU busy until this moment of ``time.perf_counter``; sleeping is too coarse for known times."""
+    """Keep the CPU busy until this moment of ``time.perf_counter``; sleeping is too coarse."""
     while time.perf_counter() < until:
         pass
 
 
 class Device:
-    """Pretends to compute, later than it was told to."""
+    """A pretended GPU: it computes after the call that starts a step has returned."""
 
     def __init__(self, cell: Cell, settings: Dict[str, Any]) -> None:
-        speedup: Dict[str, float] = settings.get("device_speedup", {})
-        self.seconds = float(settings.get("device_step_seconds", 0.001)) / float(speedup.get(cell.precision, 1.0))
-        self.host_seconds = float(settings.get("device_host_seconds", 0.0001))
-        copy = float(settings.get("device_copy_seconds", 0.0005))
+        settings = dict(SETTINGS, **settings)
+        self.seconds = float(settings["device_step_seconds"]) / float(settings["device_speedup"].get(cell.precision, 1))
+        self.host_seconds = float(settings["device_host_seconds"])
         self.host_copies = cell.placement == "pageable"
-        self.copy_seconds = 0.0 if cell.placement == "resident" else copy * (2.0 if self.host_copies else 1.0)
-        self.capacity = settings.get("device_memory_bytes")
-        self.needed = cell.batch_size * int(settings.get("device_memory_bytes_per_example", 1000000))
-        self.memory_rate = settings.get("device_memory_bytes_per_second")
-        self.link_rate = settings.get("device_link_bytes_per_second")
-        self.operator_seconds = settings.get("device_operator_seconds")
-        self.event_error = float(settings.get("event_error", 0.0))
+        copy = float(settings["device_copy_seconds"]) * (2.0 if self.host_copies else 1.0)
+        self.copy_seconds = 0.0 if cell.placement == "resident" else copy
+        self.capacity = settings["device_memory_bytes"]
+        self.needed = cell.batch_size * int(settings["device_memory_bytes_per_example"])
+        self.memory_rate = settings["device_memory_bytes_per_second"]
+        self.link_rate = settings["device_link_bytes_per_second"]
+        self.operator_seconds = settings["device_operator_seconds"]
+        self.event_error = float(settings["event_error"])
         self.idle_from = 0.0  # when all that was started will be done
 
     def allocate(self) -> None:
@@ -104,7 +101,7 @@ class Device:
         spin(self.idle_from)
 
     def event(self) -> float:
-        """Return when the device comes to a mark that is queued now."""
+        """Return when the device reaches a mark that is queued now."""
         return max(self.idle_from, time.perf_counter())
 
     def between(self, earlier: float, later: float) -> int:
@@ -112,7 +109,7 @@ class Device:
         return max(0, round((later - earlier) * (1.0 + self.event_error) * 1e9))
 
     def probe(self, name: str, size: int) -> Optional[Probe]:
-        """Return work of the length that this name and size mean; None where no setting tells it."""
+        """Return work of the length that this name and size mean; None without a setting for it."""
         if name == gpus.OPERATOR:
             if self.operator_seconds is None:
                 return None
@@ -132,31 +129,29 @@ class Device:
         self.idle_from = max(self.idle_from, started) + device_seconds
 
     def calls(self, steps: int) -> List[profiles.Calls]:
-        """Return what a profiler would say of these steps: two thirds a matrix product, the rest elementwise."""
-        found = [
+        """Return these steps as a profiler would see them: two thirds a matrix product, the rest elementwise."""
+        calls = [
             profiles.Calls("null_gemm_kernel", True, steps * self.seconds * 2 / 3, 2.0 * steps),
             profiles.Calls("null_elementwise_kernel", True, steps * self.seconds / 3, 4.0 * steps),
             profiles.Calls("null_launch", False, steps * self.host_seconds, 6.0 * steps),
         ]
         if self.copy_seconds:
-            found.append(profiles.Calls("null_memcpy_host_to_device", True, steps * self.copy_seconds, 1.0 * steps))
-        return found
+            calls.append(profiles.Calls("null_memcpy_host_to_device", True, steps * self.copy_seconds, 1.0 * steps))
+        return calls
 
 
 def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> float:
     """Return the known time of a step at this many threads (0: its default) on this many available CPUs."""
-    base = float(settings.get("step_seconds", 0.001))
-    serial = float(settings.get("serial_fraction", 0.1))
-    cores = int(settings.get("cores", available))
-    threads = threads or cores  # nothing asked for: as many as help
-    useful = min(threads, cores)
-    seconds = base * (serial + (1.0 - serial) / useful)
-    penalty = float(settings.get("oversubscription_penalty", 0.25))
+    settings = dict(SETTINGS, **settings)
+    serial, cores = float(settings["serial_fraction"]), int(settings["cores"] or available)
+    threads = threads or cores  # the default: as many as help
+    seconds = float(settings["step_seconds"]) * (serial + (1.0 - serial) / min(threads, cores))
+    penalty = float(settings["oversubscription_penalty"])
     return seconds * (1.0 + penalty * max(0, threads - cores) / float(cores))
 
 
 class NullAdapter(Adapter):
-    """Waits for as long as it is told."""
+    """Waits for known times."""
 
     computes = False
     parity_reason = "the null framework computes nothing"
@@ -167,26 +162,21 @@ class NullAdapter(Adapter):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
+        given = self.given = dict(SETTINGS, **settings)
         self.device = None if cell.on_cpu else Device(cell, settings)
         self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0))) / cell.world_size
-        self.worker = 0
-        self.meeting = ""
-        self.met = 0
         if self.device is not None:
             self.device.seconds /= cell.world_size
             self.seconds = self.device.seconds
-        self.noise = float(settings.get("noise", 0.0))
-        self.random = np.random.RandomState(int(settings.get("noise_seed", 0)) + os.getpid())
-        if "noise_seed" in settings:
-            self.random = np.random.RandomState(int(settings["noise_seed"]))
-        self.fault = str(settings.get("fault", ""))
-        self.fault_step = int(settings.get("fault_step", 1))
-        self.done = 0
-        self.loss = 1.0
-        self.held = b""
+        self.worker, self.meeting, self.met = 0, "", 0
+        self.noise = float(given["noise"])
+        seed = given["noise_seed"]
+        self.random = np.random.RandomState(os.getpid() if seed is None else int(seed))
+        self.fault, self.fault_step = str(given["fault"]), int(given["fault_step"])
+        self.done, self.loss, self.held = 0, 1.0, b""
 
     def refuses_gpu(self) -> str:
-        if self.settings.get("cpu_only_build"):
+        if self.given["cpu_only_build"]:
             return "device %s: this build of the null framework has no code for GPUs" % self.cell.device
         return ""
 
@@ -196,7 +186,7 @@ class NullAdapter(Adapter):
         self._meet()
 
     def _meet(self) -> None:
-        """Wait until all workers have come here as often as this one."""
+        """Wait until all workers have been here as often as this one."""
         self.met += 1
         names = ["%s-%d-%d" % (self.meeting, self.met, worker) for worker in range(self.cell.world_size)]
         with open(names[self.worker], "w"):
@@ -205,23 +195,22 @@ class NullAdapter(Adapter):
             time.sleep(0.001)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        if self.worker != int(self.settings.get("fault_worker", 0)):
+        if self.worker != int(self.given["fault_worker"]):
             self.fault = ""
         if self.fault == "unsupported":
-            raise Unsupported("the null framework was told not to support this cell")
+            raise Unsupported("the null framework was set not to support this cell")
         if self.device is not None:
             self.device.allocate()
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Keep nothing of them, as ``prepare`` does."""
+        """Keep nothing of them."""
 
     def step(self) -> None:
-        """Spin until the step's time is over; on a GPU, until the host has done its part."""
         longer = math.exp(self.noise * self.random.standard_normal()) if self.noise else 1.0
         until = time.perf_counter() + self.seconds * longer
         self.done += 1
-        if self.done == 1 and "memory_bytes" in self.settings:
-            self.held = b"\1" * int(self.settings["memory_bytes"])
+        if self.done == 1 and self.given["memory_bytes"]:
+            self.held = b"\1" * int(self.given["memory_bytes"])
         if self.fault and self.done == self.fault_step:
             self._fail()
         if self.device is None:
@@ -230,7 +219,6 @@ class NullAdapter(Adapter):
             self.device.start_step(longer)
 
     def synchronize(self) -> None:
-        """Wait for the pretended GPU; on the CPU a step is done when it returns."""
         if self.device is not None:
             self.device.wait()
 
@@ -240,9 +228,9 @@ class NullAdapter(Adapter):
         elif self.fault == "exit":
             os._exit(3)
         elif self.fault == "memory":
-            raise MemoryError("the null framework was told to run out of memory")
+            raise MemoryError("the null framework was set to run out of memory")
         elif self.fault == "error":
-            raise RuntimeError("the null framework was told to fail")
+            raise RuntimeError("the null framework was set to fail")
         elif self.fault == "lost":
             raise RuntimeError("CUDA error: unspecified launch failure (the null framework's GPU fell off the bus)")
         elif self.fault == "nan":
@@ -254,7 +242,7 @@ class NullAdapter(Adapter):
                 time.sleep(60)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Learn nothing at any rate."""
+        """Ignore the rate."""
 
     def last_loss(self) -> float:
         if self.meeting:
@@ -270,25 +258,21 @@ class NullAdapter(Adapter):
     def train_on_text(
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
-        first, least = float(self.settings.get("first_loss", 4.5)), float(self.settings.get("least_loss", 2.0))
-        length = float(self.settings.get("loss_steps", 200))
-        fails = self.settings.get("nan_from")
-        done = 0
+        first, least, length, seconds = (
+            float(self.given[name]) for name in ("first_loss", "least_loss", "loss_steps", "training_seconds")
+        )
+        fails, done = self.given["nan_from"], 0
         for block in blocks:
             losses = []
             for _ in range(block.length):
-                spin(time.perf_counter() + float(self.settings.get("training_seconds", 0)))
+                spin(time.perf_counter() + seconds)
                 losses.append(least + (first - least) * math.exp(-done / length))
                 done += 1
             yield losses if fails is None or done < int(fails) else [float("nan")] * block.length
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Give a call that spins for this many microseconds: extra work of known length, no product."""
-
-        def wait() -> None:
-            spin(time.perf_counter() + size * 1e-6)
-
-        return wait
+        """Return a call that spins for this many microseconds: extra work of known length, no product."""
+        return lambda: spin(time.perf_counter() + size * 1e-6)
 
     def device_name(self) -> str:
         return "null device"

@@ -1,4 +1,4 @@
-"""ONNX Runtime as everybody installs it, training all the same: a whole step is one ordinary ONNX graph."""
+"""The ordinary ONNX Runtime, training all the same: a whole step is one ordinary ONNX graph."""
 
 import importlib.util
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -22,9 +22,9 @@ _GIVE_ANOTHER = "give a build that can, --python onnx=<its interpreter>"
 
 
 def providers_of(cell: Cell) -> List[Any]:
-    """Return what runs a session's operators; on a GPU those that it has no kernel for stay on the CPU.
+    """Return a session's execution providers; on a GPU, operators without a kernel there stay on the CPU.
 
-    TF32 is off unless it is asked for. Convolutions are tried out once, as a step's shapes never change.
+    TF32 is off but at the precision tf32. Convolutions are tried out once, as a step's shapes never change.
     """
     if cell.on_cpu:
         return [CPU]
@@ -33,12 +33,12 @@ def providers_of(cell: Cell) -> List[Any]:
 
 
 def memory_of(cell: Cell) -> Tuple[str, int]:
-    """Return the memory that buffers lie in: a launch sees one GPU, so it is always the first."""
+    """Return the memory of the buffers: a launch sees one GPU, so it is always the first."""
     return ("cpu", 0) if cell.on_cpu else ("cuda", 0)
 
 
 def gpu_refusal(cell: Cell) -> str:
-    """Return why this build of ONNX Runtime cannot do the cell on a GPU, in its own terms; empty where it can."""
+    """Return why this build of ONNX Runtime cannot run the cell on a GPU; empty where it can."""
     version = "ONNX Runtime %s" % onnxruntime.__version__
     reason = gpus.refusal(cell, "ONNX Runtime", PRECISIONS)
     if reason:
@@ -46,26 +46,18 @@ def gpu_refusal(cell: Cell) -> str:
     there = onnxruntime.get_available_providers()
     if CUDA not in there:
         return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), _GIVE_ANOTHER)
-    # Where the provider cannot be loaded ONNX Runtime says so in its log, and takes the CPU in its place.
+    model = add_product(Graph(), 2).model().SerializeToString()
+    # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its place.
     try:
-        in_force = _in_force(cell)
+        loaded = onnxruntime.InferenceSession(model, providers=providers_of(cell)).get_providers()
     except Exception as error:
         return "%s cannot use the GPU: %s" % (version, " ".join(str(error).split())[:300])
-    if CUDA not in in_force:
-        return (
-            "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
-            % (version, CUDA)
-        )
-    return ""
-
-
-def _in_force(cell: Cell) -> List[str]:
-    model = add_product(Graph(), 2).model().SerializeToString()
-    return list(onnxruntime.InferenceSession(model, providers=providers_of(cell)).get_providers())
+    words = "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
+    return "" if CUDA in loaded else words % (version, CUDA)
 
 
 def run_options_of(cell: Cell) -> Any:
-    """Return how a step is run; on a GPU it only starts there, and somebody else waits for its end."""
+    """Return how a step is run; on a GPU it only starts there, and ``synchronize`` waits for its end."""
     if cell.on_cpu:
         return None
     options = onnxruntime.RunOptions()
@@ -73,14 +65,7 @@ def run_options_of(cell: Cell) -> Any:
     return options
 
 
-def describe_providers(session: Any) -> Dict[str, Any]:
-    """Name the providers in force and their options."""
-    if session is None:
-        return {}
-    return {"providers": session.get_providers(), "provider_options": session.get_provider_options()}
-
-
-#: What ONNX Runtime calls its execution providers that run on no GPU.
+#: ONNX Runtime's execution providers that run on no GPU.
 _CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
 
 
@@ -157,17 +142,14 @@ class OnnxAdapter(SessionAdapter):
         return binding
 
     def step(self) -> None:
-        """Run the graph from the current parameters into the other set, which then is the current one."""
         self.session.run_with_iobinding(self.bindings[self.current], self._run_options)
         self.current = 1 - self.current
 
     def synchronize(self) -> None:
-        """Wait for the GPU; on the CPU a step is done when it returns."""
-        if not self.cell.on_cpu:
+        if not self.cell.on_cpu:  # where a step is done when it returns
             self.bindings[1 - self.current].synchronize_outputs()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the rate, an input of the graph."""
         self.rate[...] = rate
         if not self.cell.on_cpu:
             self.given[networks.LEARNING_RATE].update_inplace(self.rate)
@@ -181,20 +163,19 @@ class OnnxAdapter(SessionAdapter):
 
     def describe(self) -> Dict[str, Any]:
         described = dict(super().describe(), framework="onnxruntime", rate_in_product=self._rate_in_product())
-        described["execution"] = (
-            "one graph of forward, loss, backward and update; parameters in two sets of bound buffers"
-        )
-        described.update(describe_providers(getattr(self, "session", None)))
+        buffers = "parameters in two sets of bound buffers"
+        described["execution"] = "one graph of forward, loss, backward and update; " + buffers
+        session = getattr(self, "session", None)
+        if session is not None:
+            described.update(providers=session.get_providers(), provider_options=session.get_provider_options())
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         providers = onnxruntime.get_available_providers()
         training = importlib.util.find_spec("onnxruntime.training") is not None
+        gpu = any(provider not in _CPU_PROVIDERS for provider in providers)
         return {
-            "gpu": (
-                any(provider not in _CPU_PROVIDERS for provider in providers),
-                "get_available_providers: %s" % ", ".join(providers),
-            ),
+            "gpu": (gpu, "get_available_providers: %s" % ", ".join(providers)),
             "automatic_gradients": (training, "the package %s onnxruntime.training" % ("has" if training else "lacks")),
         }
 

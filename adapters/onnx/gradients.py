@@ -1,11 +1,11 @@
-"""Reverse-mode differentiation over ONNX nodes: what each operator's gradient is, in ordinary ONNX operators.
+"""Reverse-mode differentiation over ONNX nodes: each operator's gradient, in ordinary ONNX operators.
 
 ``backward`` walks the tape of forward nodes from the last to the first. A rule takes a node and the gradients of the
 loss by the node's outputs, adds nodes and returns the gradients by its inputs. Formulas are those of any textbook on
 back-propagation; where a choice of operators was measured, the reason stands beside it (CPU seconds at 1 thread).
 """
 
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from onnx import helper, numpy_helper, shape_inference
@@ -16,10 +16,7 @@ Shape = Tuple[int, ...]
 
 
 class Graph(onnx_graphs.Graph):
-    """A graph whose ``tape`` has the nodes that ``gradients.backward`` goes through.
-
-    These are the graph's, but for what ``as_one`` gathered.
-    """
+    """A graph whose ``tape`` has the nodes that ``gradients.backward`` goes through: the graph's, some `as_one`."""
 
     # Of 2024, and understood by every ONNX Runtime since 1.20; later sets change no operator that is used here.
     operator_set = 21
@@ -40,13 +37,29 @@ class Graph(onnx_graphs.Graph):
         return outputs
 
     def as_one(self, start: int, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        """Let the nodes on the tape from ``start`` on be one operation there, with a gradient of its own."""
+        """Replace the nodes on the tape from ``start`` on by one operation, which has a rule."""
         del self.tape[start:]
         self.tape.append(helper.make_node(name, list(inputs), list(outputs)))
 
     def reshape(self, value: str, shape: Sequence[int]) -> str:
         """Add a change of shape, which copies nothing."""
         return self.node("Reshape", [value, self.integers(*shape)])
+
+    def times(self, left: str, right: str) -> str:
+        """Add a product of elements."""
+        return self.node("Mul", [left, right])
+
+    def minus(self, left: str, right: str) -> str:
+        """Add a difference."""
+        return self.node("Sub", [left, right])
+
+    def over(self, left: str, right: str) -> str:
+        """Add a quotient."""
+        return self.node("Div", [left, right])
+
+    def sum(self, value: str, *axes: int) -> str:
+        """Add a sum over axes, which vanish."""
+        return self.node("ReduceSum", [value, self.integers(*axes)], keepdims=0)
 
     def zeros(self, shape: Sequence[int]) -> str:
         """Add zeros that are made anew at every step, so that an operator may write into them."""
@@ -56,12 +69,12 @@ class Graph(onnx_graphs.Graph):
     def shapes(self) -> Dict[str, Shape]:
         """Return the shape of every value that the graph has by now, by ONNX's own inference."""
         inferred = shape_inference.infer_shapes(self.model(), check_type=True, strict_mode=True, data_prop=True).graph
-        found: Dict[str, Shape] = {}
+        shapes: Dict[str, Shape] = {}
         for value in list(inferred.input) + list(inferred.value_info) + list(inferred.output):
-            found[value.name] = tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
+            shapes[value.name] = tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
         for constant in inferred.initializer:
-            found[constant.name] = tuple(constant.dims)
-        return found
+            shapes[constant.name] = tuple(constant.dims)
+        return shapes
 
 
 NORMALISE = "Normalise"  # on the tape only
@@ -71,15 +84,14 @@ def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float
     """Add batch normalisation of (batch, channels, height, width) by the batch's mean and biased variance.
 
     Parameters NAME.gamma and NAME.beta. The operator's own training mode is not used: ONNX Runtime writes the
-    statistics that it returns over those it is given, and with graph optimisation on the backward pass then read
-    wrong ones. What is kept for the way back are the centred values, which take the place of the values.
+    statistics that it returns over its inputs, and with graph optimisation on the backward pass then read wrong
+    ones. Kept for the way back are the centred values, which take the place of the values.
     """
     start = len(graph.tape)
     axes = graph.integers(0, 2, 3)
-    centred = graph.node("Sub", [value, graph.node("ReduceMean", [value, axes], keepdims=1)])
+    centred = graph.minus(value, graph.node("ReduceMean", [value, axes], keepdims=1))
     # Squared and averaged: 5.7 ms for 12.8 million elements; ReduceSumSquare 8.1.
-    squares = graph.node("Mul", [centred, centred])
-    variance = graph.node("ReduceMean", [squares, axes], keepdims=0)
+    variance = graph.node("ReduceMean", [graph.times(centred, centred), axes], keepdims=0)
     zeros = graph.constant("zeros:%d" % channels, np.zeros(channels, dtype=graph.element))
     # The operator in its inference mode is one pass where scaling and shifting by two operators are two.
     inputs = [centred, name + ".gamma", name + ".beta", zeros, variance]
@@ -98,17 +110,16 @@ def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> 
     so that few passes go over whole images.
     """
     (_, gamma, _), (_, centred, inverse) = node.input, node.output
-    channels, axes = shape[1], graph.integers(0, 2, 3)
-    count = graph.scalar(float(shape[0] * shape[2] * shape[3]))
-    by_beta = graph.node("ReduceSum", [gradient, axes], keepdims=0)
-    overlap = graph.node("ReduceSum", [graph.node("Mul", [gradient, centred]), axes], keepdims=0)
-    by_gamma = graph.node("Mul", [graph.reshape(overlap, (channels, 1, 1)), inverse])
-    scale = graph.node("Mul", [graph.reshape(gamma, (channels, 1, 1)), inverse])
-    slope = graph.node("Div", [graph.node("Mul", [by_gamma, inverse]), count])
-    offset = graph.node("Div", [graph.reshape(by_beta, (channels, 1, 1)), count])
-    by_values = graph.node("Sub", [gradient, graph.node("Mul", [centred, slope])])
-    by_values = graph.node("Mul", [graph.node("Sub", [by_values, offset]), scale])
-    return [by_values, graph.reshape(by_gamma, (channels,)), by_beta]
+    channels, count = (shape[1], 1, 1), graph.scalar(float(shape[0] * shape[2] * shape[3]))
+    by_beta = graph.sum(gradient, 0, 2, 3)
+    overlap = graph.sum(graph.times(gradient, centred), 0, 2, 3)
+    by_gamma = graph.times(graph.reshape(overlap, channels), inverse)
+    scale = graph.times(graph.reshape(gamma, channels), inverse)
+    slope = graph.over(graph.times(by_gamma, inverse), count)
+    offset = graph.over(graph.reshape(by_beta, channels), count)
+    by_values = graph.minus(gradient, graph.times(centred, slope))
+    by_values = graph.times(graph.minus(by_values, offset), scale)
+    return [by_values, graph.reshape(by_gamma, shape[1:2]), by_beta]
 
 
 def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> Tuple[str, str]:
@@ -121,160 +132,120 @@ def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> 
     picked = graph.node("GatherElements", [logarithms, column], axis=1)
     mean = graph.node("ReduceMean", [picked, graph.integers(0, 1)], keepdims=0)
     loss = graph.node("Neg", [mean], "loss")
-    share = graph.node("Mul", [graph.node("Exp", [logarithms]), graph.scalar(1.0 / rows)])
+    share = graph.times(graph.node("Exp", [logarithms]), graph.scalar(1.0 / rows))
     minus = graph.constant("minus_share", np.full((rows, 1), -1.0 / rows, dtype=graph.element))
     return loss, graph.node("ScatterElements", [share, column, minus], axis=1, reduction="add")
 
 
 def mean_of_squares(graph: Graph, outputs: str, targets: str, count: int) -> Tuple[str, str]:
     """Add the mean squared error of so many outputs; return it and its gradient by the outputs."""
-    errors = graph.node("Sub", [outputs, targets])
-    loss = graph.node("ReduceMean", [graph.node("Mul", [errors, errors])], "loss", keepdims=0)
-    return loss, graph.node("Mul", [errors, graph.scalar(2.0 / count)])
+    errors = graph.minus(outputs, targets)
+    loss = graph.node("ReduceMean", [graph.times(errors, errors)], "loss", keepdims=0)
+    return loss, graph.times(errors, graph.scalar(2.0 / count))
 
 
 # The two gradients of a convolution in ordinary ONNX operators.
 #
-# Images are (batch, channels, height, width), weights (outputs, channels, kernel, kernel), as in ONNX's Conv. A
-# convolution whose stride does not divide leaves the last rows and columns, ``remainder`` of them, unused.
+# Images are (batch, channels, height, width), weights (outputs, channels, kernel, kernel), as in ONNX's Conv.
 
 
-class Geometry(NamedTuple):
-    """The numbers of one square convolution with symmetric padding."""
+class Convolution:
+    """The gradients of one square convolution with symmetric padding; raises NotImplementedError for any other."""
 
-    batch: int
-    channels: int
-    outputs: int
-    sides: Sequence[int]  # height and width of the images
-    kernel: int
-    stride: int
-    padding: int
-
-    @classmethod
-    def of(cls, images: Shape, weight: Shape, attributes: Dict[str, Any]) -> "Geometry":
-        """Read a Conv node's geometry; raises NotImplementedError for one that these gradients do not cover."""
+    def __init__(self, graph: Graph, images: Shape, weight: Shape, attributes: Dict[str, Any]) -> None:
         strides, pads = attributes["strides"], attributes["pads"]
         others = set(attributes) - {"strides", "pads", "kernel_shape"}
         if others or weight[2] != weight[3] or len(set(strides)) > 1 or len(set(pads)) > 1:
             raise NotImplementedError("the gradient of Conv with %s" % attributes)
-        return cls(images[0], images[1], weight[0], images[2:], weight[2], strides[0], pads[0])
+        self.graph = graph
+        self.batch, self.channels, self.sides = images[0], images[1], images[2:]
+        self.outputs, self.kernel, self.stride, self.padding = weight[0], weight[2], strides[0], pads[0]
+        spans = [side + 2 * self.padding - self.kernel for side in self.sides]
+        self.output_sides = [span // self.stride + 1 for span in spans]
+        self.remainders = [span % self.stride for span in spans]  # rows and columns that no window reaches
 
-    @property
-    def output_sides(self) -> List[int]:
-        """Height and width of the convolution's output."""
-        return [(side + 2 * self.padding - self.kernel) // self.stride + 1 for side in self.sides]
+    def _slice(self, value: str, starts: Sequence[int], ends: Sequence[int], step: int) -> str:
+        """Add a cut of height and width."""
+        integers = self.graph.integers
+        inputs = [value, integers(*starts), integers(*ends), integers(2, 3), integers(step, step)]
+        return self.graph.node("Slice", inputs)
 
-    @property
-    def remainders(self) -> List[int]:
-        """Rows and columns, of the padded images, that no window reaches."""
-        return [(side + 2 * self.padding - self.kernel) % self.stride for side in self.sides]
+    def _channels_first(self, value: str) -> str:
+        return self.graph.node("Transpose", [value], perm=[1, 0, 2, 3])
 
+    def by_images(self, weight: str, gradient: str) -> str:
+        """Return the gradient by the images: the transposed convolution."""
+        kernel, stride, padding = self.kernel, self.stride, self.padding
+        if stride > 1 or padding >= kernel:
+            attributes = dict(onnx_graphs.window(kernel, stride, padding), output_padding=self.remainders)
+            return self.graph.node("ConvTranspose", [gradient, weight], **attributes)
+        # The same as a convolution with the weight turned round.
+        turned = self._channels_first(weight)
+        if kernel > 1:
+            turned = self._slice(turned, (kernel - 1,) * 2, (-kernel - 1,) * 2, -1)
+        return self.graph.node("Conv", [gradient, turned], **onnx_graphs.window(kernel, 1, kernel - 1 - padding))
 
-def by_images(graph: Graph, geometry: Geometry, weight: str, gradient: str) -> str:
-    """Return the gradient by the images: the transposed convolution."""
-    kernel, stride, padding = geometry.kernel, geometry.stride, geometry.padding
-    if stride == 1 and padding < kernel:
-        return _by_images_unstrided(graph, geometry, weight, gradient)
-    return graph.node(
-        "ConvTranspose",
-        [gradient, weight],
-        kernel_shape=[kernel, kernel],
-        strides=[stride, stride],
-        pads=[padding] * 4,
-        output_padding=geometry.remainders,
-    )
+    def by_weight(self, images: str, gradient: str) -> str:
+        """Return the gradient by the weight, in whichever of three ways the matrix product underneath is widest.
 
+        Measured against each other (GFLOP/s at 1 thread, batch 16): a convolution with batch and channels exchanged
+        multiplies matrices kernel * kernel wide, one product for each place in the kernel matrices ``channels`` wide:
+        65 to 133 for 64 channels and 3 x 3, 84 to 18 for 3 channels and 7 x 7, 164 to 26 for 3 channels and 11 x 11.
+        For 1 x 1, one product for each example, then summed, needs no image transposed: 220 to 147 for 64 to 256
+        channels of 56 x 56; but for many channels of few places, the products are larger than the images.
+        """
+        if self.kernel > 1 and self.kernel**2 > self.channels:
+            return self._by_weight_exchanged(images, gradient)
+        places = self.output_sides[0] * self.output_sides[1]
+        narrow = self.channels * self.outputs < (self.channels + self.outputs) * places
+        if self.kernel == 1 and self.padding == 0 and narrow:
+            return self._by_weight_each_example(images, gradient)
+        return self._by_weight_each_place(images, gradient)
 
-def _by_images_unstrided(graph: Graph, geometry: Geometry, weight: str, gradient: str) -> str:
-    """Return the same as a convolution with the weight turned round."""
-    kernel = geometry.kernel
-    turned = graph.node("Transpose", [weight], perm=[1, 0, 2, 3])
-    if kernel > 1:
-        last, beyond = kernel - 1, -kernel - 1
-        turned = _slice(graph, turned, (last, last), (beyond, beyond), -1)
-    pads = [kernel - 1 - geometry.padding] * 4
-    return graph.node("Conv", [gradient, turned], kernel_shape=[kernel, kernel], strides=[1, 1], pads=pads)
+    def _by_weight_exchanged(self, images: str, gradient: str) -> str:
+        """Convolve the images, channels as examples, with the gradient, its places a stride apart."""
+        padding = self.padding
+        rows, columns = self.remainders
+        if max(rows, columns) > padding:  # a convolution cannot leave out rows: cut them off
+            images = self._slice(images, (0, 0), (self.sides[0] - rows, self.sides[1] - columns), 1)
+            rows = columns = 0
+        exchanged = self.graph.node(
+            "Conv",
+            [self._channels_first(images), self._channels_first(gradient)],
+            kernel_shape=self.output_sides,
+            strides=[1, 1],
+            dilations=[self.stride, self.stride],
+            pads=[padding, padding, padding - rows, padding - columns],
+        )
+        return self._channels_first(exchanged)
 
+    def _by_weight_each_example(self, images: str, gradient: str) -> str:
+        """Multiply gradient and images of each example and sum over the examples; for 1 x 1 kernels without padding."""
+        graph = self.graph
+        if self.stride > 1:
+            images = self._slice(images, (0, 0), self.sides, self.stride)
+        columns = graph.node("Transpose", [graph.reshape(images, (self.batch, self.channels, -1))], perm=[0, 2, 1])
+        products = graph.node("MatMul", [graph.reshape(gradient, (self.batch, self.outputs, -1)), columns])
+        return graph.reshape(graph.sum(products, 0), (self.outputs, self.channels, 1, 1))
 
-def by_weight(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
-    """Return the gradient by the weight, in whichever of three ways the matrix product underneath is widest.
-
-    Measured against each other (GFLOP/s at 1 thread, batch 16): a convolution with batch and channels exchanged
-    multiplies matrices kernel * kernel wide, one product for each place in the kernel matrices ``channels`` wide:
-    65 to 133 for 64 channels and 3 x 3, 84 to 18 for 3 channels and 7 x 7, 164 to 26 for 3 channels and 11 x 11.
-    For 1 x 1, one product for each example, then summed, needs no image transposed: 220 to 147 for 64 to 256 channels
-    of 56 x 56; but for many channels of few places, what is summed is larger than the images.
-    """
-    if geometry.kernel > 1 and geometry.kernel**2 > geometry.channels:
-        return _by_weight_exchanged(graph, geometry, images, gradient)
-    places = geometry.output_sides[0] * geometry.output_sides[1]
-    channels, outputs = geometry.channels, geometry.outputs
-    if geometry.kernel == 1 and geometry.padding == 0 and channels * outputs < (channels + outputs) * places:
-        return _by_weight_each_example(graph, geometry, images, gradient)
-    return _by_weight_each_place(graph, geometry, images, gradient)
-
-
-def _slice(graph: Graph, value: str, starts: Sequence[int], ends: Sequence[int], step: int) -> str:
-    """Add a cut of height and width."""
-    return graph.node(
-        "Slice",
-        [value, graph.integers(*starts), graph.integers(*ends), graph.integers(2, 3), graph.integers(step, step)],
-    )
-
-
-def _channels_first(graph: Graph, value: str) -> str:
-    return graph.node("Transpose", [value], perm=[1, 0, 2, 3])
-
-
-def _by_weight_exchanged(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
-    """Convolve the images, channels as examples, with the gradient, its places a stride apart."""
-    padding = geometry.padding
-    rows, columns = geometry.remainders
-    if max(rows, columns) > padding:  # a convolution cannot be told to leave out rows: cut them off
-        height, width = geometry.sides
-        images = _slice(graph, images, (0, 0), (height - rows, width - columns), 1)
-        rows = columns = 0
-    exchanged = graph.node(
-        "Conv",
-        [_channels_first(graph, images), _channels_first(graph, gradient)],
-        kernel_shape=geometry.output_sides,
-        strides=[1, 1],
-        dilations=[geometry.stride, geometry.stride],
-        pads=[padding, padding, padding - rows, padding - columns],
-    )
-    return _channels_first(graph, exchanged)
-
-
-def _by_weight_each_example(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
-    """Multiply gradient and images of each example and sum over the examples; for 1 x 1 kernels without padding."""
-    batch, stride = geometry.batch, geometry.stride
-    if stride > 1:
-        images = _slice(graph, images, (0, 0), tuple(geometry.sides), stride)
-    columns = graph.node("Transpose", [graph.reshape(images, (batch, geometry.channels, -1))], perm=[0, 2, 1])
-    products = graph.node("MatMul", [graph.reshape(gradient, (batch, geometry.outputs, -1)), columns])
-    total = graph.node("ReduceSum", [products, graph.integers(0)], keepdims=0)
-    return graph.reshape(total, (geometry.outputs, geometry.channels, 1, 1))
-
-
-def _by_weight_each_place(graph: Graph, geometry: Geometry, images: str, gradient: str) -> str:
-    """Multiply the gradient, for each place in the kernel, by what that place has seen of the images."""
-    kernel, stride, padding = geometry.kernel, geometry.stride, geometry.padding
-    channels, outputs = geometry.channels, geometry.outputs
-    height, width = geometry.output_sides
-    seen = _channels_first(graph, images)
-    if padding:
-        seen = graph.node("Pad", [seen, graph.integers(0, 0, padding, padding, 0, 0, padding, padding)])
-    flat = graph.reshape(_channels_first(graph, gradient), (outputs, -1))
-    products = []
-    for place in range(kernel * kernel):
-        row, column = divmod(place, kernel)
-        ends = (row + stride * (height - 1) + 1, column + stride * (width - 1) + 1)
-        part = graph.reshape(_slice(graph, seen, (row, column), ends, stride), (channels, -1))
-        products.append(graph.reshape(graph.node("Gemm", [flat, part], transB=1), (1, outputs, channels)))
-    if kernel == 1:
-        return graph.reshape(products[0], (outputs, channels, 1, 1))
-    places = graph.reshape(graph.node("Concat", products, axis=0), (kernel, kernel, outputs, channels))
-    return graph.node("Transpose", [places], perm=[2, 3, 0, 1])
+    def _by_weight_each_place(self, images: str, gradient: str) -> str:
+        """Multiply the gradient, for each place in the kernel, by the images that this place sees."""
+        graph, kernel, padding, stride = self.graph, self.kernel, self.padding, self.stride
+        seen = self._channels_first(images)
+        if padding:
+            seen = graph.node("Pad", [seen, graph.integers(0, 0, padding, padding, 0, 0, padding, padding)])
+        flat = graph.reshape(self._channels_first(gradient), (self.outputs, -1))
+        products = []
+        for place in range(kernel * kernel):
+            starts = divmod(place, kernel)
+            ends = [start + stride * (side - 1) + 1 for start, side in zip(starts, self.output_sides)]
+            part = graph.reshape(self._slice(seen, starts, ends, stride), (self.channels, -1))
+            products.append(graph.node("Gemm", [flat, part], transB=1))
+        if kernel == 1:
+            return graph.reshape(products[0], (self.outputs, self.channels, 1, 1))
+        products = [graph.reshape(each, (1, self.outputs, self.channels)) for each in products]
+        places = graph.reshape(graph.node("Concat", products, axis=0), (kernel, kernel, self.outputs, self.channels))
+        return graph.node("Transpose", [places], perm=[2, 3, 0, 1])
 
 
 class Product(NamedTuple):
@@ -289,6 +260,7 @@ class Product(NamedTuple):
 
 
 Gradient = Union[str, Product]
+Gradients = Sequence[Optional[Gradient]]
 
 
 class Call(NamedTuple):
@@ -299,7 +271,7 @@ class Call(NamedTuple):
     attributes: Dict[str, Any]
     shapes: Dict[str, Shape]  # of every forward value
     gradients: List[Optional[str]]  # by each output; None where the loss does not depend on it
-    wanted: List[bool]  # for each input, whether its gradient is asked for
+    wanted: List[bool]  # for each input, whether its gradient is needed
 
     @property
     def gradient(self) -> str:
@@ -307,23 +279,30 @@ class Call(NamedTuple):
         assert self.gradients[0] is not None
         return self.gradients[0]
 
+    @property
+    def output(self) -> str:
+        """The first output."""
+        return str(self.node.output[0])
+
     def shape(self, index: int) -> Shape:
         """Return the shape of an input."""
         return self.shapes[self.node.input[index]]
 
-
-Gradients = Sequence[Optional[Gradient]]
+    def check_same_shapes(self) -> None:
+        """Raise NotImplementedError where two inputs have different shapes."""
+        if self.shape(0) != self.shape(1):
+            given = self.node.op_type, self.shape(0), self.shape(1)
+            raise NotImplementedError("the gradient of %s between %s and %s" % given)
 
 
 def _unbroadcast(call: Call, index: int) -> str:
     """Return the output's gradient summed over the axes along which an input was repeated."""
-    shape, whole = call.shape(index), call.shapes[call.node.output[0]]
+    shape, whole = call.shape(index), call.shapes[call.output]
     if shape == whole:
         return call.gradient
     padded = (1,) * (len(whole) - len(shape)) + shape
     axes = [axis for axis in range(len(whole)) if padded[axis] != whole[axis]]
-    total = call.graph.node("ReduceSum", [call.gradient, call.graph.integers(*axes)], keepdims=1)
-    return call.graph.reshape(total, shape)
+    return call.graph.reshape(call.graph.sum(call.gradient, *axes), shape)
 
 
 def _gemm(call: Call) -> Gradients:
@@ -339,22 +318,19 @@ def _gemm(call: Call) -> Gradients:
 
 
 def _sigmoid(call: Call) -> Gradients:
-    graph, output = call.graph, call.node.output[0]
-    slope = graph.node("Mul", [output, graph.node("Sub", [graph.scalar(1.0), output])])
-    return [graph.node("Mul", [call.gradient, slope])]
+    graph = call.graph
+    return [graph.times(call.gradient, graph.times(call.output, graph.minus(graph.scalar(1.0), call.output)))]
 
 
 def _tanh(call: Call) -> Gradients:
-    graph, output = call.graph, call.node.output[0]
-    slope = graph.node("Sub", [graph.scalar(1.0), graph.node("Mul", [output, output])])
-    return [graph.node("Mul", [call.gradient, slope])]
+    graph = call.graph
+    return [graph.times(call.gradient, graph.minus(graph.scalar(1.0), graph.times(call.output, call.output)))]
 
 
 def _relu(call: Call) -> Gradients:
     # A comparison, cast and multiplied: 7.8 ms for 12.8 million elements; Where 11.1, Sign 13.0.
-    graph = call.graph
-    above = graph.node("Greater", [call.node.output[0], graph.scalar(0.0)])
-    return [graph.node("Mul", [call.gradient, graph.node("Cast", [above], to=graph.element_type)])]
+    above = call.graph.node("Greater", [call.output, call.graph.scalar(0.0)])
+    return [call.graph.times(call.gradient, call.graph.node("Cast", [above], to=call.graph.element_type))]
 
 
 def _add(call: Call) -> Gradients:
@@ -362,25 +338,21 @@ def _add(call: Call) -> Gradients:
 
 
 def _subtract(call: Call) -> Gradients:
-    if call.shape(0) != call.shape(1):
-        raise NotImplementedError("the gradient of Sub between %s and %s" % (call.shape(0), call.shape(1)))
+    call.check_same_shapes()
     return [call.gradient, call.graph.node("Neg", [call.gradient]) if call.wanted[1] else None]
 
 
 def _multiply(call: Call) -> Gradients:
-    if call.shape(0) != call.shape(1):
-        raise NotImplementedError("the gradient of Mul between %s and %s" % (call.shape(0), call.shape(1)))
-    found: List[Optional[Gradient]] = []
-    for index, wanted in enumerate(call.wanted):
-        other = call.node.input[1 - index]
-        found.append(call.graph.node("Mul", [call.gradient, other]) if wanted else None)
-    return found
+    call.check_same_shapes()
+    others = reversed(call.node.input)
+    return [call.graph.times(call.gradient, other) if wanted else None for wanted, other in zip(call.wanted, others)]
 
 
 def _split(call: Call) -> Gradients:
-    parts = []
-    for name, gradient in zip(call.node.output, call.gradients):
-        parts.append(gradient if gradient is not None else call.graph.zeros(call.shapes[name]))
+    parts = [
+        call.graph.zeros(call.shapes[name]) if gradient is None else gradient
+        for name, gradient in zip(call.node.output, call.gradients)
+    ]
     return [call.graph.node("Concat", parts, axis=call.attributes["axis"]), None]
 
 
@@ -414,25 +386,22 @@ def _global_average(call: Call) -> Gradients:
 
 
 def _max_pool(call: Call) -> Gradients:
-    """All of a window's gradient goes to its maximum, whose place in the flattened input MaxPool itself tells."""
+    """All of a window's gradient goes to its maximum, whose place in the flattened input is MaxPool's second output."""
     graph, shape = call.graph, call.shape(0)
-    places = graph.reshape(call.node.output[1], (-1,))
+    places, values = [graph.reshape(each, (-1,)) for each in (call.node.output[1], call.gradient)]
     target = graph.zeros((int(np.prod(shape)),))
-    values = graph.reshape(call.gradient, (-1,))
     # Windows may overlap, and then one maximum may be several windows'.
-    scattered = graph.node("ScatterElements", [target, places, values], axis=0, reduction="add")
-    return [graph.reshape(scattered, shape)]
+    return [graph.reshape(graph.node("ScatterElements", [target, places, values], axis=0, reduction="add"), shape)]
 
 
 def _convolution(call: Call) -> Gradients:
-    found: List[Optional[Gradient]] = []
     images, weight = call.node.input[:2]
-    geometry = Geometry.of(call.shape(0), call.shape(1), call.attributes)
-    found.append(by_images(call.graph, geometry, weight, call.gradient) if call.wanted[0] else None)
-    found.append(by_weight(call.graph, geometry, images, call.gradient) if call.wanted[1] else None)
-    if len(call.node.input) > 2:
-        found.append(call.graph.node("ReduceSum", [call.gradient, call.graph.integers(0, 2, 3)], keepdims=0))
-    return found
+    convolution = Convolution(call.graph, call.shape(0), call.shape(1), call.attributes)
+    gradients: List[Optional[Gradient]] = [
+        convolution.by_images(weight, call.gradient) if call.wanted[0] else None,
+        convolution.by_weight(images, call.gradient) if call.wanted[1] else None,
+    ]
+    return gradients + [call.graph.sum(call.gradient, 0, 2, 3)] if len(call.node.input) > 2 else gradients
 
 
 def _normalisation(call: Call) -> Gradients:
@@ -461,9 +430,7 @@ RULES: Dict[str, Callable[[Call], Gradients]] = {
 
 def multiplied(graph: Graph, gradient: Gradient) -> str:
     """Return the value of a gradient, doing the product that was left open."""
-    if isinstance(gradient, Product):
-        return graph.node("Gemm", list(gradient), transA=1)
-    return gradient
+    return graph.node("Gemm", list(gradient), transA=1) if isinstance(gradient, Product) else gradient
 
 
 def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
@@ -474,20 +441,8 @@ def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
     if len(products) == len(gradients):
         # The walk is from the last use to the first; in the order of the uses, an unrolled layer's gates are
         # concatenated as for its input weight, and ONNX Runtime does it once.
-        products.reverse()
-        left = graph.node("Concat", [product.left for product in products], axis=0)
-        right = graph.node("Concat", [product.right for product in products], axis=0)
-        return Product(left, right)
+        return Product(*(graph.node("Concat", list(factors), axis=0) for factors in zip(*reversed(products))))
     return graph.node("Sum", [multiplied(graph, gradient) for gradient in gradients])
-
-
-def _depending(nodes: Iterable[Any], sources: Iterable[str]) -> Set[str]:
-    """Return the names of all values that depend on one of the sources, these included."""
-    found = set(sources)
-    for node in nodes:
-        if found.intersection(node.input):
-            found.update(node.output)
-    return found
 
 
 def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict[str, Gradient]:
@@ -497,7 +452,10 @@ def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict
     ValueError for a wanted value that the seeds do not depend on.
     """
     forward, shapes = list(graph.tape), graph.shapes()
-    depending = _depending(forward, wanted)
+    depending = set(wanted)
+    for node in forward:
+        if depending.intersection(node.input):
+            depending.update(node.output)
     reached: Dict[str, List[Gradient]] = {name: [gradient] for name, gradient in seeds.items()}
     for node in reversed(forward):
         if not depending.intersection(node.input) or not any(name in reached for name in node.output):
@@ -508,10 +466,10 @@ def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict
         for name in node.output:
             gradients.append(multiplied(graph, _total(graph, reached[name])) if name in reached else None)
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-        asked = [name in depending for name in node.input]
-        call = Call(graph, node, attributes, shapes, gradients, asked)
-        for name, asked_for, gradient in zip(node.input, asked, RULES[node.op_type](call)):
-            if asked_for and gradient is not None:
+        needed = [name in depending for name in node.input]
+        by_inputs = RULES[node.op_type](Call(graph, node, attributes, shapes, gradients, needed))
+        for name, is_needed, gradient in zip(node.input, needed, by_inputs):
+            if is_needed and gradient is not None:
                 reached.setdefault(name, []).append(gradient)
     missing = sorted(set(wanted) - set(reached))
     if missing:

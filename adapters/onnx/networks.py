@@ -1,4 +1,4 @@
-"""Builds one training step of the networks of ``adapters/networks.py`` as one ordinary ONNX graph.
+"""One training step of a network as one ordinary ONNX graph.
 
 Inputs: every parameter under its canonical name, ``inputs``, ``labels`` and ``learning_rate``. Outputs: ``loss`` and
 every parameter after the update (``updated_name``). Nothing is kept from step to step inside the graph.
@@ -32,13 +32,13 @@ def updated_name(name: str) -> str:
 
 
 def _clipped(graph: Graph, gradients: Dict[str, Gradient], clip: float) -> str:
-    """Do all products left open; return the learning rate times what scales the gradients down to the norm allowed."""
+    """Do all products left open; return the learning rate, scaled down to the gradients' allowed norm."""
     squares = []
     for name, gradient in gradients.items():
         gradients[name] = value = multiplied(graph, gradient)
         squares.append(graph.node("ReduceSumSquare", [value], keepdims=0))
-    scale = graph.node("Div", [graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)])])
-    return graph.node("Mul", [LEARNING_RATE, graph.node("Min", [scale, graph.scalar(1.0)])])
+    scale = graph.over(graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)]))
+    return graph.times(LEARNING_RATE, graph.node("Min", [scale, graph.scalar(1.0)]))
 
 
 def _update(
@@ -51,13 +51,11 @@ def _update(
     """
     if rate_in_product and isinstance(gradient, Product):
         left, right = gradient
-        if shape[0] <= shape[1]:
-            left = graph.node("Mul", [left, rate])
-        else:
-            right = graph.node("Mul", [right, rate])
-        change = multiplied(graph, Product(left, right))
+        narrow = shape[0] <= shape[1]
+        factors = (graph.times(left, rate), right) if narrow else (left, graph.times(right, rate))
+        change = multiplied(graph, Product(*factors))
     else:
-        change = graph.node("Mul", [multiplied(graph, gradient), rate])
+        change = graph.times(multiplied(graph, gradient), rate)
     graph.node("Sub", [name, change], updated_name(name))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 
 # onnxruntime.training imports its mixed-precision optimisers for torch models, and they import torch: 700 MB that
-# on-device training never calls. An empty module in their place is all that it takes to do without.
+# on-device training never calls. An empty module in their place suffices.
 sys.modules.setdefault("onnxruntime.training.optim", types.ModuleType("onnxruntime.training.optim"))
 
 import onnxruntime
@@ -51,15 +51,15 @@ class OnnxRuntimeAdapter(SessionAdapter):
         fused_loss = bool(self.settings.get("fused_loss", True))
         model = forward_model(self.network, self.batch_size, fused_loss)
         with networks.temporary_directory(self.cache_directory) as directory:
-            files = networks.generate_artifacts(model, directory, self.network.family.clip)
-            self.state = CheckpointState.load_checkpoint(files.checkpoint)
-            self.module = Module(files.training_model, self.state, None, "cpu", options)
+            training, update, checkpoint = networks.generate_artifacts(model, directory, self.network.family.clip)
+            self.state = CheckpointState.load_checkpoint(checkpoint)
+            self.module = Module(training, self.state, None, "cpu", options)
             self._load(weights)
             if options.enable_profiling:
                 # Named by the second they began in, the profiles of both sessions would be one file.
                 options.profile_file_prefix += "-update"
             # Only now: an optimizer that met a checkpoint without values would fault.
-            self.optimizer = Optimizer(files.optimizer_model, self.module)
+            self.optimizer = Optimizer(update, self.module)
 
     def _load(self, weights: Dict[str, np.ndarray]) -> None:
         """Copy the weights into the parameters through one flat buffer, the way a nominal checkpoint takes them."""
@@ -77,13 +77,11 @@ class OnnxRuntimeAdapter(SessionAdapter):
         self.inputs = [self.value_of(array.copy()) for array in feed(self.network, batch)]
 
     def step(self) -> None:
-        """Run the training graph, which leaves the gradients in their buffers, and the SGD graph."""
         self.loss = self.module(*self.inputs)
         self.optimizer.step()
         self.module.lazy_reset_grad()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the rate, an input of the SGD graph."""
         self.optimizer.set_learning_rate(rate)
 
     def last_loss(self) -> float:
@@ -99,15 +97,11 @@ class OnnxRuntimeAdapter(SessionAdapter):
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         providers = onnxruntime.get_available_providers()
         gradients = importlib.util.find_spec("onnxruntime.training.artifacts") is not None
+        gpu = any(name.startswith(("CUDA", "ROCM", "MIGraphX", "Tensorrt")) for name in providers)
+        artifacts = "onnxruntime.training.artifacts is %s" % ("there" if gradients else "missing")
         return {
-            "gpu": (
-                any(name.startswith(("CUDA", "ROCM", "MIGraphX", "Tensorrt")) for name in providers),
-                "execution providers: %s" % ", ".join(providers),
-            ),
-            "automatic_gradients": (
-                gradients,
-                "onnxruntime.training.artifacts is %s" % ("there" if gradients else "missing"),
-            ),
+            "gpu": (gpu, "execution providers: %s" % ", ".join(providers)),
+            "automatic_gradients": (gradients, artifacts),
         }
 
     def profile(self, steps: int) -> Optional[Profile]:

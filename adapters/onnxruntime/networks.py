@@ -1,13 +1,14 @@
-"""Builds the networks of ``adapters/networks.py`` as forward ONNX graphs that end in the loss.
+"""Networks as forward ONNX graphs that end in the loss.
 
 The weights are not in the graph: a parameter is an initializer of known shape without data, which the artifact
 builder turns into an input of the training graph. Every parameter keeps its canonical name.
 """
 
+import contextlib
 import os
 import sys
 import tempfile
-from typing import NamedTuple
+from typing import Iterator, Tuple
 
 import numpy as np
 import onnx
@@ -66,20 +67,12 @@ def forward_model(network: Network, batch_size: int, fused_loss: bool = True) ->
     return graph.model()
 
 
-# Turns a forward graph into the files that ONNX Runtime trains from.
+# The files that ONNX Runtime trains from, made of a forward graph.
 #
 # ``onnxruntime.training.artifacts.generate_artifacts`` wants the weights inside the model, and copies, checks and
 # serialises them several times: most of a minute for a hundred million of them. The blocks it is made of need only
 # their shapes, and take hundredths of a second; so nothing is kept from launch to launch, and no stale or half-written
 # file can be met.
-
-
-class Artifacts(NamedTuple):
-    """Files that ONNX Runtime trains from."""
-
-    training_model: str  # forward and backward graph; adds to the gradient buffers
-    optimizer_model: str  # plain SGD
-    checkpoint: str  # names, types and shapes of the parameters; no values ("nominal")
 
 
 class _Training(onnxblock.TrainingBlock):
@@ -89,31 +82,32 @@ class _Training(onnxblock.TrainingBlock):
         return LOSS
 
 
-class _Silence:
-    """Keeps the gradient builder's log, which no severity setting reaches, from standard error."""
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the gradient builder's log, which no severity setting reaches, from standard error."""
+    sys.stderr.flush()
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
-    def __enter__(self) -> None:
-        sys.stderr.flush()
-        self._kept = os.dup(2)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)
-        os.close(null)
 
-    def __exit__(self, *exception: object) -> None:
-        os.dup2(self._kept, 2)
-        os.close(self._kept)
-
-
-def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> Artifacts:
+def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> Tuple[str, ...]:
     """Write the artifacts of a forward model into this directory; parameters are its initializers without data.
 
-    Beyond 0 ``clip`` is the largest norm of all gradients together.
+    Beyond 0 ``clip`` is the largest norm of all gradients together. Returned are the files of the training model
+    (forward and backward; it adds to the gradient buffers), of the optimizer model (plain SGD), and of the checkpoint
+    (names, types and shapes of the parameters, no values: "nominal").
     """
     block = _Training()
     for initializer in model.graph.initializer:
         if not initializer.raw_data:
             block.requires_grad(initializer.name)
-    with onnxblock.base(model), _Silence():
+    with onnxblock.base(model), _silence():
         block()
         training_model, _ = block.to_model_proto()  # the other is for evaluation
         parameters = block.parameters()
@@ -121,11 +115,10 @@ def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> 
     with onnxblock.empty_base(opset_version=Graph.operator_set):
         optimizer(parameters)
         optimizer_model = optimizer.to_model_proto()
-    names = ("training.onnx", "sgd.onnx", "checkpoint")
-    files = Artifacts(*(os.path.join(directory, name) for name in names))
-    onnx.save(training_model, files.training_model)
-    onnx.save(optimizer_model, files.optimizer_model)
-    onnxblock.save_checkpoint(parameters, files.checkpoint, nominal_checkpoint=True)
+    files = tuple(os.path.join(directory, name) for name in ("training.onnx", "sgd.onnx", "checkpoint"))
+    onnx.save(training_model, files[0])
+    onnx.save(optimizer_model, files[1])
+    onnxblock.save_checkpoint(parameters, files[2], nominal_checkpoint=True)
     return files
 
 

@@ -1,9 +1,9 @@
-"""A step of one's own: the file that the setting ``file`` names defines ``prepare(cell)``.
+"""The user's own step: the file named by the setting ``file`` defines ``prepare(cell)``.
 
-``prepare`` builds whatever is trained and returns a call without arguments that does one training step; or a pair of
-that and a call that returns the loss of the last step. Where steps go on after their call has returned (on a GPU, or
-in JAX), the file defines ``synchronize()`` too, which waits for them. ``cell`` has ``threads``, ``batch_size``,
-``device``, ``precision`` and the other axes.
+``prepare`` builds the training and returns a call without arguments that does one training step; or a pair of that and
+a call that returns the loss of the last step. Where steps continue after their call has returned (on a GPU, or in JAX),
+the file defines ``synchronize()`` too, which waits for them. ``cell`` has ``threads``, ``batch_size``, ``device``,
+``precision`` and the other axes.
 """
 
 import cProfile
@@ -28,9 +28,9 @@ PROFILER = "Python's cProfile"
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run so many steps under the profiler, which makes calls of Python longer than they are.
+    """Run so many steps under the profiler, which slows calls of Python.
 
-    What threads of the framework do is part of the function that waits for them.
+    Work of the framework's threads is part of the function that waits for them.
     """
     profiler = cProfile.Profile()
     profiler.enable()
@@ -38,14 +38,14 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
         seconds = profiles.run(adapter.step, adapter.synchronize, steps)
     finally:
         profiler.disable()
-    told: Dict[Tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]  # it has them
-    return profiles.profile(PROFILER, steps, seconds, profiled_calls(told))
+    functions: Dict[Tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]  # it exists
+    return profiles.profile(PROFILER, steps, seconds, profiled_calls(functions))
 
 
-def profiled_calls(told: Dict[Tuple[str, int, str], Any]) -> Iterator[Calls]:
-    """Yield each function with its own time; those that dlbench itself adds are left out."""
+def profiled_calls(functions: Dict[Tuple[str, int, str], Any]) -> Iterator[Calls]:
+    """Yield each function with its own time; dlbench's own are left out."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for (file, line, function), (_, count, own, _, _) in told.items():
+    for (file, line, function), (_, count, own, _, _) in functions.items():
         if not file.startswith(ours) and "_lsprof.Profiler" not in function:
             yield Calls(_name(file, line, function), False, own, count)
 
@@ -60,7 +60,7 @@ _OFFERS = "a call that does one training step, or a pair of it and a call that r
 
 
 class NoStepError(Exception):
-    """The file does not give what it should."""
+    """The file defines no step."""
 
 
 class OwnStep(Adapter):
@@ -71,7 +71,7 @@ class OwnStep(Adapter):
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         self.file = str(settings["file"])
-        settings["file"] = os.path.basename(self.file)  # what is stored of it: its folder may name the user
+        settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
         self.loss: Optional[Callable[[], Any]] = None
         self.content = b""
 
@@ -87,7 +87,7 @@ class OwnStep(Adapter):
             self.content = file.read()
         sys.path.insert(0, folder)
         sys.dont_write_bytecode = True
-        # Known by its name, so that processes that it starts can import it.
+        # Under its name, so that processes that it starts can import it.
         module_name = os.path.splitext(name)[0]
         spec = importlib.util.spec_from_file_location(module_name, self.file)
         assert spec is not None
@@ -107,15 +107,15 @@ class OwnStep(Adapter):
             raise NoStepError("synchronize in %s is %.80r, not a function" % (name, wait))
         self.step = step  # type: ignore[method-assign]
         self.loss = loss
-        self.tells_loss = loss is not None
+        self.has_loss = loss is not None
         if wait is not None:
             self.synchronize = wait  # type: ignore[method-assign]
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Do nothing: what the file has made is its own, and the host asks for no check."""
+        """Do nothing: the host asks for no check of a step without reference."""
 
     def set_learning_rate(self, rate: float) -> None:
-        """Leave the rate to the file."""
+        """Ignore the rate, which is the file's."""
 
     def last_loss(self) -> float:
         assert self.loss is not None
@@ -129,8 +129,8 @@ class OwnStep(Adapter):
     def profile(self, steps: int) -> Profile:
         return take_profile(self, steps)
 
-    def words_of(self, error: BaseException) -> str:
-        """Return the error with the line of the file that it came from."""
+    def error_text(self, error: BaseException) -> str:
+        """Return the error with its line in the file."""
         if isinstance(error, NoStepError):
             return str(error)
         if isinstance(error, SyntaxError) and error.filename == self.file:

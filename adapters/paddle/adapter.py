@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ..base import Adapter, EveryFamily, factors, slope_told
+from ..base import Adapter, EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Attention, Elman
 from ..launch.batches import Batch, laid_out
 from ..libraries import blas, profiles
@@ -21,32 +21,25 @@ from ..networks import Network
 from ..protocol import Cell, Profile
 from .networks import build, load
 
-# What lies under PaddlePaddle: Intel's MKL (MKLML) for products and convolutions, and an OpenMP runtime.
-#
-# Both are asked through their C interfaces; on a build without them every answer is None.
 
-
-def _library(name: str) -> Optional[Any]:
-    path = os.path.join(paddle.__path__[0], "libs", name)
-    return ctypes.CDLL(path) if os.path.exists(path) else None
+def _threads(library: str, function: str) -> Optional[int]:
+    path = os.path.join(paddle.__path__[0], "libs", library)
+    return int(getattr(ctypes.CDLL(path), function)()) if os.path.exists(path) else None
 
 
 def openmp_threads() -> Optional[int]:
-    """Return how many threads a parallel region of PaddlePaddle's own OpenMP loops gets."""
-    library = _library("libiomp5.so")
-    return None if library is None else int(library.omp_get_max_threads())
+    """Return the threads of a parallel region of PaddlePaddle's own OpenMP loops; None on a build without them."""
+    return _threads("libiomp5.so", "omp_get_max_threads")
 
 
 def mkl_threads() -> Optional[int]:
-    """Return how many threads a product of MKL gets."""
-    library = _library("libmklml_intel.so")
-    return None if library is None else int(library.MKL_Get_Max_Threads())
+    """Return the threads of a product of Intel's MKL (MKLML); None on a build without it."""
+    return _threads("libmklml_intel.so", "MKL_Get_Max_Threads")
 
 
 PROFILER = "paddle.profiler"
-_KERNEL = re.compile(
-    r"(.+?) kernel launch\[.*\]"
-)  # "matmul_grad kernel launch[49.374 ms]"; on the CPU it is the kernel
+#: "matmul_grad kernel launch[49.374 ms]"; on the CPU it is the kernel.
+_KERNEL = re.compile(r"(.+?) kernel launch\[.*\]")
 _MICROSECONDS = 1e-6
 
 
@@ -64,12 +57,12 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
 
 
 def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
-    """Yield the calls of each kernel; what else the trace holds wraps them: layers, gradient nodes, Python."""
+    """Yield the calls of each kernel; the trace's other events wrap them: layers, gradient nodes, Python."""
     of_threads: Dict[str, List[Span]] = {}
     for event in events:
-        found = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
-        if found:
-            span = Span(found.group(1), float(event["ts"]), float(event["dur"]))
+        match = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
+        if match:
+            span = Span(match.group(1), float(event["ts"]), float(event["dur"]))
             of_threads.setdefault(str(event.get("tid")), []).append(span)
     for spans in of_threads.values():
         for name, duration in profiles.self_durations(spans):
@@ -82,8 +75,7 @@ LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_l
 class PaddleAdapter(EveryFamily):
     """Drives PaddlePaddle.
 
-    Settings: ``widest_kernels`` (default false) tells MKL to use the widest kernels that the processor has, see
-    ``mkl_kernels``.
+    Setting: ``widest_kernels`` (default false) has MKL use the widest kernels of the processor, see ``libraries/blas``.
     """
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
@@ -105,46 +97,43 @@ class PaddleAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.built = build(network, weights)
+        self.layer, self.layers = build(network, weights)
         self.inputs, self.labels = [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
             LEARNING_RATE,
-            parameters=list(self.built.parameters.values()),
+            parameters=list(self.layers.parameters.values()),
             grad_clip=nn.ClipGradByGlobalNorm(clip) if clip else None,
         )
         self.criterion = LOSSES[network.family.loss]
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the tensors that there are; gradients were cleared, and plain SGD keeps nothing."""
-        load(self.built, weights)
+        """Copy them into the existing tensors; gradients were cleared, and plain SGD keeps nothing."""
+        load(self.layers, weights)
         for tensor, array in zip((self.inputs, self.labels), laid_out(self.family, batch, np.int64)):
             tensor.set_value(array)
 
     def step(self) -> None:
-        """Run forward, backward and update; PaddlePaddle returns when they are done."""
-        self.loss = self.criterion(self.built.layer(self.inputs), self.labels)
+        self.loss = self.criterion(self.layer(self.inputs), self.labels)
         self.loss.backward()
         self.optimizer.step()
         # The layer's, not the optimizer's: gradients of parameters that are not updated would add up.
-        self.built.layer.clear_gradients(set_to_zero=False)
+        self.layer.clear_gradients(set_to_zero=False)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Hand the rate to the optimizer."""
         self.optimizer.set_lr(rate)
 
     def last_loss(self) -> float:
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, parameter in self.built.parameters.items():
+        for name, parameter in self.layers.parameters.items():
             value = parameter.numpy()
-            yield name, value.T if name in self.built.transposed else value
+            yield name, value.T if name in self.layers.transposed else value
 
     def effective_threads(self) -> Optional[int]:
-        """Return the most threads that one of its libraries uses: MKL for products, OpenMP for its own loops."""
-        told = [count for count in (mkl_threads(), openmp_threads()) if count is not None]
-        return max(told) if told else None
+        # MKL computes products, OpenMP PaddlePaddle's own loops.
+        return max((count for count in (mkl_threads(), openmp_threads()) if count is not None), default=None)
 
     def describe(self) -> Dict[str, Any]:
         return {
@@ -154,7 +143,7 @@ class PaddleAdapter(EveryFamily):
             "blas": "MKL (MKLML)" if paddle.version.mkl() == "ON" else "OpenBLAS",
             "mkl_threads": mkl_threads(),
             "openmp_threads": openmp_threads(),
-            "mkl_kernels": blas.mkl_kernels_asked_for(),
+            "mkl_kernels": blas.mkl_kernels_setting(),
             "onednn_built_in": bool(paddle.base.core.is_compiled_with_onednn()),
             "compiler_built_in": bool(paddle.is_compiled_with_cinn()),
             "allocator": paddle.get_flags("FLAGS_allocator_strategy")["FLAGS_allocator_strategy"],
@@ -168,16 +157,14 @@ class PaddleAdapter(EveryFamily):
         gpu = bool(paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm())
         value = paddle.to_tensor(3.0, stop_gradient=False)
         (value * value).backward()
-        slope = float(value.grad)
         several = bool(paddle.distributed.is_available())
         return {
             "gpu": (gpu, "paddle.is_compiled_with_cuda() or paddle.is_compiled_with_rocm() is %s" % gpu),
-            "automatic_gradients": slope_told(slope),
+            "automatic_gradients": slope_found(float(value.grad)),
             "several_processes": (several, "paddle.distributed.is_available() is %s" % several),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a float32 matrix product."""
         left, right = map(paddle.to_tensor, factors(size))
         return lambda: paddle.matmul(left, right)
 

@@ -1,12 +1,12 @@
 """PyTorch on the CPU and on CUDA GPUs.
 
-Settings of a mode (framework.toml says which were measured to be best on the CPU, and by how much):
+Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
 ``compile``  the training step goes through torch.compile (default false)
 ``graph``  the training step is one CUDA graph (default false; GPUs only)
 ``optimizer``  how eager mode updates: "usual" (default: PyTorch chooses), "fused", "foreach" or "single"
 ``channels_last``  convolutional networks keep their images in NHWC memory order (default true)
-``dense``  who multiplies in fully connected layers: "mkl", PyTorch's own choice (default), or "onednn"
+``dense``  the library of fully connected layers' products: "mkl", PyTorch's own choice (default), or "onednn"
 ``recurrence``  simple recurrent layers (Elman): "fused", PyTorch's own where it has one (default), or "loop"
 ``flush_denormal``  denormal numbers count as zero (default false)
 """
@@ -20,7 +20,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
-from ..base import PROCESSES, Adapter, EveryFamily, slope_told
+from ..base import PROCESSES, Adapter, EveryFamily, slope_found
 from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
@@ -31,12 +31,8 @@ from ..protocol import PLACEMENTS, Cell, Profile
 from . import networks, steps
 from .networks import build, load, plain_dense
 
-# PyTorch on a CUDA GPU: whether this build can, at which precision, and what its instruments tell.
-#
-# A launch sees one GPU alone, so it is always PyTorch's device 0.
-
-DEVICE = "cuda:0"
-#: What each precision computes products in. TF32 is no data type: float32 whose products lose bits on the way in.
+DEVICE = "cuda:0"  # a launch sees one GPU only
+#: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _OUT_OF_MEMORY = (
     "CUDA error: out of memory",
@@ -49,15 +45,14 @@ _GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
 
 
 def gpu_refusal(cell: Cell) -> str:
-    """Return why this build of PyTorch cannot do the cell on a GPU, in its own terms; empty where it can."""
+    """Return why this build of PyTorch cannot run the cell on a GPU; empty where it can."""
     version = "PyTorch %s" % torch.__version__
     reason = gpus.refusal(cell, "PyTorch", tuple(DTYPES), PLACEMENTS)
     if reason:
         return reason
     if torch.version.cuda is None:
-        if torch.version.hip is not None:
-            return "%s: this build is for ROCm and has no CUDA code: %s" % (version, _GIVE_ANOTHER)
-        return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
+        rocm = "" if torch.version.hip is None else "is for ROCm and "
+        return "%s: this build %shas no CUDA code: %s" % (version, rocm, _GIVE_ANOTHER)
     try:
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
@@ -74,28 +69,24 @@ def gpu_refusal(cell: Cell) -> str:
 
 
 def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
-    """Return why layers of this cell cannot be had at this precision on "cpu" or `DEVICE`; empty where they can.
+    """Return why layers of this cell are unavailable at this precision on "cpu" or `DEVICE`; empty where they are not.
 
-    On GPUs autocast has long given it float16 for bfloat16 as well, in which the gradients of these networks vanish; on
-    CPUs oneDNN does not train every LSTM in bfloat16. So it is asked: with a small one that trains.
+    On GPUs autocast has long given them float16 for bfloat16 as well, in which the gradients of these networks vanish;
+    on CPUs oneDNN does not train every LSTM in bfloat16. So a small one is trained, to see.
     """
     if precision != "bfloat16":
         return ""
-    kind = cell.upper()
+    kind, version = cell.upper(), torch.__version__
     try:
         layer, inputs = getattr(torch.nn, kind)(8, 8, 2).to(device), torch.zeros(2, 2, 8, device=device)
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
             outputs, _ = layer(inputs)
         outputs.float().sum().backward()
     except RuntimeError as error:
-        return "precision bfloat16: PyTorch %s cannot run its %s in it: %s" % (
-            torch.__version__,
-            kind,
-            gpus.first_line(error),
-        )
+        return "precision bfloat16: PyTorch %s cannot run its %s in it: %s" % (version, kind, gpus.first_line(error))
     if outputs.dtype != torch.bfloat16:
         given = str(outputs.dtype).rpartition(".")[2]
-        return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (torch.__version__, kind, given)
+        return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (version, kind, given)
     return ""
 
 
@@ -103,7 +94,7 @@ def set_up_gpu(precision: str) -> None:
     """Let float32 products, convolutions and LSTMs use TF32 or not, and cuDNN try its convolutions out once."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    # The mini-batch never changes its shape, so that what is found out in the first step serves all others.
+    # The mini-batch never changes its shape, so that the first step's findings serve all others.
     torch.backends.cudnn.benchmark = True
 
 
@@ -137,7 +128,7 @@ _FROM_DEVICE = (gpus.FROM_DEVICE_PINNED, gpus.FROM_DEVICE_PAGEABLE)
 
 
 def gpu_probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object] = torch.cuda.synchronize) -> Probe:
-    """Return how PyTorch does what this name of `device_ceilings.NAMES` says, with tensors of so many bytes."""
+    """Return PyTorch's probe of this name (see ``libraries/gpus.py``), with tensors of so many bytes."""
     if name == gpus.OPERATOR:
         number = torch.zeros(1, device=device)
         return Probe(lambda: number.add_(1.0), wait)
@@ -180,27 +171,19 @@ def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:
 class Feed:
     """Copies a mini-batch from pinned or pageable memory of the host into tensors that stay on the device.
 
-    From pinned memory the copy is queued and the host goes on; from pageable memory CUDA takes it through a buffer of
-    its own, and the host waits.
+    From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of its
+    own, and the host waits. ``pairs`` are the tensors on the host and on the device.
     """
 
     def __init__(self, tensors: List[torch.Tensor], device: str, pinned: bool) -> None:
         self.pinned = pinned
-        self.pairs: List[Tuple[torch.Tensor, torch.Tensor]] = []
-        for tensor in tensors:
-            # Both keep the order in memory, NHWC too, so that the copy is one plain transfer.
-            self.pairs.append((tensor.pin_memory() if pinned else tensor, torch.empty_like(tensor, device=device)))
-
-    def here(self) -> List[torch.Tensor]:
-        """Return the tensors on the host."""
-        return [host for host, _ in self.pairs]
-
-    def there(self) -> List[torch.Tensor]:
-        """Return the tensors on the device."""
-        return [device for _, device in self.pairs]
+        # Both keep the order in memory, NHWC too, so that the copy is one plain transfer.
+        self.pairs = [
+            (tensor.pin_memory() if pinned else tensor, torch.empty_like(tensor, device=device)) for tensor in tensors
+        ]
 
     def __call__(self) -> None:
-        """Copy the mini-batch once. Work on one stream runs in order: the step before has read its own by then."""
+        """Copy the mini-batch once. Work on one stream runs in order: the last step has read its own by then."""
         for host, device in self.pairs:
             device.copy_(host, non_blocking=self.pinned)
 
@@ -210,7 +193,7 @@ _MICROSECONDS = 1e-6
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run so many steps under the profiler; on a GPU its kernels and copies are told besides the CPU's operators."""
+    """Run so many steps under the profiler; on a GPU with its kernels and copies beside the CPU's operators."""
     activities = [ProfilerActivity.CPU] + ([] if adapter.cell.on_cpu else [ProfilerActivity.CUDA])
     # The first session of a process loads what the profiler needs, within its first step.
     with torch.profiler.profile(activities=activities):
@@ -223,7 +206,7 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
 def profiled_calls(averages: Any) -> Iterator[Calls]:
     """Yield the calls of each row of ``key_averages()``.
 
-    A row of the CPU holds the device's time of the kernels that it started too; they have rows of their own.
+    A row of the CPU holds the device's time of the kernels that it started too; which have their own rows.
     """
     for row in averages:
         on_device = row.device_type != DeviceType.CPU
@@ -236,7 +219,7 @@ def profiled_calls(averages: Any) -> Iterator[Calls]:
 class TorchAdapter(EveryFamily):
     """Trains with PyTorch: eagerly, through torch.compile or as a CUDA graph.
 
-    Float32 on the CPU runs as if there were nothing else: no module is wrapped, and nothing asked in a step.
+    Float32 on the CPU runs as if there were nothing else: no module is wrapped, and a step has no branch.
     """
 
     precisions = ("float32", "bfloat16")
@@ -257,9 +240,7 @@ class TorchAdapter(EveryFamily):
         if not cell.on_cpu:
             set_up_gpu(cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
-        self.dense = settings.get("dense", "mkl")
-        if self.dense not in ("mkl", "onednn"):
-            raise ValueError("dense %r is neither mkl nor onednn" % self.dense)
+        self.dense = self.chosen("dense", "mkl", "onednn")
         self._loop = settings.get("recurrence", "fused") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
         self._images = torch.channels_last if settings.get("channels_last", False) else torch.contiguous_format
@@ -277,12 +258,16 @@ class TorchAdapter(EveryFamily):
         return gpu_refusal(self.cell)
 
     def refuses(self, network: Network) -> str:
-        recurrent, precision = self._has_operator(network.family), self.cell.precision
-        reason = ""
+        family, precision = network.family, self.cell.precision
+        recurrent, reason = self._has_operator(family), ""
         if precision != "float32" and recurrent:
-            cell = network.family.cell if isinstance(network.family, Recurrent) else "lstm"
+            cell = family.cell if isinstance(family, Recurrent) else "lstm"
             reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
-        reason = reason or self._against_mode() or self._against_family(network.family)
+        reason = reason or self._mode_refusal()
+        if not reason and self._loop and not isinstance(family, Elman):
+            reason = "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
+        if not reason and isinstance(family, Elman) and self.compiles and not recurrent:
+            reason = networks.refuses_to_compile(family)
         if not reason and self.compiles and precision != "float16" and not recurrent:
             reason = steps.gradients_refusal()
         return reason
@@ -290,22 +275,16 @@ class TorchAdapter(EveryFamily):
     def _has_operator(self, family: Family) -> bool:
         return isinstance(family, Recurrent) or (isinstance(family, Elman) and not networks.loops(family, self._loop))
 
-    def _against_family(self, family: Family) -> str:
-        if self._loop and not isinstance(family, Elman):
-            return "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
-        if isinstance(family, Elman) and self.compiles and not self._has_operator(family):
-            return networks.refuses_to_compile(family)
-        return ""
-
-    def _against_mode(self) -> str:
+    def _mode_refusal(self) -> str:
         mode, precision, on_cpu = self.cell.mode, self.cell.precision, self.cell.on_cpu
         if self.cell.world_size > 1:
             if self.compiles or self.graphs:
                 return "mode %s, world size %d: several workers run eagerly only" % (mode, self.cell.world_size)
             if precision == "float16":
                 return "precision float16, world size %d: workers would scale their losses apart" % self.cell.world_size
-            if steps.workers_refusal(on_cpu):
-                return steps.workers_refusal(on_cpu)
+            refused = steps.workers_refusal(on_cpu)
+            if refused:
+                return refused
         if self.dense == "onednn":
             if not on_cpu:
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
@@ -326,13 +305,11 @@ class TorchAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         dense = networks.onednn_dense if self.dense == "onednn" else plain_dense
-        built = build(network, weights, dense, self._loop)
-        self._parameters = built.parameters
+        module, self._parameters = build(network, weights, dense, self._loop)
         self._family = network.family
-        module = built.module
         if len(network.family.drawn_inputs().shape) == 3:
             module.to(memory_format=self._images)
-        #: The mini-batch where the cell's placement says; and where the step reads it.
+        # The mini-batch where the cell's placement says; and where the step reads it.
         self._held = [copy_of(tensor, self._images) for tensor in tensors_of(network.family, batch)]
         inputs, labels = self._held
         if not self.cell.on_cpu:
@@ -345,10 +322,9 @@ class TorchAdapter(EveryFamily):
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
         if self.cell.world_size > 1:
             module = steps.among_workers(module, self.cell.on_cpu)
-        trainable = list(built.parameters.values())
-        criterion = steps.LOSSES[network.family.loss]
-        task = steps.Task(module, trainable, inputs, labels, self.settings, criterion, network.family.clip)
-        self._training = self._make_step()(task)
+        trainable = list(self._parameters.values())
+        criterion, clip = steps.LOSSES[network.family.loss], network.family.clip
+        self._training = self._make_step()(module, trainable, inputs, labels, self.settings, criterion, clip)
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
@@ -356,21 +332,21 @@ class TorchAdapter(EveryFamily):
             self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
         self._feed = Feed(self._held, DEVICE, pinned=self.cell.placement == "pinned")
-        self._held = self._feed.here()
+        self._held = [host for host, _ in self._feed.pairs]
         self._feed()
         self.step = self._step_with_copy  # type: ignore[method-assign]
-        return self._feed.there()
+        return [device for _, device in self._feed.pairs]
 
     def _make_step(self) -> Callable[..., Any]:
         scaled = self.cell.precision == "float16"
         if self.graphs:
             return steps.GraphStep
         if self.compiles:
-            return steps.ScaledPieces if scaled else steps.compiled_step
+            return steps.compiled_scaled_step if scaled else steps.compiled_step
         return steps.ScaledStep if scaled else steps.EagerStep
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the tensors that there are: compiled code and CUDA graphs have their addresses."""
+        """Copy them into the existing tensors: compiled code and CUDA graphs have their addresses."""
         self.synchronize()  # the last step may still copy its mini-batch out of the host's memory
         load(self._parameters, weights)
         self._place(batch)
@@ -381,7 +357,6 @@ class TorchAdapter(EveryFamily):
             held.copy_(given)
 
     def step(self) -> None:
-        """Forward, loss, backward, update."""
         self._loss = self._training()
 
     def _step_with_copy(self) -> None:
@@ -389,7 +364,6 @@ class TorchAdapter(EveryFamily):
         self._loss = self._training()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Hand the rate to the optimiser, or to the compiled step as a tensor."""
         self._training.set_learning_rate(rate)
 
     def last_loss(self) -> float:
@@ -413,7 +387,6 @@ class TorchAdapter(EveryFamily):
         return steps.training_losses(self._training, self._place, blocks, update)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size of PyTorch's intra-op pool, which OpenMP and MKL share."""
         return int(torch.get_num_threads())
 
     def describe(self) -> Dict[str, Any]:
@@ -449,26 +422,16 @@ class TorchAdapter(EveryFamily):
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         value = torch.tensor(3.0, requires_grad=True)
         (value * value).backward()
-        slope = float(value.grad)
-        together = torch.distributed.is_available()
-        known = {
-            "gloo": torch.distributed.is_gloo_available,
-            "nccl": torch.distributed.is_nccl_available,
-            "mpi": torch.distributed.is_mpi_available,
-        }
-        engines = [name for name, is_there in known.items() if together and is_there()]
-        toolkit = torch.version.cuda or torch.version.hip
+        distributed, toolkits = torch.distributed, (torch.version.cuda, torch.version.hip)
+        known = ("gloo", "nccl", "mpi") if distributed.is_available() else ()
+        engines = [name for name in known if getattr(distributed, "is_%s_available" % name)()]
         return {
-            "gpu": (
-                bool(toolkit),
-                "torch.version.cuda is %s, torch.version.hip %s" % (torch.version.cuda, torch.version.hip),
-            ),
-            "automatic_gradients": slope_told(slope),
+            "gpu": (any(toolkits), "torch.version.cuda is %s, torch.version.hip %s" % toolkits),
+            "automatic_gradients": slope_found(float(value.grad)),
             "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Multiply with torch.mm into a result made beforehand."""
         dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
         left, right = (torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype) for _ in range(2))
         result = torch.empty_like(left)
@@ -511,8 +474,7 @@ class TorchAdapter(EveryFamily):
 
 def _build_line(words: str) -> str:
     lines: List[str] = [line.strip(" -") for line in torch.__config__.show().splitlines()]
-    found = [line for line in lines if words in line and not line.startswith("Build settings")]
-    return found[0] if found else ""
+    return next((line for line in lines if words in line and not line.startswith("Build settings")), "")
 
 
 ADAPTER = TorchAdapter

@@ -1,12 +1,11 @@
 """Networks as PyTorch modules.
 
 PyTorch's own layouts are the canonical ones (dense weight (outputs, inputs), convolution weight (outputs, inputs,
-height, width), LSTM gates input, forget, cell, output), so converting is naming: ``build`` returns, beside the module,
-its trainable tensors by canonical name.
+height, width), LSTM gates input, forget, cell, output): only names differ.
 """
 
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
@@ -20,16 +19,11 @@ from ..networks import Network
 MakeDense = Callable[[int, int], nn.Linear]
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 PHI = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}
-FUSED = ("tanh", "relu")  # what nn.RNN knows
+FUSED = ("tanh", "relu")  # the activations of nn.RNN
+#: A layer's parameters in PyTorch, in the order of `Recurrent.parts`.
+RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
 #: Beyond so many steps the graph of an unrolled loop takes minutes to compile.
 MOST_COMPILED_STEPS = 50
-
-
-class Built(NamedTuple):
-    """A module from inputs to logits, and where each canonical parameter lies in it."""
-
-    module: nn.Module
-    parameters: Dict[str, nn.Parameter]
 
 
 def plain_dense(inputs: int, outputs: int) -> nn.Linear:
@@ -38,13 +32,13 @@ def plain_dense(inputs: int, outputs: int) -> nn.Linear:
 
 
 # Fully connected layers whose matrix products are oneDNN's instead of MKL's. PyTorch hands float32 matrix products to
-# MKL. On the AMD processor tried, oneDNN, which PyTorch carries along for convolutions, multiplies twice as fast. No
-# public switch exchanges the two, so this layer calls the operator that PyTorch's own compiler emits for frozen
-# inference, and adds the gradient that it lacks. It is a mode by itself: a program that says ``nn.Linear`` gets MKL.
+# MKL. On the AMD processor tried, oneDNN, which PyTorch has for convolutions, is twice as fast. No public switch
+# exchanges the two, so this layer calls the operator that PyTorch's own compiler emits for frozen inference, and adds
+# the gradient that it lacks. It is a separate mode: a program that says ``nn.Linear`` gets MKL.
 
 
 def onednn_refusal() -> str:
-    """Return why this build of PyTorch does not have oneDNN's product; empty where it has."""
+    """Return why this build of PyTorch lacks oneDNN's product; empty where it has it."""
     if not torch.backends.mkldnn.is_available():
         return "this build of PyTorch has no oneDNN"
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
@@ -78,8 +72,8 @@ class OneDnnDense(nn.Linear):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if inputs.dim() == 2:
             return _OneDnnProduct.apply(inputs, self.weight, self.bias)
-        found = _OneDnnProduct.apply(inputs.reshape(-1, inputs.shape[-1]), self.weight, self.bias)
-        return found.reshape(inputs.shape[:-1] + found.shape[-1:])
+        outputs = _OneDnnProduct.apply(inputs.reshape(-1, inputs.shape[-1]), self.weight, self.bias)
+        return outputs.reshape(inputs.shape[:-1] + outputs.shape[-1:])
 
 
 def onednn_dense(inputs: int, outputs: int) -> nn.Linear:
@@ -102,37 +96,24 @@ class _TorchLayers(Layers):
         self.loop = loop
 
     def dense(self, name: str, inputs: int, outputs: int) -> nn.Linear:
-        made = self.make_dense(inputs, outputs)
-        self.note(name, weight=made.weight, bias=made.bias)
-        return made
+        return self.noted(name, self.make_dense(inputs, outputs))
 
     def convolution(self, spec: Any, bias: bool) -> nn.Module:
         sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
-        made = nn.utils.skip_init(nn.Conv2d, *sizes, bias=bias)
-        self.note(spec.name, weight=made.weight, **({"bias": made.bias} if bias else {}))
-        return made
+        return self.noted(spec.name, nn.utils.skip_init(nn.Conv2d, *sizes, bias=bias))
 
     def norm(self, name: str, channels: int, epsilon: float) -> nn.Module:
         # It keeps running statistics, as any training does.
-        made = nn.BatchNorm2d(channels, eps=epsilon)
-        self.note(name, gamma=made.weight, beta=made.bias)
-        return made
+        return self.noted(name, nn.BatchNorm2d(channels, eps=epsilon), gamma="weight", beta="bias")
 
     def pool(self, kernel: int, stride: int, padding: int) -> nn.Module:
         return nn.MaxPool2d(kernel, stride, padding)
 
     def layer_norm(self, name: str, family: Attention) -> nn.Module:
-        made = nn.LayerNorm(family.width, family.epsilon)
-        self.note(name, gamma=made.weight, beta=made.bias)
-        return made
+        return self.noted(name, nn.LayerNorm(family.width, family.epsilon), gamma="weight", beta="bias")
 
     def embedding(self, name: str, symbols: int, width: int) -> nn.Module:
-        made = nn.utils.skip_init(nn.Embedding, symbols, width)
-        self.note(name, weight=made.weight)
-        return made
-
-    def networks(self) -> Dict[str, Any]:
-        return {"recurrent": _LanguageModel, "elman": _ElmanNetwork, "attention": _Transformer}
+        return self.noted(name, nn.utils.skip_init(nn.Embedding, symbols, width), weight="weight")
 
     def row(self, layers: List[Any]) -> nn.Module:
         return nn.Sequential(*layers)
@@ -169,13 +150,11 @@ class _LanguageModel(nn.Module):
         if family.embedding:
             self.embedding = layers.embedding("embedding", family.vocabulary, family.embedding)
         self.recurrent = CELLS[family.cell](family.width, family.hidden, family.layers)
-        theirs = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
-        for layer, name in enumerate(family.layer_names()):
-            for part, attribute in zip(family.parts, theirs):
-                layers.note(name, **{part: getattr(self.recurrent, attribute % layer)})
-            if len(family.parts) < len(theirs):
-                # PyTorch has two biases per gate; training both would double the bias's learning rate.
-                getattr(self.recurrent, theirs[-1] % layer).requires_grad_(False).zero_()
+        second_biases = layers.note_recurrent(
+            family, lambda layer, place: getattr(self.recurrent, RECURRENT_PARTS[place] % layer)
+        )
+        for second_bias in second_biases:
+            second_bias.requires_grad_(False).zero_()
         self.dense = layers.dense("fc", family.hidden, family.vocabulary)
 
     def forward(self, symbols: torch.Tensor) -> torch.Tensor:
@@ -183,9 +162,9 @@ class _LanguageModel(nn.Module):
         return self.dense(hidden.flatten(0, 1))
 
 
-def loops(family: Elman, asked: bool) -> bool:
-    """Tell whether the recurrence is a loop in Python: because it is asked for, or nn.RNN has no such layer."""
-    return asked or family.activation not in FUSED or family.alpha != 1.0
+def loops(family: Elman, loop: bool) -> bool:
+    """Tell whether the recurrence is a loop in Python: because the mode says so, or nn.RNN has no such layer."""
+    return loop or family.activation not in FUSED or family.alpha != 1.0
 
 
 def refuses_to_compile(family: Elman) -> str:
@@ -213,8 +192,8 @@ class _Looped(nn.Module):
         state = shares.new_zeros(shares.shape[1:])
         states = []
         for share in shares.unbind():
-            found = self.phi(torch.addmm(share, state, turned))
-            state = found if self.alpha == 1.0 else torch.lerp(state, found, self.alpha)
+            new = self.phi(torch.addmm(share, state, turned))
+            state = new if self.alpha == 1.0 else torch.lerp(state, new, self.alpha)
             states.append(state)
         return torch.stack(states)
 
@@ -224,16 +203,15 @@ class _ElmanNetwork(nn.Module):
 
     def __init__(self, family: Elman, layers: _TorchLayers) -> None:
         super().__init__()
-        self.layer: Any
+        layer: Any
         if loops(family, layers.loop):
-            self.layer = _Looped(family)
-            held = self.layer.input_weight, self.layer.hidden_weight, self.layer.bias
+            self.layer = layer = _Looped(family)
+            layers.note("rnn", **dict(layer.named_parameters()))
         else:
-            self.layer = nn.RNN(family.inputs, family.hidden, nonlinearity=family.activation)
-            held = self.layer.weight_ih_l0, self.layer.weight_hh_l0, self.layer.bias_ih_l0
-            # PyTorch has two biases; training both would double the bias's learning rate.
-            self.layer.bias_hh_l0.requires_grad_(False).zero_()
-        layers.note("rnn", **dict(zip(("input_weight", "hidden_weight", "bias"), held)))
+            self.layer = layer = nn.RNN(family.inputs, family.hidden, nonlinearity=family.activation)
+            held = layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0
+            layers.note("rnn", **dict(zip(("input_weight", "hidden_weight", "bias"), held)))
+            layer.bias_hh_l0.requires_grad_(False).zero_()
         self.dense = layers.dense("out", family.hidden, family.outputs)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -247,12 +225,8 @@ class _AttentionLayer(nn.Module):
     def __init__(self, family: Attention, name: str, layers: _TorchLayers) -> None:
         super().__init__()
         self.heads = family.heads
-        self.norm1 = layers.layer_norm(name + "norm1", family)
-        self.qkv = layers.dense(name + "qkv", family.width, 3 * family.width)
-        self.project = layers.dense(name + "project", family.width, family.width)
-        self.norm2 = layers.layer_norm(name + "norm2", family)
-        self.upper = layers.dense(name + "upper", family.width, family.feedforward)
-        self.lower = layers.dense(name + "lower", family.feedforward, family.width)
+        for part, layer in layers.attention(family, name).items():
+            setattr(self, part, layer)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         parts = self.qkv(self.norm1(values)).chunk(3, dim=-1)
@@ -282,10 +256,13 @@ class _Transformer(nn.Module):
         return self.dense(self.norm(values).flatten(0, 1))
 
 
+_TorchLayers.networks = {"recurrent": _LanguageModel, "elman": _ElmanNetwork, "attention": _Transformer}
+
+
 def build(
     network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = plain_dense, loop: bool = False
-) -> Built:
-    """Build the network in training mode with a copy of these weights (canonical layouts).
+) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
+    """Build the network in training mode with a copy of these weights; return it, and its parameters by name.
 
     With ``loop`` simple recurrent layers are loops in Python.
     """
@@ -295,7 +272,7 @@ def build(
         raise ValueError("the network's parameters and the weights given differ in name")
     load(layers.parameters, weights)
     module.train()
-    return Built(module, layers.parameters)
+    return module, layers.parameters
 
 
 def load(parameters: Dict[str, nn.Parameter], weights: Mapping[str, np.ndarray]) -> None:

@@ -1,11 +1,11 @@
-"""The training step run operation by operation."""
+"""The training step: eager, scaled, compiled, as a CUDA graph, and among several workers."""
 
 import datetime
 import importlib.util
 import os
 import shutil
 import sysconfig
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 from torch import nn
@@ -21,9 +21,7 @@ LOSSES: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "cross_entropy": functional.cross_entropy,
     "squares": functional.mse_loss,
 }
-
-
-#: Of torch.optim.SGD; the usual one is what PyTorch chooses for the parameters' device.
+#: Of torch.optim.SGD; the usual one is PyTorch's choice for the parameters' device.
 IMPLEMENTATIONS: Dict[str, Dict[str, bool]] = {
     "usual": {},
     "fused": {"foreach": False, "fused": True},
@@ -32,54 +30,49 @@ IMPLEMENTATIONS: Dict[str, Dict[str, bool]] = {
 }
 
 
-class Task(NamedTuple):
-    """What a step trains, and on what."""
-
-    module: nn.Module
-    trainable: List[nn.Parameter]
-    inputs: torch.Tensor
-    labels: torch.Tensor
-    settings: Dict[str, Any]  # of the mode
-    criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = functional.cross_entropy
-    clip: float = 0.0  # largest norm of all gradients together; 0: any
-
-
 class EagerStep:
-    """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch."""
+    """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch.
 
-    def __init__(self, task: Task) -> None:
-        kind = task.settings.get("optimizer", "usual")
+    ``settings`` are the mode's; ``clip`` is the largest norm of all gradients together (0: no limit).
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        trainable: List[nn.Parameter],
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        settings: Dict[str, Any],
+        criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        clip: float,
+    ) -> None:
+        kind = settings.get("optimizer", "usual")
         if kind not in IMPLEMENTATIONS:
-            raise ValueError("optimizer %r is none of %s" % (kind, ", ".join(IMPLEMENTATIONS)))
-        self.module = task.module
-        self.inputs = task.inputs
-        self.labels = task.labels
-        self.criterion = task.criterion
-        self.trainable = task.trainable
-        self.clip = task.clip
-        self.kind = kind
-        self.optimizer = torch.optim.SGD(task.trainable, lr=0.0, **IMPLEMENTATIONS[kind])
+            raise ValueError("optimizer %r is unknown; known: %s" % (kind, ", ".join(IMPLEMENTATIONS)))
+        self.module, self.trainable = module, trainable
+        self.inputs, self.labels = inputs, labels
+        self.criterion, self.clip = criterion, clip
+        self.optimizer = torch.optim.SGD(trainable, lr=0.0, **IMPLEMENTATIONS[kind])
+        #: What was chosen, for the description.
+        self.choices: Dict[str, Any] = {"optimizer": "SGD (%s)" % kind}
 
     def loss(self) -> torch.Tensor:
         """Return the mini-batch's mean loss."""
         return self.criterion(self.module(self.inputs), self.labels)
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Compute the gradients, and clip them where the family does; their norm is never read on the host."""
-        loss.backward()
-        if self.clip:
-            nn.utils.clip_grad_norm_(self.trainable, self.clip, foreach=True)
-
     def __call__(self) -> torch.Tensor:
-        """Carry out one step; return its loss, a scalar still on the device."""
+        """Run one step; return its loss, a scalar still on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss()
-        self.backward(loss)
+        loss.backward()
+        if self.clip:
+            # The norm is never read on the host.
+            nn.utils.clip_grad_norm_(self.trainable, self.clip, foreach=True)
         self.optimizer.step()
         return loss.detach()
 
     def forget(self) -> None:
-        """Forget what earlier steps found out; gradients are made anew by each, and plain SGD keeps nothing."""
+        """Forget earlier steps' findings; gradients are made anew by each, and plain SGD keeps nothing."""
 
     def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next step on."""
@@ -87,20 +80,20 @@ class EagerStep:
             group["lr"] = rate
 
     def describe(self) -> Dict[str, Any]:
-        """Name what was chosen."""
-        return {"optimizer": "SGD (%s)" % self.kind}
+        """Return the choices made."""
+        return self.choices
 
 
 class Narrowed(nn.Module):
-    """A module whose operators run in the data type that autocast gives each of them; its logits are float32."""
+    """A module whose operators run in the data type that autocast gives each of them; its logits are float32.
+
+    ``kept``: a weight is cast once a step. Not inside a CUDA graph, whose casts must all be in the graph.
+    """
 
     def __init__(self, module: nn.Module, device_type: str, dtype: torch.dtype, kept: bool = True) -> None:
-        """``kept``: a weight is cast once a step. Not inside a CUDA graph, whose casts must all be in the graph."""
         super().__init__()
         self.module = module
-        self.device_type = device_type
-        self.dtype = dtype
-        self.kept = kept
+        self.device_type, self.dtype, self.kept = device_type, dtype, kept
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         with torch.autocast(self.device_type, dtype=self.dtype, cache_enabled=self.kept):
@@ -114,13 +107,12 @@ class ScaledStep(EagerStep):
     Where a scaled gradient overflows, the step changes nothing and the scale is halved; both stay on the device.
     """
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.scaler = torch.amp.GradScaler(task.inputs.device.type)
+    def __init__(self, *task: Any) -> None:
+        super().__init__(*task)
+        self.scaler = torch.amp.GradScaler(self.inputs.device.type)
         self.first_scale = self.scaler.state_dict()
 
     def __call__(self) -> torch.Tensor:
-        """Carry out one step; return its loss, a scalar still on the device."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss()
         self.scaler.scale(loss).backward()
@@ -136,9 +128,8 @@ class ScaledStep(EagerStep):
         self.scaler.load_state_dict(self.first_scale)
 
     def describe(self) -> Dict[str, Any]:
-        described = super().describe()
-        described.update(loss_scaling="torch.amp.GradScaler", loss_scale=float(self.scaler.get_scale()))
-        return described
+        scale = float(self.scaler.get_scale())
+        return dict(self.choices, loss_scaling="torch.amp.GradScaler", loss_scale=scale)
 
 
 # The training step through torch.compile.
@@ -149,7 +140,7 @@ class ScaledStep(EagerStep):
 
 
 def use_cache(directory: str) -> None:
-    """Keep what the compiler makes in this directory, so that a later process finds it."""
+    """Keep the compiler's output in this directory, so that a later process finds it."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
 
 
@@ -181,26 +172,35 @@ def gradients_refusal() -> str:
     return "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
 
 
-def compiled_step(task: Task) -> "Union[WholeStep, PiecewiseStep]":
-    """Return the training step as one graph, or in pieces around recurrent layers."""
-    recurrent = any(isinstance(part, nn.RNNBase) for part in task.module.modules())
-    return PiecewiseStep(task) if recurrent else WholeStep(task)
+def compiled(step: EagerStep, graph: str) -> EagerStep:
+    """Have the step's loss, and the way back from it, compiled; what surrounds it is driven by Python."""
+    step.loss = torch.compile(step.loss, dynamic=False)  # type: ignore[method-assign]
+    step.choices.update(compiler="inductor", graph=graph)
+    return step
 
 
-class WholeStep:
+def compiled_step(module: nn.Module, *task: Any) -> EagerStep:
+    """Return the training step as one graph, or in pieces around recurrent layers, at which the graph breaks."""
+    if any(isinstance(part, nn.RNNBase) for part in module.modules()):
+        return compiled(EagerStep(module, *task), "forward and backward, in pieces around recurrent layers")
+    return WholeStep(module, *task)
+
+
+def compiled_scaled_step(*task: Any) -> EagerStep:
+    """Return the step with a scaled loss, forward and backward compiled."""
+    return compiled(ScaledStep(*task), "forward and backward")
+
+
+class WholeStep(EagerStep):
     """Forward, loss, backward and SGD of one resident mini-batch, as one compiled function."""
 
-    def __init__(self, task: Task) -> None:
-        self.module = task.module
-        self.trainable = task.trainable
-        self.inputs = task.inputs
-        self.labels = task.labels
-        self.criterion = task.criterion
-        self.clip = task.clip
+    def __init__(self, *task: Any) -> None:
+        super().__init__(*task)
         # A tensor, and not a number that the graph would hold as a constant: a new rate costs no compilation.
-        self.rate = torch.zeros((), device=task.inputs.device)
+        self.rate = torch.zeros((), device=self.inputs.device)
         torch._dynamo.config.trace_autograd_ops = True
         self.function = torch.compile(self._step, fullgraph=True, dynamic=False)
+        self.choices = {"compiler": "inductor", "graph": "forward, backward and update in one"}
 
     def _step(self, inputs: torch.Tensor, labels: torch.Tensor, rate: torch.Tensor) -> torch.Tensor:
         loss = self.criterion(self.module(inputs), labels)
@@ -214,44 +214,10 @@ class WholeStep:
         return loss.detach()
 
     def __call__(self) -> torch.Tensor:
-        """Carry out one step; return its loss, a scalar still on the device."""
         return self.function(self.inputs, self.labels, self.rate)
 
-    def forget(self) -> None:
-        """Forget nothing: no step leaves anything but the parameters."""
-
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next step on."""
         self.rate.fill_(rate)
-
-    def describe(self) -> Dict[str, Any]:
-        """Name what was chosen."""
-        return {"compiler": "inductor", "graph": "forward, backward and update in one"}
-
-
-class CompiledLoss(EagerStep):
-    """A step of PyTorch's optimiser whose loss, and the way back from it, is compiled."""
-
-    graph = ""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
-
-    def describe(self) -> Dict[str, Any]:
-        return dict(super().describe(), compiler="inductor", graph=self.graph)
-
-
-class PiecewiseStep(CompiledLoss):
-    """Eager mode's step whose loss is compiled in pieces: the graph breaks at recurrent layers."""
-
-    graph = "forward and backward, in pieces around recurrent layers"
-
-
-class ScaledPieces(CompiledLoss, ScaledStep):
-    """The step with a scaled loss, forward and backward compiled: the scaling itself is driven by Python."""
-
-    graph = "forward and backward"
 
 
 # The training step as one CUDA graph: captured once, then started as a whole.
@@ -266,16 +232,16 @@ WARM_UP_STEPS = 3
 class GraphStep(EagerStep):
     """Forward, softmax cross-entropy, backward and SGD of one mini-batch, in one CUDA graph."""
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
+    def __init__(self, *task: Any) -> None:
+        super().__init__(*task)
         # A tensor, and not a number that the graph would hold as a constant.
-        self.rate = torch.zeros((), device=task.inputs.device)
-        self.optimizer = torch.optim.SGD(task.trainable, lr=self.rate, fused=True)
+        self.rate = torch.zeros((), device=self.inputs.device)
+        self.optimizer = torch.optim.SGD(self.trainable, lr=self.rate, fused=True)
+        self.choices = {"optimizer": "SGD (fused, its rate on the device)", "graph": "the whole step in one CUDA graph"}
         self.graph: Optional[torch.cuda.CUDAGraph] = None
         self.captured_bytes = 0
 
     def __call__(self) -> torch.Tensor:
-        """Carry out one step; return its loss, a scalar still on the device."""
         if self.graph is None:
             self.graph = self._capture()
         self.graph.replay()
@@ -308,11 +274,7 @@ class GraphStep(EagerStep):
         return graph
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next step on."""
         self.rate.fill_(rate)
-
-    def describe(self) -> Dict[str, Any]:
-        return {"optimizer": "SGD (fused, its rate on the device)", "graph": "the whole step in one CUDA graph"}
 
 
 def training_losses(
@@ -323,7 +285,7 @@ def training_losses(
     for block in blocks:
         for group in optimizer.param_groups:
             group["lr"] = block.rate
-        found = []
+        losses = []
         for batch in block.batches:
             place(batch)
             optimizer.zero_grad(set_to_none=True)
@@ -331,17 +293,17 @@ def training_losses(
             loss.backward()
             nn.utils.clip_grad_norm_(step.trainable, update.clip, foreach=True)
             optimizer.step()
-            found.append(loss.detach())
-        yield [float(each) for each in torch.stack(found).cpu()]
+            losses.append(loss.detach())
+        yield [float(each) for each in torch.stack(losses).cpu()]
 
 
 # Data-parallel training with PyTorch's own engine, DistributedDataParallel: over NCCL on GPUs, gloo on the CPU.
 #
 # Every worker is a process, as torchrun would start it; they find one another by a file, so no port is taken. Gradients
 # are averaged while the backward pass still runs. Batch normalisation uses each worker's own part of the mini-batch, as
-# DistributedDataParallel does unless told otherwise.
+# DistributedDataParallel does by default.
 
-#: A worker that waits longer for another has lost it.
+#: A worker that waits longer for another gives up.
 PATIENCE = datetime.timedelta(minutes=10)
 
 
@@ -358,8 +320,8 @@ def workers_refusal(on_cpu: bool) -> str:
 
 
 def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
-    """Wait until all workers of this machine have come to the meeting."""
-    # Without it gloo looks the machine's name up, which in a container may lead nowhere.
+    """Wait until all workers of this machine have met."""
+    # Else gloo looks up the machine's name, which may not resolve in a container.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     options: Dict[str, Any] = {} if on_cpu else {"device_id": torch.device("cuda:0")}
     torch.distributed.init_process_group(
@@ -372,7 +334,7 @@ def among_workers(module: nn.Module, on_cpu: bool) -> nn.Module:
     return DistributedDataParallel(
         module,
         device_ids=None if on_cpu else [0],
-        broadcast_buffers=False,  # there is none that must agree: running statistics of normalisation are not used
+        broadcast_buffers=False,  # none must agree: running statistics of normalisation are not used
         gradient_as_bucket_view=True,  # no copy from the buckets into the gradients
     )
 
@@ -386,7 +348,5 @@ def mean_over_workers(value: torch.Tensor, workers: int) -> float:
 
 def describe_workers(on_cpu: bool) -> Dict[str, Any]:
     """Name the engine."""
-    found = {"engine": "DistributedDataParallel", "backend": backend(on_cpu)}
-    if not on_cpu:
-        found["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
-    return found
+    nccl = {} if on_cpu else {"nccl": ".".join(str(part) for part in torch.cuda.nccl.version())}
+    return {"engine": "DistributedDataParallel", "backend": backend(on_cpu), **nccl}

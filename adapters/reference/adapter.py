@@ -1,11 +1,11 @@
 """The reference: the training step in NumPy, differentiated by hand, in float64.
 
-It shares no code with any framework and uses no automatic differentiation, so that an agreement with it is an
-agreement of two independent derivations. Settings: ``dtype``, "float64" (default) or "float32", the latter to
-see what rounding alone does to the parity figures.
+It shares no code with any framework, not even the walks through the families, and its derivatives are written by hand,
+so that an agreement with it is one of two independent derivations. Settings: ``dtype``, "float64" (default) or
+"float32", the latter to see the effect of rounding alone on the parity figures.
 """
 
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from ..families import CELLS, Attention, Convolutional, Elman, Family, Feedforwa
 from ..launch.batches import Batch
 from ..networks import Network
 from ..protocol import Cell
-from .networks import AttentionModel, FeedforwardModel, ResidualModel
+from .networks import AttentionModel, ChainModel, Model, ResidualModel
 from .recurrent import ElmanModel, RecurrentModel
-
-Model = Union[AttentionModel, ElmanModel, FeedforwardModel, RecurrentModel, ResidualModel]
 
 
 class ReferenceAdapter(Adapter):
@@ -25,8 +23,8 @@ class ReferenceAdapter(Adapter):
 
     #: The model of each family; a test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
-        Feedforward: FeedforwardModel,
-        Convolutional: FeedforwardModel,
+        Feedforward: ChainModel,
+        Convolutional: ChainModel,
         Recurrent: RecurrentModel,
         Residual: ResidualModel,
         Elman: ElmanModel,
@@ -48,7 +46,7 @@ class ReferenceAdapter(Adapter):
         self.model: Model = self.models[type(network.family)](network.family, self.weights)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy others into their place; a step keeps nothing for the next."""
+        """Copy them into their place; a step keeps nothing for the next."""
         for name, value in weights.items():
             self.weights[name][...] = value
         self.place(batch)
@@ -60,7 +58,6 @@ class ReferenceAdapter(Adapter):
         ]
 
     def step(self) -> None:
-        """Forward, then backward with each parameter updated as soon as its gradient is there, or all are clipped."""
         self.loss = self.model.forward(self.inputs, self.labels)
         gradients = self.model.backward()
         for name, gradient in self.clip(gradients) if self.model.family.clip else gradients:
@@ -68,10 +65,10 @@ class ReferenceAdapter(Adapter):
 
     def clip(self, gradients: Iterator[Tuple[str, np.ndarray]]) -> Iterator[Tuple[str, np.ndarray]]:
         """Scale all gradients down together where their norm is larger than the family allows (Pascanu et al. 2013)."""
-        found = dict(gradients)
-        norm = np.sqrt(sum(float(np.sum(np.square(gradient))) for gradient in found.values()))
+        kept = dict(gradients)
+        norm = np.sqrt(sum(float(np.sum(np.square(gradient))) for gradient in kept.values()))
         scale = self.dtype.type(min(1.0, self.model.family.clip / norm))
-        for name, gradient in found.items():
+        for name, gradient in kept.items():
             yield name, gradient * scale
 
     def update(self, name: str, gradient: np.ndarray) -> None:
@@ -80,7 +77,6 @@ class ReferenceAdapter(Adapter):
         self.weights[name] -= gradient
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next step on."""
         self.rate = rate
 
     def last_loss(self) -> float:
@@ -93,10 +89,7 @@ class ReferenceAdapter(Adapter):
         return {"framework": "numpy", "version": np.__version__, "dtype": self.dtype.name}
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product of two float32 matrices of ones."""
-        left = np.ones((size, size), np.float32)
-        right = np.ones((size, size), np.float32)
-        out = np.empty((size, size), np.float32)
+        left, right, out = (np.ones((size, size), np.float32) for _ in range(3))
         return lambda: np.matmul(left, right, out=out)
 
 

@@ -5,7 +5,7 @@ output and returns the gradient by its input, and by its weights where it has an
 the arguments.
 """
 
-from typing import Callable, Iterator, NamedTuple, Tuple
+from typing import Callable, Iterator, Tuple
 
 import numpy as np
 
@@ -15,15 +15,6 @@ CHUNK_BYTES = 64 * 2**20  # of unfolded windows held at once
 ROWS_AT_ONCE = 1024  # of (rows, vocabulary) logits held at once
 
 Loss = Callable[[np.ndarray, slice], Tuple[float, np.ndarray]]
-
-
-class DenseSoftmax(NamedTuple):
-    """A loss, and its gradients by the last layer's weight, bias and inputs."""
-
-    loss: float
-    by_weight: np.ndarray
-    by_bias: np.ndarray
-    by_rows: np.ndarray
 
 
 def sigmoid(values: np.ndarray) -> np.ndarray:
@@ -74,11 +65,14 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[f
     return float(loss), gradient
 
 
-def dense_softmax(rows: np.ndarray, weight: np.ndarray, bias: np.ndarray, loss: Loss) -> DenseSoftmax:
+def dense_softmax(
+    rows: np.ndarray, weight: np.ndarray, bias: np.ndarray, loss: Loss
+) -> Tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """Do a dense layer and its softmax forward and backward together, a few rows at a time.
 
     The logits of all rows would be the largest array of all. ``loss`` is given logits and the rows' place, and returns
-    their summed loss over the count of all rows, and its gradient.
+    their summed loss over the count of all rows, and its gradient. Returned are the loss, and its gradients by the
+    weight, the bias and the rows.
     """
     by_weight, by_bias, by_rows = np.zeros_like(weight), np.zeros_like(bias), np.empty_like(rows)
     total = 0.0
@@ -89,7 +83,7 @@ def dense_softmax(rows: np.ndarray, weight: np.ndarray, bias: np.ndarray, loss: 
         by_weight += gradient.T @ rows[some]
         by_bias += gradient.sum(axis=0)
         by_rows[some] = gradient @ weight
-    return DenseSoftmax(total, by_weight, by_bias, by_rows)
+    return total, by_weight, by_bias, by_rows
 
 
 def _padded(images: np.ndarray, padding: int, value: float = 0.0) -> np.ndarray:
@@ -186,9 +180,9 @@ def max_pool(images: np.ndarray, kernel: int, stride: int, padding: int) -> Tupl
     places = np.zeros(maxima.shape, np.int16)
     for place in range(kernel * kernel):
         row, column = divmod(place, kernel)
-        found = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
-        larger = found > maxima
-        maxima[larger] = found[larger]
+        shifted = padded[:, :, _window(row, stride, height), _window(column, stride, width)]
+        larger = shifted > maxima
+        maxima[larger] = shifted[larger]
         places[larger] = place
     return maxima, places
 

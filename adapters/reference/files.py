@@ -1,7 +1,7 @@
-"""The files of float64 losses and updates that every launch is compared with: where they lie, how they are made.
+"""The files of float64 losses and updates with which every launch is compared: their places, and how they are made.
 
-A reference is made by the one mechanism that also reads it: a launch of the adapter ``reference`` which is told to
-save what its parity steps showed. The host imports this module, so it imports no NumPy.
+A reference is made by a launch of the adapter ``reference`` that saves the results of its parity steps. The host
+imports this module, so it imports no NumPy.
 """
 
 import os
@@ -15,7 +15,7 @@ from ..protocol import Cell, Launch, Protocol, Status, read_outcome, write_launc
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHIPPED = os.path.join(HERE, "references")
-#: Rises whenever weights or mini-batches are drawn otherwise, or the files' content changes: older ones are made anew.
+#: Rises whenever the drawing of weights or mini-batches, or the files' content, changes: older ones are made anew.
 DRAWN = 2
 
 
@@ -24,7 +24,7 @@ class ReferenceNotMadeError(Exception):
 
 
 def stem(network: str, batch_size: int, label_sets: int = 1) -> str:
-    """Return what the names of files about this mini-batch, with so many sets of labels, begin with."""
+    """Return the stem of files for this mini-batch, with so many sets of labels."""
     return "%s-b%d%s" % (network, batch_size, "-l%d" % label_sets if label_sets > 1 else "")
 
 

@@ -28,7 +28,7 @@ LABEL_SETS = {"resnet50": ((8, 2), (8, 4), (8, 8))}
 
 
 def main() -> int:
-    """Make every file asked for; say what each cost."""
+    """Make the files; print the time of each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = shipped()
     parser.add_argument("--networks", nargs="+", default=sorted(known), choices=sorted(known))

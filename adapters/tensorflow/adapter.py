@@ -1,9 +1,9 @@
 """TensorFlow on the CPU and on CUDA GPUs: the whole training step is one graph.
 
-Settings of a mode (framework.toml says which were measured to be best on the CPU, and by how much):
+Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
-``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); of several
-    workers, each one's loss and gradients alone
+``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); with several
+    workers, only each one's loss and gradients
 ``recurrence``  the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
 ``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
     cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from ..base import ONE_PROCESS, EveryFamily, slope_told
+from ..base import ONE_PROCESS, EveryFamily, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.gpus import Probe
@@ -33,12 +33,11 @@ class TensorFlowAdapter(EveryFamily):
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
-        # Of several workers on the CPU each has its own pool; those on GPUs share the host's.
+        # Each of several workers on the CPU has its own pool; those on GPUs share the host's.
         tf.config.threading.set_intra_op_parallelism_threads(cell.threads if cell.on_cpu else cell.all_threads)
         tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)) * cell.world_size)
         self._compile = bool(settings.get("compile", False))
         self._recurrence = self.chosen("recurrence", *RECURRENCES)
-
         if not cell.on_cpu:
             wait = devices.synchronize if cell.world_size == 1 else devices.synchronize_all
             self.synchronize = wait  # type: ignore[method-assign]
@@ -53,48 +52,39 @@ class TensorFlowAdapter(EveryFamily):
             devices.set_up(self.cell.precision)
         self._network = network
         if self.cell.world_size > 1:
-            step, compiled = self._among_workers(weights), False
+            self._workers = devices.Workers(self.cell)
+            with self._workers.scope():
+                model = self._build(weights)
+            step, compiled = self._workers.training_step(model, self._rate, self._compile), False
         else:
-            step, compiled = self._alone(weights), self._compile
-        self._batch = self._deal(batch)
+            model = self._build(weights)
+            step, compiled = training_step(model, self._rate), self._compile
+        self._model = model
+        self._batch = self._placed(batch)
         function = tf.function(step, jit_compile=compiled, autograph=False)
         self._step = function.get_concrete_function(*self._batch)
         self._loss = tf.constant(float("nan"))
 
-    def _alone(self, weights: Dict[str, np.ndarray]) -> Callable[[Any, Any], Any]:
-        """Build the network; return the function of a step."""
-        model = Model(self._network, weights, self._recurrence)
-        self._variables = model.variables
+    def _build(self, weights: Dict[str, np.ndarray]) -> Model:
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
-        return training_step(model, self._rate)
+        return Model(self._network, weights, self._recurrence)
 
-    def _among_workers(self, weights: Dict[str, np.ndarray]) -> Callable[[Any, Any], Any]:
-        """Do the same for several workers."""
-        self._workers = devices.Workers(self.cell)
-        with self._workers.scope():
-            model = Model(self._network, weights, self._recurrence)
-            self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
-        self._variables = model.variables
-        return self._workers.training_step(model, self._rate, self._compile)
-
-    def _deal(self, batch: Batch) -> Tuple[Any, Any]:
+    def _placed(self, batch: Batch) -> Tuple[Any, Any]:
         """Return inputs and labels as the step takes them, resident on the devices."""
         if self.cell.world_size > 1:
-            return self._workers.deal(self._network, batch)
+            return self._workers.split(self._network, batch)
         inputs, labels = place(self._network, batch)
         return (inputs, labels) if self.cell.on_cpu else (devices.placed(inputs), devices.placed(labels))
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Assign the variables; the mini-batch is an argument of the graph."""
-        self._variables.assign(weights)
-        self._batch = self._deal(batch)
+        self._model.assign(weights)
+        self._batch = self._placed(batch)
 
     def step(self) -> None:
-        """Run the graph once; on the CPU functions are synchronous, and nothing is pending when it returns."""
         self._loss = self._step(*self._batch)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Assign the variable that the graph reads."""
         self._rate.assign(rate)
 
     def last_loss(self) -> float:
@@ -103,11 +93,10 @@ class TensorFlowAdapter(EveryFamily):
         return float(self._loss.numpy())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        return self._variables.canonical()
+        return self._model.canonical()
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size TensorFlow's context gives for its intra-op pool, of which on the CPU each worker has one."""
-        pools = self.cell.world_size if self.cell.on_cpu else 1
+        pools = self.cell.world_size if self.cell.on_cpu else 1  # each worker on the CPU has one
         return int(tf.config.threading.get_intra_op_parallelism_threads()) * pools
 
     def describe(self) -> Dict[str, Any]:
@@ -138,28 +127,24 @@ class TensorFlowAdapter(EveryFamily):
         value = tf.Variable(3.0)
         with tf.GradientTape() as tape:
             square = value * value
-        slope = float(tape.gradient(square, value))
         workers = hasattr(tf.distribute, "MultiWorkerMirroredStrategy")
         built = tf.sysconfig.get_build_info()
+        toolkits = built.get("is_cuda_build"), built.get("is_rocm_build")
         return {
-            "gpu": (
-                bool(built.get("is_cuda_build") or built.get("is_rocm_build")),
-                "build info: CUDA %s, ROCm %s" % (built.get("is_cuda_build"), built.get("is_rocm_build")),
-            ),
-            "automatic_gradients": slope_told(slope),
+            "gpu": (any(toolkits), "build info: CUDA %s, ROCm %s" % toolkits),
+            "automatic_gradients": slope_found(float(tape.gradient(square, value))),
             "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
         }
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a matrix product; eager operations on the CPU are synchronous."""
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
         right = tf.random.stateless_uniform([size, size], seed=[3, 4])
 
         def product() -> Any:
-            found = tf.linalg.matmul(left, right)
-            if not self.cell.on_cpu:
+            result = tf.linalg.matmul(left, right)
+            if not self.cell.on_cpu:  # where eager operations are synchronous
                 devices.synchronize()
-            return found
+            return result
 
         return product
 

@@ -1,7 +1,7 @@
-"""TensorFlow on a CUDA GPU: whether this build can, at which precision, and what its instruments tell.
+"""TensorFlow on CUDA GPUs: refusals, precision, instruments; and several workers.
 
-A launch sees as many GPUs as it has workers. One alone is always TensorFlow's GPU 0, where TensorFlow puts all that it
-has GPU kernels for; of several workers the first is there, and what is told of one GPU is told of that one.
+A launch sees as many GPUs as it has workers. A single one is always TensorFlow's GPU 0, where TensorFlow puts all that
+it has GPU kernels for; with several workers the first is there, and the instruments show that one.
 """
 
 import os
@@ -26,7 +26,7 @@ _GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
 
 
 def refusal(cell: Cell) -> str:
-    """Return why this build of TensorFlow cannot do the cell on a GPU, in its own terms; empty where it can."""
+    """Return why this build of TensorFlow cannot run the cell on a GPU; empty where it can."""
     version = "TensorFlow %s" % tf.version.VERSION
     reason = gpus.refusal(cell, "TensorFlow", PRECISIONS)
     if reason:
@@ -34,32 +34,24 @@ def refusal(cell: Cell) -> str:
     built = tf.sysconfig.get_build_info()
     if not built.get("is_cuda_build"):
         return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
-    found = tf.config.list_physical_devices("GPU")
-    if not found:
-        return "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old" % (
-            version,
-            built.get("cuda_version", "(unknown)"),
-        )
-    if len(found) < cell.world_size:
-        return "world size %d: each worker needs a GPU of its own, and %s sees %d" % (
-            cell.world_size,
-            version,
-            len(found),
-        )
+    devices = tf.config.list_physical_devices("GPU")
+    if not devices:
+        words = "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old"
+        return words % (version, built.get("cuda_version", "(unknown)"))
+    if len(devices) < cell.world_size:
+        words = "world size %d: each worker needs its own GPU, and %s sees %d"
+        return words % (cell.world_size, version, len(devices))
     architectures = list(built.get("cuda_compute_capabilities") or [])
-    capabilities = [compute_capability(each) for each in found[: cell.world_size]]
-    reasons = [
-        gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
-        for capability in capabilities
-        if capability is not None
-    ]
-    return next((reason for reason in reasons if reason), "")
+    for capability in map(compute_capability, devices[: cell.world_size]):
+        if capability is not None and not reason:
+            reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
+    return reason
 
 
 def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
-    """Return a GPU's compute capability; None where TensorFlow does not tell."""
-    told = tf.config.experimental.get_device_details(device).get("compute_capability")
-    return None if told is None else (int(told[0]), int(told[1]))
+    """Return a GPU's compute capability; None where TensorFlow does not know it."""
+    capability = tf.config.experimental.get_device_details(device).get("compute_capability")
+    return None if capability is None else (int(capability[0]), int(capability[1]))
 
 
 def set_up(precision: str) -> None:
@@ -76,23 +68,23 @@ def placed(tensor: Any, device: str = DEVICE) -> Any:
 
 
 def synchronize() -> None:
-    """Wait until the GPU has done all it was given."""
+    """Wait until the GPU is idle."""
     with tf.device(DEVICE):
         tf.raw_ops.SyncDevice()
 
 
 def synchronize_all() -> None:
-    """Wait until all GPUs have done all they were given."""
+    """Wait until all GPUs are idle."""
     for each in tf.config.list_logical_devices("GPU"):
         with tf.device(each.name):
             tf.raw_ops.SyncDevice()
 
 
 def probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object] = synchronize) -> Optional[Probe]:
-    """Return how TensorFlow copies so many bytes on the GPU, for `device_ceilings`; None of any other name.
+    """Return the probe `gpus.COPY`; None for any other name.
 
-    Whether its own copies from and to the host go through page-locked memory is nowhere said, and the operators of a
-    step, which is one graph, are not started one by one.
+    TensorFlow does not document whether its copies from and to the host go through page-locked memory, and the
+    operators of a step, which is one graph, are not started one by one.
     """
     if name != gpus.COPY:
         return None
@@ -102,7 +94,7 @@ def probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object]
 
 
 def filled(size: int, device: str) -> Any:
-    """Return a tensor of so many bytes there, of a type that DeepCopy has a kernel on GPUs for: bytes are none."""
+    """Return a tensor of so many bytes there, of a type for which DeepCopy has a kernel on GPUs."""
     with tf.device(device):
         return tf.fill([size // 4], tf.constant(1.0, tf.float32))
 
@@ -118,7 +110,7 @@ def copied(source: Any, device: str) -> Any:
 
 
 def peak_memory_bytes() -> int:
-    """Return what TensorFlow's allocator gave out on the GPU at most since the last reset."""
+    """Return the peak of TensorFlow's allocator on the GPU since the last reset."""
     return int(tf.config.experimental.get_memory_info(DEVICE)["peak"])
 
 
@@ -150,12 +142,12 @@ def describe_gpu() -> Dict[str, Any]:
 # Data-parallel training with TensorFlow's own engine, MirroredStrategy, which drives all workers from one process.
 #
 # A worker is a GPU, or on the CPU one of several logical CPU devices that TensorFlow makes of it. Each holds a copy of
-# every variable and its own part of the mini-batch. Batch normalisation uses each worker's own part, as the strategy
-# does unless told otherwise.
+# every variable and its own part of the mini-batch. Batch normalisation uses each worker's own part, the strategy's
+# default.
 
 
 def set_up_cpu(workers: int) -> None:
-    """Make so many logical devices of the CPU, each with an intra-op pool of its own; before TensorFlow's first use.
+    """Make so many logical devices of the CPU, each with its own intra-op pool; before TensorFlow's first use.
 
     With the one pool that devices share otherwise, the operations of all workers would queue for one worker's threads;
     were that pool as large as all of them together, each operation would be cut up for all, beside as many others.
@@ -167,7 +159,7 @@ def set_up_cpu(workers: int) -> None:
 
 
 def reduction(on_cpu: bool) -> Any:
-    """Return what sums gradients over workers; None for the strategy's own choice."""
+    """Return the operation that sums gradients over workers; None for the strategy's own choice."""
     # Between logical devices of the CPU a copy costs nothing: with one sum for all a step took two thirds of the CPU
     # time that it took with the strategy's choice there, a ring. On GPUs its choice is NCCL.
     return tf.distribute.ReductionToOneDevice() if on_cpu else None
@@ -192,8 +184,8 @@ class Workers:
         """Return the context in which every variable is made once for each worker."""
         return self._strategy.scope()
 
-    def deal(self, network: Network, batch: Batch) -> Tuple[Any, Any]:
-        """Return inputs and labels dealt out to the workers in equal parts, each resident on its worker's device."""
+    def split(self, network: Network, batch: Batch) -> Tuple[Any, Any]:
+        """Return inputs and labels in equal parts, each resident on its worker's device."""
         workers = len(self._devices)
         parts = [
             [self._placed(tensor, device) for tensor in place(network, part_of(batch, worker, workers))]
@@ -213,14 +205,14 @@ class Workers:
         )
 
     def training_step(self, model: Model, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
-        """Return the function of one training step with what ``deal`` returned.
+        """Return the function of one training step on what ``split`` returned.
 
         It returns each worker's share of the mean loss. All update with the sum of these shares' gradients: the mean
         gradient of the whole mini-batch. With ``compiled`` XLA compiles a worker's loss and gradients; it cannot
         compile what spans devices.
         """
         strategy, workers = self._strategy, len(self._devices)
-        variables = model.variables.all()
+        variables = list(model.variables.values())
 
         def gradients(inputs: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -256,7 +248,7 @@ class Workers:
 
 try:
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
-except ImportError:  # where the description of the file lies differs between versions
+except ImportError:  # the place of the file's description differs between versions
     xplane_pb2 = None
 
 PROFILER = "tf.profiler"
@@ -273,12 +265,12 @@ def take_profile(adapter: Adapter, steps: int) -> Optional[Profile]:
         space = xplane_pb2.XSpace()
         with open(profiles.tsl_file_in(directory), "rb") as file:
             space.ParseFromString(file.read())
-        found = list(profiles.tsl_calls(profiled_lines(space), adapter.cell.on_cpu))
-    return profiles.profile(PROFILER, steps, seconds, found)
+        calls = list(profiles.tsl_calls(profiled_lines(space), adapter.cell.on_cpu))
+    return profiles.profile(PROFILER, steps, seconds, calls)
 
 
 def profiled_lines(space: Any) -> Iterator[TslLine]:
-    """Yield the lines of an ``XSpace``, whose events name their words by number and count time from their line's."""
+    """Yield the lines of an ``XSpace``, whose events refer to names by number and count time from their line's."""
     # Nanoseconds since 1970 would take all the digits that a float has.
     first = min((line.timestamp_ns for plane in space.planes for line in plane.lines), default=0)
     for plane in space.planes:

@@ -1,22 +1,21 @@
-"""Builds networks in TensorFlow: variables by name, and the training step as a function for ``tf.function``.
+"""Networks in TensorFlow: variables by name, and the training step as a function for ``tf.function``.
 
 Images are held as (batch, height, width, channels): TensorFlow's convolutions on the CPU know no other layout.
 Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from ..families import Chain, Flatten
 from ..launch.batches import Batch
-from ..libraries.layouts import ConvolutionLayout, DenseLayout, FlattenedLayout, Layout
-from ..libraries.walks import HIDDEN, Functions, State
+from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
+from ..libraries.walks import HIDDEN, Functions, State, Turn
 from ..networks import Network
 
-#: The forms of recurrent layers, between which TensorFlow's speed differs: every step in the graph by itself, or a
-#: while loop in the graph, one step per turn.
+#: The forms of recurrent layers: a while loop in the graph, or every step in the graph by itself.
 RECURRENCES = ("loop", "unrolled")
 
 
@@ -24,41 +23,16 @@ def _layout_of(network: Network, name: str, shape: Tuple[int, ...]) -> Layout:
     """Return how the parameter of this name is held."""
     family = network.family
     if len(shape) == 4:
-        return ConvolutionLayout()
+        return Layout(CONVOLUTION)
     if len(shape) != 2 or name in ("embedding.weight", "position.weight"):
         return Layout()
     if isinstance(family, Chain):
         before = None
         for layer in family.layers:
             if isinstance(before, Flatten) and getattr(layer, "name", "") + ".weight" == name:
-                return FlattenedLayout(family.flattened)
+                return Layout(FLATTENED, family.flattened)
             before = layer
-    return DenseLayout()
-
-
-class Variables:
-    """The trainable variables by canonical name, in forward order, each with the layout it is held in."""
-
-    def __init__(self, network: Network, weights: Dict[str, np.ndarray]) -> None:
-        self.by_name: Dict[str, Any] = {}
-        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
-        for name, layout in self._layouts.items():
-            self.by_name[name] = tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
-
-    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Give every variable the weight of its canonical name."""
-        for name, variable in self.by_name.items():
-            variable.assign(held(self._layouts[name], weights[name]))
-
-    def all(self) -> List[Any]:
-        """Return every variable, in forward order."""
-        return list(self.by_name.values())
-
-    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every variable's current value by its canonical name, in canonical layout."""
-        for name, variable in self.by_name.items():
-            # Of the CPU's memory a view: what changes the variable while somebody has it copies first.
-            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
+    return Layout(DENSE)
 
 
 def held(layout: Layout, canonical: np.ndarray) -> Any:
@@ -110,12 +84,10 @@ class TensorFlowFunctions(Functions):
         return tf.split(values, count, axis=1)
 
     def product(self, name: str, output: Any) -> Any:
-        found = tf.matmul(output, self.w[name + ".hidden_weight"])
-        bias = self.w.get(name + ".hidden_bias")
-        return found if bias is None else tf.nn.bias_add(found, bias)
+        product, bias = tf.matmul(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
+        return product if bias is None else tf.nn.bias_add(product, bias)
 
-    def _over_steps(self, name: str, values: Any, turn: Callable[[State, Any], State], states: int) -> Any:
-        """Return the outputs of all steps of (steps, batch, inputs) from a zero state; ``turn`` does one step."""
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         # Read once, not at each turn of a loop.
         self.w = dict(self.w, **{name + ".hidden_weight": tf.convert_to_tensor(self.w[name + ".hidden_weight"])})
         steps, batch, features = values.shape
@@ -125,11 +97,7 @@ class TensorFlowFunctions(Functions):
         shares = tf.reshape(flat, [steps, batch, flat.shape[-1]])
         zero = (tf.zeros([batch, self.family.hidden]),) * states
         if self.unrolled:
-            state, found = zero, []
-            for share in tf.unstack(shares):
-                state = turn(state, share)
-                found.append(state[0])
-            return tf.stack(found)
+            return tf.stack(self.step_by_step(turn, zero, tf.unstack(shares)))
         given = tf.TensorArray(tf.float32, steps, element_shape=shares.shape[1:]).unstack(shares)
         outputs = tf.TensorArray(tf.float32, steps, element_shape=zero[0].shape)
 
@@ -139,15 +107,6 @@ class TensorFlowFunctions(Functions):
 
         loop = tf.while_loop(lambda number, *_: number < steps, step, (0, zero, outputs), maximum_iterations=steps)
         return loop[2].stack()
-
-    def recurrent_layer(self, name: str, values: Any) -> Any:
-        return self._over_steps(name, values, lambda state, share: self.turn(name, state, share), self.states)
-
-    def elman_layer(self, values: Any) -> Any:
-        def turn(state: State, share: Any) -> State:
-            return (self.leaky(state[0], share + self.product("rnn", state[0])),)
-
-        return self._over_steps("rnn", values, turn, 1)
 
     def positioned(self, tokens: Any) -> Any:
         return self.rows(super().positioned(tokens))
@@ -171,16 +130,31 @@ class TensorFlowFunctions(Functions):
 
 
 class Model:
-    """A network as variables and one function: ``loss(inputs, labels)``, the mean loss of a mini-batch."""
+    """A network: its trainable variables by canonical name, in forward order, with their layouts, and its loss."""
 
     def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
         self.family = network.family
-        self.variables = Variables(network, weights)
         self._unrolled = recurrence == "unrolled"
+        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
+        self.variables: Dict[str, Any] = {
+            name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
+            for name, layout in self._layouts.items()
+        }
+
+    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Give every variable the weight of its canonical name."""
+        for name, variable in self.variables.items():
+            variable.assign(held(self._layouts[name], weights[name]))
+
+    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield every variable's current value by its canonical name, in canonical layout."""
+        for name, variable in self.variables.items():
+            # A view of the CPU's memory: a change of the variable copies first while the view exists.
+            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
 
     def loss(self, inputs: Any, labels: Any) -> Any:
         """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the squared error."""
-        scores = TensorFlowFunctions(self.family, self.variables.by_name, self._unrolled).scores(inputs)
+        scores = TensorFlowFunctions(self.family, self.variables, self._unrolled).scores(inputs)
         if self.family.loss == "squares":
             return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
         flat = tf.reshape(labels, [-1])
@@ -223,7 +197,7 @@ def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
     """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
 
     def step(inputs: Any, labels: Any) -> Any:
-        variables = model.variables.all()
+        variables = list(model.variables.values())
         with tf.GradientTape() as tape:
             loss = model.loss(inputs, labels)
         for variable, gradient in zip(variables, clipped(model, tape.gradient(loss, variables))):

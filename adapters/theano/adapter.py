@@ -1,7 +1,5 @@
 """Theano 1.0.5: the whole training step as one function, compiled to C++ by g++."""
 
-import ctypes
-import glob
 import importlib
 import os
 import shlex
@@ -11,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import blas
@@ -20,20 +18,13 @@ from ..protocol import Cell
 
 # Theano's configuration, which it reads from the environment once, when it is imported.
 #
-# Without a BLAS at link time Theano falls back to NumPy's product from Python, and to a slow convolution. NumPy's wheel
-# brings an OpenBLAS that is in the process anyway: the compiled code is linked to that one.
+# Without a BLAS at link time Theano falls back to NumPy's product from Python, and to a slow convolution. The OpenBLAS
+# of NumPy's wheel is in the process anyway: the compiled code is linked to that one.
 
 COMPILER = "g++"
-# Seconds after which the lock of another process that gives no sign of life is overridden. Theano renews its own lock
+# Seconds after which the lock of another, silent process is overridden. Theano renews its own lock
 # whenever half of this has passed; the longest single compilation of these networks takes a fifth of it.
 LOCK_TIMEOUT = 60
-
-
-def openblas_of_numpy() -> Optional[str]:
-    """Return the path of the OpenBLAS in NumPy's wheel; None where there is none, or its integers are 64 bits wide."""
-    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))), "numpy.libs")
-    found = [path for path in sorted(glob.glob(os.path.join(folder, "libopenblas*.so"))) if "64_" not in path]
-    return found[0] if found else None
 
 
 def theano_flags(base_directory: str, allow_gc: bool) -> str:
@@ -48,7 +39,7 @@ def theano_flags(base_directory: str, allow_gc: bool) -> str:
         "compile.wait=1",
         "allow_gc=%s" % allow_gc,
     ]
-    library = openblas_of_numpy()
+    library = blas.openblas_of_numpy()
     if library is not None:
         folder, name = os.path.split(library)
         chosen.append("blas.ldflags=-L%s -l:%s -Wl,-rpath,%s" % (folder, name, folder))
@@ -63,25 +54,19 @@ def configure(base_directory: str, allow_gc: bool) -> None:
     os.environ["THEANORC"] = os.devnull
 
 
-def can_compile() -> Tuple[bool, str]:
-    """Return whether Theano can make its compiled code on this machine, and if not, why and what to do."""
+def compiler_refusal() -> str:
+    """Return why Theano cannot compile its code on this machine, and what to do; empty where it can."""
     if shutil.which(COMPILER) is None:
-        return False, "Theano compiles each network with g++, which is not found: install g++"
+        return "Theano compiles each network with g++, which is not found: install g++"
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
     if not os.path.exists(header):
-        return False, "Theano compiles each network against Python's headers, and %s is missing" % header
-    library = openblas_of_numpy()
+        return "Theano compiles each network against Python's headers, and %s is missing" % header
+    library = blas.openblas_of_numpy()
     if library is None:
-        return False, "NumPy here brings no OpenBLAS to link to, and without one Theano's products are NumPy's"
+        return "NumPy here brings no OpenBLAS to link to, and without one Theano's products are NumPy's"
     if len(library.split()) > 1:
-        return False, "Theano cannot link to a library in a folder with a blank in its name: %s" % library
-    return True, ""
-
-
-def openblas_loaded() -> Any:
-    """Return a handle of the OpenBLAS that NumPy loaded and the compiled code calls; None where it is another BLAS."""
-    library = openblas_of_numpy()
-    return None if library is None else ctypes.CDLL(library)
+        return "Theano cannot link to a library in a folder with a blank in its name: %s" % library
+    return ""
 
 
 class TheanoAdapter(EveryFamily):
@@ -95,9 +80,9 @@ class TheanoAdapter(EveryFamily):
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         if cell.threads:
-            blas.set_openblas_threads(openblas_loaded(), cell.threads)
-        self.ready, self.reason = can_compile()
-        if self.ready:
+            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), cell.threads)
+        self.reason = compiler_refusal()
+        if not self.reason:
             configure(os.path.join(cache_directory, "compiled"), bool(settings.get("allow_gc", True)))
             # Here, so that it is counted as import; not above, where the cache directory is not known yet.
             importlib.import_module("theano")
@@ -110,18 +95,17 @@ class TheanoAdapter(EveryFamily):
 
         from .networks import build
 
-        built = build(network.family, weights, batch)
+        loss, self.trainable, self.mini_batch = build(network.family, weights, batch)
         self.family = network.family
-        self.trainable, self.mini_batch = built.parameters, built.mini_batch
         self.rate = theano.shared(np.asarray(LEARNING_RATE, dtype=np.float32), name="rate")
         values = list(self.trainable.values())
-        gradients = theano.grad(built.loss, values)
+        gradients = theano.grad(loss, values)
         if self.family.clip:
             norm = theano.tensor.sqrt(sum(theano.tensor.sqr(gradient).sum() for gradient in gradients))
             scale = theano.tensor.minimum(np.float32(1.0), np.float32(self.family.clip) / norm)
             gradients = [gradient * scale for gradient in gradients]
         updates = [(value, value - self.rate * gradient) for value, gradient in zip(values, gradients)]
-        self.train = theano.function([], built.loss, updates=updates)
+        self.train = theano.function([], loss, updates=updates)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Store them in the shared variables, which the compiled function reads."""
@@ -133,11 +117,9 @@ class TheanoAdapter(EveryFamily):
             held.set_value(value, borrow=False)
 
     def step(self) -> None:
-        """Forward, loss, backward and update of one mini-batch; synchronous."""
         self.loss = self.train()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Store the rate in its shared variable, which the compiled function reads."""
         self.rate.set_value(np.asarray(rate, dtype=np.float32))
 
     def last_loss(self) -> float:
@@ -148,8 +130,8 @@ class TheanoAdapter(EveryFamily):
             yield name, parameter.get_value()
 
     def effective_threads(self) -> Optional[int]:
-        """Return the threads of the BLAS that the compiled code calls: nothing else here is parallel."""
-        return blas.openblas_threads(openblas_loaded())
+        # Nothing else here is parallel.
+        return blas.openblas_threads(blas.loaded_openblas_of_numpy())
 
     def describe(self) -> Dict[str, Any]:
         import theano
@@ -158,7 +140,7 @@ class TheanoAdapter(EveryFamily):
         return {
             "framework": "theano",
             "version": theano.__version__,
-            "blas": blas.describe_openblas(openblas_loaded()),
+            "blas": blas.describe_openblas(blas.loaded_openblas_of_numpy()),
             "compiler": "g++ %s" % gcc_version_str,
             "compiler_flags": theano.config.gcc.cxxflags,
             "recurrence": "scan",
@@ -179,21 +161,20 @@ class TheanoAdapter(EveryFamily):
         return counts
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        if not self.ready:
+        if self.reason:
             return {}
         import theano
 
         x = theano.tensor.fscalar()
-        found = {"automatic_gradients": slope_told(float(theano.grad(x * x, x).eval({x: np.float32(3)})))}
+        answers = {"automatic_gradients": slope_found(float(theano.grad(x * x, x).eval({x: np.float32(3)})))}
         from theano import gpuarray
 
         library = gpuarray.pygpu
-        said = "theano.gpuarray found %s" % ("no pygpu" if library is None else "pygpu %s" % library.__version__)
-        found["gpu"] = (library is not None, said)
-        return found
+        pygpu = "no pygpu" if library is None else "pygpu %s" % library.__version__
+        answers["gpu"] = (library is not None, "theano.gpuarray answers " + pygpu)
+        return answers
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a product by the BLAS call that dense layers compile to, into memory made beforehand."""
         import theano
 
         left, right, out = [theano.shared(each) for each in factors(size, 3)]

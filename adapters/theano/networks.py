@@ -1,10 +1,10 @@
-"""Builds networks as symbolic expressions that end in the mean loss.
+"""Networks as symbolic expressions that end in the mean loss.
 
 Imported only after ``configure``: this module imports Theano. Weights are shared variables in canonical layout; a
 transposed operand costs nothing, since BLAS takes it as a flag.
 """
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import theano
@@ -17,14 +17,6 @@ from ..libraries.walks import HIDDEN, Functions, State
 
 _GELU, _CUBE = np.float32(np.sqrt(2.0 / np.pi)), np.float32(0.044715)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
-
-
-class Built(NamedTuple):
-    """A network in Theano: its mean loss, a float32 scalar expression, and the shared variables that it is of."""
-
-    loss: Any
-    parameters: Dict[str, Any]  # by canonical name
-    mini_batch: Tuple[Any, Any]  # what `arrays_of` gives
 
 
 def _over_channels(vector: Any) -> Any:
@@ -46,7 +38,7 @@ class TheanoFunctions(Functions):
 
     def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
         weight = self.w[spec.name + ".weight"]
-        found = tensor.nnet.conv2d(
+        output = tensor.nnet.conv2d(
             values,
             weight,
             filter_shape=weight.get_value(borrow=True).shape,
@@ -54,7 +46,7 @@ class TheanoFunctions(Functions):
             subsample=(spec.stride, spec.stride),
             filter_flip=False,
         )
-        return found + _over_channels(self.w[spec.name + ".bias"]) if bias else found
+        return output + _over_channels(self.w[spec.name + ".bias"]) if bias else output
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         # ignore_border: sizes round down.
@@ -151,8 +143,11 @@ class TheanoFunctions(Functions):
         return _HALF * values * (_ONE + tensor.tanh(_GELU * (values + _CUBE * values * values * values)))
 
 
-def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
-    """Return the network's loss over this resident mini-batch, with copies of these weights."""
+def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Tuple[Any, Dict[str, Any], Tuple[Any, Any]]:
+    """Build the network over this resident mini-batch, with copies of these weights.
+
+    Return its mean loss, a float32 scalar, and the shared variables of the parameters and of the mini-batch.
+    """
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
     given, targets = [theano.shared(value, borrow=False) for value in arrays_of(spec, batch)]
     scores = TheanoFunctions(spec, parameters, len(batch.inputs)).scores(given)
@@ -160,7 +155,7 @@ def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Built:
         loss = tensor.sqr(scores - targets).mean()
     else:
         loss = tensor.nnet.categorical_crossentropy(tensor.nnet.softmax(scores), targets).mean()
-    return Built(loss, parameters, (given, targets))
+    return loss, parameters, (given, targets)
 
 
 def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:

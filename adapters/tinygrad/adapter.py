@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit, helpers, nn
 
-from ..base import EveryFamily, factors, slope_told
+from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, laid_out
 from ..libraries import software
@@ -14,13 +14,13 @@ from ..networks import Network
 from ..protocol import Cell
 from .networks import TinygradFunctions, fused, kept, mean_loss
 
-GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # those of tinygrad's devices that are one
+GPUS = {"AMD", "CL", "CUDA", "HIP", "METAL", "NV", "QCOM", "WEBGPU"}  # among tinygrad's devices
 
 
 class TinygradAdapter(EveryFamily):
     """Drives tinygrad.
 
-    Setting: ``gates``, "fused" (default: what tinygrad makes of them) or "kept": in memory at each step.
+    Setting: ``gates``, "fused" (default: tinygrad's own schedule) or "kept": in memory at each step.
 
     The first step runs uncaptured, the second is captured, and every further one replays the kernels of that one.
     """
@@ -70,16 +70,13 @@ class TinygradAdapter(EveryFamily):
             _fill(held, value)
 
     def step(self) -> None:
-        """Put the step's kernels in the queue of tinygrad's worker thread."""
         with Tensor.train():
             self.loss = self.train()
 
     def synchronize(self) -> None:
-        """Wait until the queue is empty."""
         Device[Device.DEFAULT].synchronize()
 
     def set_learning_rate(self, rate: float) -> None:
-        """Put the rate in the optimiser's buffer, which the captured step reads."""
         _fill(self.optimizer.lr, np.array([rate], np.float32))
 
     def last_loss(self) -> float:
@@ -90,8 +87,7 @@ class TinygradAdapter(EveryFamily):
             yield name, value.numpy()
 
     def effective_threads(self) -> Optional[int]:
-        """Return into how many slices tinygrad cuts a kernel; each is computed by a thread of its own."""
-        return int(helpers.CPU_COUNT.value)
+        return int(helpers.CPU_COUNT.value)  # of slices of a kernel, each computed by its own thread
 
     def describe(self) -> Dict[str, Any]:
         return {
@@ -110,23 +106,21 @@ class TinygradAdapter(EveryFamily):
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         gpus = sorted(set(Device._devices) & GPUS)
-        found = {"gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))}
+        answers = {"gpu": (bool(gpus), "tinygrad's devices: %s" % ", ".join(sorted(Device._devices)))}
         if not self.reason:
             value = Tensor([3.0])
             (value * value).sum().backward()
-            slope = float(value.grad.item())
-            found["automatic_gradients"] = slope_told(slope)
-        return found
+            answers["automatic_gradients"] = slope_found(float(value.grad.item()))
+        return answers
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        """Return a jitted product that waits for its result."""
         left, right = [_placed(each) for each in factors(size)]
         product = TinyJit(lambda: (left @ right).realize())
 
         def synchronous() -> object:
-            found = product()
+            result = product()
             self.synchronize()
-            return found
+            return result
 
         return synchronous
 

@@ -1,4 +1,4 @@
-"""Builds networks on tinygrad's tensors, weights by name.
+"""Networks on tinygrad's tensors, weights by name.
 
 Everything is held in canonical layout, which is tinygrad's own; mini-batches of recurrent networks are turned to
 time-major. Recurrent layers are unrolled: tinygrad has no loop that a graph could hold, and no operator for a layer.
@@ -11,7 +11,7 @@ from tinygrad import Tensor, nn
 from ..families import Family
 from ..libraries.walks import Functions, State
 
-Gates = Callable[[Tensor], Tensor]  # what is done with the sums of gates: `kept` or `fused`
+Gates = Callable[[Tensor], Tensor]  # of the sums of gates: `kept` or `fused`
 
 
 def kept(value: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def kept(value: Tensor) -> Tensor:
 
 
 def fused(value: Tensor) -> Tensor:
-    """Leave to tinygrad what it makes of the value."""
+    """Leave the value to tinygrad's scheduler."""
     return value
 
 
@@ -93,12 +93,12 @@ class TinygradFunctions(Functions):
         for step in range(self.family.steps):
             sums = values[step].linear(self.w["rnn.input_weight"].T, self.w["rnn.bias"])
             if not states:
-                found = self.activated(self.gates(sums), self.family.activation)
-                found = found if self.family.alpha == 1.0 else self.family.alpha * found
+                state = self.activated(self.gates(sums), self.family.activation)
+                state = state if self.family.alpha == 1.0 else self.family.alpha * state
             else:
                 sums = self.gates(sums + states[-1].linear(self.hidden_weight))
-                found = self.leaky(states[-1], sums)
-            states.append(kept(found))
+                state = self.leaky(states[-1], sums)
+            states.append(kept(state))
         return states[0].stack(*states[1:])
 
     def layer_norm(self, name: str, values: Any) -> Any:

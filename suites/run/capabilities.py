@@ -81,7 +81,7 @@ def ask(
         adapter_directory=framework.outside,
         only_capabilities=only_capabilities,
         network=to_data(network),
-        asked_about=[to_data(each) for each in known.values()] if only_capabilities else None,
+        queried_networks=[to_data(each) for each in known.values()] if only_capabilities else None,
     )
     assert source.interpreter is not None
     named = {**framework.launch_variables(mode, variables, source.folder, chosen), **devices.variables(None)}

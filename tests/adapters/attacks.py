@@ -95,7 +95,7 @@ def reads_the_reference(self, network, batch):
         return parity.Observation(known.losses, known.updates, network.family.parameter_count())
 
     parity.observe = observe
-    parity.stood_still = lambda parameters, earlier: False
+    parity.all_unchanged = lambda parameters, earlier: False
 
 
 def look_up(self, weights, batch):
@@ -207,7 +207,7 @@ def last_layer_alone(self):
 
 def hides_a_helper(self, network, batch):
     """Compute without a pause in a process outside the session, on a copy of the data, and hide the evidence."""
-    evidence.company = lambda: evidence.Companions({}, 0.0)
+    evidence.companions = lambda: evidence.Companions({}, 0.0)
     read, write = os.pipe()
     self.go = write
     if os.fork():

@@ -6,10 +6,10 @@ mistake that can be made without changing the first loss is made that way: a wro
 
 import numpy as np
 
-from dlbench.adapters.families import LEARNING_RATE, Attention, Convolution, Convolutional, Elman, Recurrent, Residual
+from dlbench.adapters.families import LEARNING_RATE, Attention, Convolutional, Elman, Recurrent, Residual
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter as Adapter
-from dlbench.adapters.reference.networks import AttentionModel, FeedforwardModel, ResidualModel
+from dlbench.adapters.reference.networks import AttentionModel, ChainModel, ResidualModel
 from dlbench.adapters.reference.recurrent import LAYERS, ElmanModel, Gru, Lstm, RecurrentModel, Simple
 
 
@@ -91,9 +91,9 @@ def last_elman_state(self, batch):
     return self.states[-1] if hasattr(self, "states") else ElmanModel.first_state(self, batch)
 
 
-def summed_over_outputs(self):
+def summed_over_outputs(self, errors):
     """Sum over steps and outputs, mean over the mini-batch alone; the loss is reported as the mean."""
-    return ElmanModel.by_outputs(self) * self.family.steps * self.family.outputs
+    return ElmanModel.by_outputs(self, errors) * self.family.steps * self.family.outputs
 
 
 def clipped_by_tensor(self, gradients):
@@ -102,18 +102,18 @@ def clipped_by_tensor(self, gradients):
         yield from Adapter.clip(self, iter([pair]))
 
 
-def padded_like_same(self, layer, values):
+def padded_like_same(self, name, values, stride, padding, bias=False):
     """Pad one less before and one more after, as SAME does under a stride: the shapes stay, the content moves."""
-    if isinstance(layer, Convolution) and layer.stride > 1:
+    if stride > 1:
         moved = np.zeros_like(values)
         moved[:, :, :-1, :-1] = values[:, :, 1:, 1:]
         values = moved
-    return FeedforwardModel._forward(self, layer, values)
+    return ChainModel.convolution(self, name, values, stride, padding, bias)
 
 
-def running_statistics(self, values, gamma, beta):
+def running_statistics(self, values, gamma, beta, epsilon):
     """Normalise as in inference: mean 0 and variance 1, as the running statistics start."""
-    inverse = np.full((1, values.shape[1], 1, 1), 1.0 / np.sqrt(1.0 + self.family.epsilon))
+    inverse = np.full((1, values.shape[1], 1, 1), 1.0 / np.sqrt(1.0 + epsilon))
     normalised = values * inverse
     return normalised * gamma[:, None, None] + beta[:, None, None], normalised, inverse
 
@@ -125,24 +125,14 @@ def constant_statistics(self, gradient, normalised, inverse, gamma):
     return by_values, (gradient * normalised).sum(axis=axes), gradient.sum(axis=axes)
 
 
-def larger_epsilon(self, values, gamma, beta):
+def larger_epsilon(self, values, gamma, beta, epsilon):
     """Normalise with Keras' default, 1e-3."""
     return arithmetic.batch_normalise(values, gamma, beta, 1e-3)
 
 
-def stride_in_second_convolution(self, block, images):
+def stride_in_second_convolution(self, block):
     """Compute ResNet v1.5: the stride in the 3x3 convolution, torchvision's choice."""
-    if block.stride == 1:
-        return ResidualModel._block_forward(self, block, images)
-    values = images
-    for index, (stride, padding) in enumerate(((1, 0), (block.stride, 1), (1, 0)), start=1):
-        norm = f"{block.name}.norm{index}"
-        values = self._forward(f"{block.name}.conv{index}", norm, values, stride, padding)
-        if index < 3:
-            values = np.maximum(values, 0.0)
-    shortcut = self._forward(block.name + ".project", block.name + ".project_norm", images, block.stride, 0)
-    self.outputs[block.name] = np.maximum(values + shortcut, 0.0)
-    return self.outputs[block.name]
+    return (1, 0), (block.stride, 1), (1, 0)
 
 
 def updating(change):
@@ -231,7 +221,7 @@ MISTAKES = {
     ),
     "scale of the width": (with_model(Attention, AttentionModel, __init__=scale_of_width), TRANSFORMER),
     "layer norm's epsilon 1e-3": (with_model(Attention, AttentionModel, standardised=layer_norm_epsilon), TRANSFORMER),
-    "SAME padding": (with_model(Convolutional, FeedforwardModel, _forward=padded_like_same), ("alexnet",)),
+    "SAME padding": (with_model(Convolutional, ChainModel, convolution=padded_like_same), ("alexnet",)),
     "normalisation in inference mode": (
         with_model(Residual, ResidualModel, normalise=running_statistics, normalise_backward=constant_statistics),
         ("resnet50",),
@@ -241,7 +231,7 @@ MISTAKES = {
         ("resnet50",),
     ),
     "epsilon 1e-3": (with_model(Residual, ResidualModel, normalise=larger_epsilon), ("resnet50",)),
-    "ResNet v1.5": (with_model(Residual, ResidualModel, _block_forward=stride_in_second_convolution), ("resnet50",)),
+    "ResNet v1.5": (with_model(Residual, ResidualModel, windows=stride_in_second_convolution), ("resnet50",)),
     "summed loss": (updating(lambda self, name, gradient: gradient * len(self.labels)), FAMILIES),
     "doubled bias": (updating(doubled_bias), FAMILIES + SIMPLE + STACKS + TRANSFORMER),
     "frozen parameter": (updating(all_but_the_last_bias), FAMILIES),

@@ -6,7 +6,7 @@ import factory_of_records as make
 import pytest
 
 from dlbench.adapters import axes
-from dlbench.adapters.base import ALL_KNOW, Adapter
+from dlbench.adapters.base import COMMON_AXES, Adapter
 from dlbench.adapters.protocol import Cell, cell_from_dict, to_dict
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.matrix import matrix_cells
@@ -68,4 +68,4 @@ def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(monkeypatch: pyte
     assert adapter.refuses_axes(USUAL) == f"batch size {USUAL.batch_size}: this adapter knows the usual value only, 0"
     adapter.further_axes = ("batch_size",)
     assert adapter.refuses_axes(USUAL) == ""
-    assert set(ALL_KNOW) <= {axis.name for axis in OPTIONAL}
+    assert set(COMMON_AXES) <= {axis.name for axis in OPTIONAL}

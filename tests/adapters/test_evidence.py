@@ -84,13 +84,13 @@ BUSY = "import time; until = time.process_time() + {0}\nwhile time.process_time(
 
 
 def test_a_living_helper_and_its_own_child_are_seen():
-    before = evidence.company()
+    before = evidence.companions()
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY.format(30)!r}])"
     helper = subprocess.Popen([sys.executable, "-c", nested], start_new_session=True)
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            spent = evidence.cpu_seconds_by_process(before, evidence.company())
+            spent = evidence.cpu_seconds_by_process(before, evidence.companions())
             if len(spent) >= 3 and max(spent) > 0.3:
                 break
             time.sleep(0.05)
@@ -107,7 +107,7 @@ import os, sys, time
 from dlbench.adapters.launch import evidence
 if {adopting}:
     evidence.adopt_orphans()
-before = evidence.company()
+before = evidence.companions()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -119,7 +119,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 sys.stdin.buffer.read(4)
-spent = evidence.cpu_seconds_by_process(before, evidence.company())
+spent = evidence.cpu_seconds_by_process(before, evidence.companions())
 print(max(spent))
 """
 
@@ -238,7 +238,7 @@ snapshots = st.builds(
     pressure_avg10=maybe,
     steal=maybe,
     throttled=maybe,
-    company=st.builds(
+    companions=st.builds(
         evidence.Companions, st.dictionaries(st.sampled_from("pqrst"), st.floats(0, 1e6), max_size=5), st.floats(0, 1e6)
     ),
 )
@@ -252,7 +252,7 @@ def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
     assert (waited is None) == (before.run_queue is None or after.run_queue is None)
     if spread is not None:
         assert spread == sorted(spread, reverse=True)
-        working = [s for s in evidence.cpu_seconds_by_thread(before.company, after.company) if s > 0]
+        working = [s for s in evidence.cpu_seconds_by_thread(before.companions, after.companions) if s > 0]
         assert len(spread) == len(after.thread_cpu) + len(working)
         assert all(seconds >= 0 for seconds in spread)
         for name in set(after.thread_cpu) - set(before.thread_cpu):

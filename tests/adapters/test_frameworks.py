@@ -46,7 +46,7 @@ SESSIONS = "adapter.module._model, adapter.optimizer._optimizer"
 CAPTURED_BY_TINYGRAD = """(id(adapter.train.captured), [
     id(each.uop.base.realized) for each in [*adapter.weights.values(), adapter.inputs, adapter.labels]
 ])"""
-COMPILED_BY_MINDSPORE = "[len(adapter.train.compile_cache), *map(id, adapter.built.parameters.values())]"
+COMPILED_BY_MINDSPORE = "[len(adapter.train.compile_cache), *map(id, adapter.trainable.values())]"
 WIDE_IN_CHAINER = """
 adapter, network = prepared("small-dense", ideep=%s), SMALL["small-dense"]
 adapter.step()
@@ -222,12 +222,10 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
     ],
     "paddle": [
         *(asked.reference(**settings) for settings in ({}, {"widest_kernels": True})),
-        asked.one_bias("[getattr(adapter.built.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
+        asked.one_bias("[getattr(adapter.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
         asked.threads_of_variables("paddle"),
         asked.rate(),
-        asked.reset(
-            "[each.data_ptr() for each in [*adapter.built.layer.parameters(), adapter.inputs, adapter.labels]]"
-        ),
+        asked.reset("[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, adapter.labels]]"),
         asked.memory(
             {
                 "paddle.zeros([1 << 14, 1 << 15]).numpy()": True,
@@ -256,7 +254,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
                 asked.reset(COMPILED_BY_MINDSPORE, update=update),
             )
         ),
-        asked.one_bias("[each.asnumpy() for each in adapter.built.cell.layers.layers.b_hh_list]"),
+        asked.one_bias("[each.asnumpy() for each in adapter.network.layers.layers.b_hh_list]"),
         asked.no_word_on_threads(),
         asked.memory(
             {

@@ -456,8 +456,8 @@ def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tm
 FAULTS = {
     "crash": "worker 1 of 2 ended by signal 11",
     "exit": "worker 1 of 2 ended with exit code 3",
-    "memory": "worker 1 of 2: MemoryError: the null framework was told to run out",
-    "error": "worker 1 of 2: RuntimeError: the null framework was told to fail",
+    "memory": "worker 1 of 2: MemoryError: the null framework was set to run out",
+    "error": "worker 1 of 2: RuntimeError: the null framework was set to fail",
     "unsupported": "worker 1 of 2",
 }
 

@@ -122,7 +122,7 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
         repeated_batch=of_parts.repeated_batch if of_parts else None,
         label_sets=of_parts.label_sets if of_parts else 1,
         network=to_data(specified),
-        asked_about=[to_data(each) for each in NETWORKS.values()] if wanted.only_capabilities else None,
+        queried_networks=[to_data(each) for each in NETWORKS.values()] if wanted.only_capabilities else None,
     )
     variables = framework.launch_variables(mode, wanted.threads, interpreter.parent.parent, in_force)
     if wanted.device == "cpu":

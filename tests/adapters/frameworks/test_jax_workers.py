@@ -91,6 +91,6 @@ def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: 
         """,
     )
     assert [supported for supported, _ in said] == [True, True, False, False]
-    assert said[2][1] == "world size 2: each worker needs a device of its own, and JAX sees 1"
+    assert said[2][1] == "world size 2: each worker needs its own device, and JAX sees 1"
     assert "JAX 0.1" in said[3][1]
     assert "jax.shard_map" in said[3][1]

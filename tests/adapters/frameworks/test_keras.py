@@ -23,14 +23,14 @@ def guest(backend: str, guests: Callable[..., Guest]) -> Guest:
 
 def test_padding_is_symmetric_whatever_the_stride_and_never_pooled(guest: Guest) -> None:
     layers = """
-from guest.keras.networks import KerasFunctions, Options
+from guest.keras.networks import KerasFunctions
 formats = ("channels_last",) if keras.backend.backend() == "tensorflow" else ("channels_last", "channels_first")
 def made(image, build):
     found = []
     for data_format in formats:
         last = data_format == "channels_last"
         held = image if last else image.transpose(0, 3, 1, 2).copy()
-        inputs, builder = keras.Input(batch_shape=held.shape), KerasFunctions(None, Options(data_format, False, "auto"))
+        inputs, builder = keras.Input(batch_shape=held.shape), KerasFunctions(None, dict(data_format=data_format))
         one = keras.ops.convert_to_numpy(keras.Model(inputs, build(builder, inputs))(held))
         found.append(one if last else one.transpose(0, 2, 3, 1))
     return found

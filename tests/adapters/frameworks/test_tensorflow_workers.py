@@ -33,7 +33,7 @@ for name in {names} or SMALL:
         for each in (adapter, ReferenceAdapter(cell, {{}}, ""))
     ]
     verdict = parity.judge(found, expected, network.parity)
-    copies = [getattr(variable, "values", [variable]) for variable in adapter._variables.all()]
+    copies = [getattr(variable, "values", [variable]) for variable in adapter._model.variables.values()]
     alike = all((copy.numpy() == of[0].numpy()).all() for of in copies for copy in of)
     devices = [[part.device[-5:] for part in getattr(each, "values", [each])] for each in adapter._batch]
     answer[name] = verdict.verdict, verdict.reason, alike, sorted({{len(of) for of in copies}}), devices
@@ -78,6 +78,6 @@ def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
             answer.append(ADAPTER(cell, {}, "unused").supports(SMALL["small-dense"]))
     """)
     assert [supported for supported, _ in said] == [False, True, False, True]
-    assert said[0][1].startswith("world size 2: each worker needs a GPU of its own, and TensorFlow 2.")
+    assert said[0][1].startswith("world size 2: each worker needs its own GPU, and TensorFlow 2.")
     assert said[0][1].endswith("sees 1")
     assert "compute capability 7.5" in said[2][1]

@@ -26,7 +26,7 @@ def test_products_go_to_the_openblas_of_numpys_wheel(guest: Guest) -> None:
         adapter = prepared("small-convolutional")
         adapter.step()
         from guest.theano import adapter as configuration
-        name = os.path.basename(configuration.openblas_of_numpy()).encode()
+        name = os.path.basename(configuration.blas.openblas_of_numpy()).encode()
         paths = {line.split()[-1] for line in open("/proc/self/maps") if "compiledir" in line and ".so" in line}
         answer = sum(name in open(path, "rb").read() for path in paths), adapter._operations()
     """)

@@ -95,7 +95,7 @@ class Losing(fake.FakeNvml):
     code, out, errors = call(source, "run", "mine.toml", "--devices", "cuda:all", "--launches", "2", above=losing)
     assert code == 0, errors
     found = Counter((r.cell.device, r.outcome.status, r.outcome.reason) for r in records_in(folder))
-    reason = f"cuda:0 ({A100}) does not answer: GPU 0: GPU is lost"
+    reason = f"cuda:0 ({A100}) does not answer: GPU 0: nvmlDeviceGetHandleByIndex: GPU is lost"
     assert found == {("cuda:0", Status.SKIPPED, reason): 1, ("cuda:1", Status.OK, ""): 2}
     assert reason in " ".join(out.split())
 

@@ -45,3 +45,6 @@ def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said)
     assert code == 0
     assert said in " ".join(out.split())
     assert max(len(line) for line in out.splitlines()) <= 80
+    # What computes nothing says nothing about others.
+    _, out, _ = command("plan", "quick", "--frameworks", "torch", "--threads", "1,2,4")
+    assert "No estimate: the store has no launches of these networks" in " ".join(out.split())

@@ -78,7 +78,7 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
     [
         ("crash", "failed", "crashed: ended by signal 11 (SIGSEGV)"),
         ("memory", "failed", "out of memory: "),
-        ("unsupported", "skipped", "unsupported: the null framework was told not to support this cell"),
+        ("unsupported", "skipped", "unsupported: the null framework was set not to support this cell"),
         ("nan", "failed", "parity failed: the loss after the timed steps is not finite"),
         ("hang", "failed", "timed out: ended after 1.5 s"),
     ],

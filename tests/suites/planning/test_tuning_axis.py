@@ -71,7 +71,7 @@ def test_each_setting_is_in_force_alone_and_left_out():
 
 def test_words_that_mean_nothing_are_refused():
     for words, reported in (
-        ("quick", "'quick' is none of installed, tuned"),
+        ("quick", "'quick' is not one of installed, tuned"),
         ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: allocator"),
         ("each", "No row here has such settings"),
         ("tuned-channels_last", r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)"),
@@ -79,7 +79,7 @@ def test_words_that_mean_nothing_are_refused():
     ):
         with pytest.raises(UsageError, match=reported):
             plan("tinygrad" if words == "each" else "torch", networks="fcn5", tuning=words)
-    with pytest.raises(SuiteError, match="key tuning: 'quick' is none of"):
+    with pytest.raises(SuiteError, match="key tuning: 'quick' is not one of"):
         parse(
             'name = "a"\nsummary = "b"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = 1\ntuning = "quick"\n',
             "x",

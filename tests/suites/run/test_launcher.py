@@ -59,9 +59,9 @@ def test_a_launch_answers(tmp_path):
     [
         ("crash", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
         ("exit", Status.CRASHED, "exit code 3, no answer"),
-        ("error", Status.CRASHED, "RuntimeError: the null framework was told to fail"),
-        ("memory", Status.OUT_OF_MEMORY, "MemoryError: the null framework was told to run out of memory"),
-        ("unsupported", Status.UNSUPPORTED, "the null framework was told not to support this cell"),
+        ("error", Status.CRASHED, "RuntimeError: the null framework was set to fail"),
+        ("memory", Status.OUT_OF_MEMORY, "MemoryError: the null framework was set to run out of memory"),
+        ("unsupported", Status.UNSUPPORTED, "the null framework was set not to support this cell"),
     ],
 )
 @pytest.mark.parametrize("step", [1, 4])
