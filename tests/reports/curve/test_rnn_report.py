@@ -10,8 +10,7 @@ from pathlib import Path
 import factory_of_records as make
 import pytest
 from processes import suite_of_null
-from records_of_claims import small
-from records_of_rnn import GRID, everything, found, launches
+from records_of_claims import GRID, everything, found, launches, small
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.formats.export import FORMATS

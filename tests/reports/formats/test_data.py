@@ -11,9 +11,9 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
+import records_of_claims
 import records_of_figure1
 import records_of_progress
-import records_of_rnn
 import records_of_workers
 from exported import exporter
 from matrices_to_export import busy, laws
@@ -29,7 +29,7 @@ FOUND: dict[str, Callable[[], Any]] = {
     "figure1": records_of_figure1.busy,
     "matrix": lambda: build_matrix(busy()),
     "progress": records_of_progress.busy,
-    "rnn": lambda: records_of_rnn.found(records_of_rnn.everything()),
+    "rnn": lambda: records_of_claims.found(records_of_claims.everything()),
     "scaling": records_of_workers.busy,
     "threads": lambda: scaling.curves(build_matrix(laws())),
 }
