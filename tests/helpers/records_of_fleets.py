@@ -8,7 +8,7 @@ import factory_of_records as make
 import numpy as np
 
 from dlbench.hardware_probe import Reading
-from dlbench.reports.ratio.nodes import Kind, NodeSeen, Thing
+from dlbench.reports.ratio.nodes import Kind, NodeSeen
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.hosts import Host, Node
@@ -77,24 +77,20 @@ def readings(products: Sequence[float], bandwidths: Sequence[float], **changes: 
 
 
 def kind(logs: np.ndarray[tuple[int, int, int], np.dtype[np.float64]]) -> Kind:
-    """Return a kind of the log-medians of launches, shape (nodes, things, launches), nodes named n1, n2, ..."""
+    """Return a kind of the log-medians of launches, shape (nodes, benchmarks, launches), nodes named n1, n2, ..."""
     names = [f"n{place + 1}" for place in range(len(logs))]
-    things = [
-        Thing(
-            f"thing {place + 1}",
-            make.cell(network=f"net{place + 1}"),
-            {name: summarise([[seconds] for seconds in each]) for name, each in zip(names, of_thing, strict=True)},
-        )
-        for place, of_thing in enumerate(np.exp(logs.transpose(1, 0, 2)))
-    ]
-    return Kind(KIND, {name: NodeSeen(name) for name in names}, tuple(things))
+    times = {
+        f"benchmark {place}": {name: summarise([[s] for s in each]) for name, each in zip(names, of, strict=True)}
+        for place, of in enumerate(np.exp(logs.transpose(1, 0, 2)))
+    }
+    return Kind(KIND, {name: NodeSeen(name) for name in names}, dict(times))
 
 
 def drawn(
     rng: np.random.Generator, shape: tuple[int, int, int], launch: float = 0.01, node: float = 0.0, slow: float = 1.0
 ) -> np.ndarray[tuple[int, int, int], np.dtype[np.float64]]:
-    """Return log-medians, shape (nodes, things, launches): the deviations of launches and nodes; the last one slow."""
-    nodes, things, _ = shape
-    levels = rng.normal(0.0, node, (nodes, 1, 1)) + rng.normal(0.0, 1.0, (1, things, 1))
+    """Return log-medians, shape (nodes, benchmarks, launches): of launches and nodes that deviate; the last is slow."""
+    nodes, benchmarks, _ = shape
+    levels = rng.normal(0.0, node, (nodes, 1, 1)) + rng.normal(0.0, 1.0, (1, benchmarks, 1))
     levels[-1] += np.log(slow)
     return levels + rng.normal(0.0, launch, shape)
