@@ -20,8 +20,9 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, disturbances
 from dlbench.reports.cells import axis_value
 from dlbench.reports.columns import MEDIAN, VALUE, Column, csv_rows, objects, table, within
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
-from dlbench.reports.flags import CONTENDED, SHARED_NODE, disturbed
+from dlbench.reports.flags import CONTENDED, SHARED_NODE
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
 from dlbench.reports.naming import group_name, name_of, rest_of

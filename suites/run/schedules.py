@@ -24,7 +24,8 @@ from dlbench.adapters import tuning
 from dlbench.adapters.protocol import TUNED, Cell, Protocol, Status
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
-from dlbench.reports.flags import Flag, cell_flags, disturbed, failed_launches, left_out, record_flags
+from dlbench.reports.disturbance import disturbed, left_out
+from dlbench.reports.flags import Flag, cell_flags, failed_launches, record_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SCREEN, SEARCH, Record, last_attempts
 
