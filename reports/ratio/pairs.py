@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import NO_THREADS, CellResult, Matrix
@@ -75,6 +76,12 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Ro
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found
+
+
+def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
+    """Return a test that tells of a row whether the row before it has another key."""
+    first = {id(next(of)) for _, of in groupby(rows, key)}
+    return lambda row: id(row) in first
 
 
 def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:

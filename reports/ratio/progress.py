@@ -23,7 +23,17 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import QUANTITIES, Page, Table
 from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, row_name
-from dlbench.reports.ratio.pairs import NOTHING, Mean, draw, grouped, machine_columns, mean_of, pair_of, place_heading
+from dlbench.reports.ratio.pairs import (
+    NOTHING,
+    Mean,
+    begins,
+    draw,
+    grouped,
+    machine_columns,
+    mean_of,
+    pair_of,
+    place_heading,
+)
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
@@ -267,7 +277,7 @@ def _page(found: Progress) -> Page:
 
 
 def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -> Table:
-    first = {id(of[0]) for of in grouped(standings, lambda each: (each.place, each.cell.group)).values()}
+    first = begins(standings, lambda each: (each.place, each.cell.group))
     missing = [
         (layout.why_hole(each.cell), f"{each.cell.group.network} {row_name(each.cell.row)}", _heading(each))
         for each in standings
@@ -275,7 +285,7 @@ def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -
     ]
     columns: tuple[Column[Standing], ...] = (
         Column("", "", lambda each: row_name(each.cell.row)),
-        Column("", "p", lambda each: _heading(each) if id(each) in first else ""),
+        Column("", "p", lambda each: _heading(each) if first(each) else ""),
         *_columns(common),
     )
     title, notes = f"Oldest to newest, on {machine}", layout.reasons(missing)
