@@ -117,6 +117,15 @@ def run_with(variables: dict[str, str], folder: Path, *words: str) -> "subproces
     return subprocess.CompletedProcess([*COMMAND, *words], code, out, err)
 
 
+def fork_command(folder: Path, output: Path, *words: str, first: Callable[[], None] = lambda: None) -> int:
+    """Start the command in a fork of this process, which has loaded it; return its process number.
+
+    ``first`` is called in the fork before the command.
+    """
+    order = {"words": words, "folder": str(folder), "variables": variables_of_command(folder / "home")}
+    return command_server.fork({**order, "output": str(output), "program": "dlbench"}, first)
+
+
 @contextlib.contextmanager
 def running_command(folder: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
     """Start the command in a folder; whatever is left of it at the end is killed."""
