@@ -6,7 +6,7 @@ As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within
 import math
 from typing import List
 
-from .family import ACTIVATIONS, Drawn, Family, Parameter, ParityRecipe, number
+from .family import ACTIVATIONS, Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, number
 
 
 class Elman(Family):
@@ -22,14 +22,20 @@ class Elman(Family):
     loss = "squares"
     time_major = True
 
-    inputs: int = number("whole", example="2")
-    hidden: int = number("whole", example="100")
-    outputs: int = number("whole", example="2")
-    steps: int = number("whole", most=10000, example="20")
-    activation: str = number("word", known=ACTIVATIONS)
-    alpha: float = number("real", usual=1.0, least=1e-3, most=1.0)
-    clip: float = number("real", usual=1.0, least=0.0, most=1e6)
-    input_scale: float = number("real", usual=5.0, least=1e-6, most=1e6)
+    inputs: int = number(Numbers.whole, example="2")
+    hidden: int = number(Numbers.whole, example="100")
+    outputs: int = number(Numbers.whole, example="2")
+    steps: int = number(Numbers.whole, most=10000, example="20")
+    activation: str = number(Numbers.word, known=ACTIVATIONS)
+    alpha: float = number(Numbers.real, usual=1.0, least=1e-3, most=1.0)
+    clip: float = number(Numbers.real, usual=1.0, least=0.0, most=1e6)
+    input_scale: float = number(Numbers.real, usual=5.0, least=1e-6, most=1e6)
+
+    #: As of the family ``recurrent``: the parameters of its layer, and the layer's name.
+    parts = ("input_weight", "hidden_weight", "bias")
+
+    def layer_names(self) -> List[str]:
+        return ["rnn"]
 
     def parameters(self) -> List[Parameter]:
         """Return the weights and biases of the recurrence and of the outputs.
@@ -40,8 +46,7 @@ class Elman(Family):
             Parameter("rnn.input_weight", (self.hidden, self.inputs), 0.2 * math.sqrt(3.0 / self.inputs)),
             Parameter("rnn.hidden_weight", (self.hidden, self.hidden), 0.9 * math.sqrt(3.0 / self.hidden)),
             Parameter("rnn.bias", (self.hidden,), 0.01),
-            Parameter("out.weight", (self.outputs, self.hidden), 1.0 / math.sqrt(self.hidden)),
-            Parameter("out.bias", (self.outputs,), 0.01),
+            *dense_parameters("out", self.outputs, self.hidden, 1.0 / math.sqrt(self.hidden), 0.01),
         ]
 
     def multiply_adds(self) -> List[int]:

@@ -3,7 +3,7 @@
 import math
 from typing import List, Tuple
 
-from .family import Drawn, Family, Parameter, ParityRecipe, number
+from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, number
 
 #: Gates of a cell: matrices side by side in each weight.
 CELLS = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -25,12 +25,12 @@ class Recurrent(Family):
     kind = "recurrent"
     time_major = True
 
-    vocabulary: int = number("whole", least=2, example="10000")
-    embedding: int = number("whole", least=0, example="256")
-    hidden: int = number("whole", example="256")
-    layers: int = number("whole", most=100, example="2")
-    steps: int = number("whole", most=10000, example="32")
-    cell: str = number("word", known=tuple(CELLS), usual="lstm")
+    vocabulary: int = number(Numbers.whole, least=2, example="10000")
+    embedding: int = number(Numbers.whole, least=0, example="256")
+    hidden: int = number(Numbers.whole, example="256")
+    layers: int = number(Numbers.whole, most=100, example="2")
+    steps: int = number(Numbers.whole, most=10000, example="32")
+    cell: str = number(Numbers.word, known=tuple(CELLS), usual="lstm")
 
     @property
     def learns_inputs(self) -> bool:
@@ -71,9 +71,7 @@ class Recurrent(Family):
             made.append(Parameter(name + ".hidden_weight", (rows, self.hidden), bound))
             made += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in self.biases]
             inputs = self.hidden
-        made.append(Parameter("fc.weight", (self.vocabulary, self.hidden), bound))
-        made.append(Parameter("fc.bias", (self.vocabulary,), bound))
-        return made
+        return made + dense_parameters("fc", self.vocabulary, self.hidden, bound)
 
     def multiply_adds(self) -> List[int]:
         unit = self.steps * CELLS[self.cell] * self.hidden

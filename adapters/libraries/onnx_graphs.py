@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from ..families import Elman, Family, Recurrent
+from ..families import Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..networks import Network
 from .walks import Functions, State, Turn
@@ -105,8 +105,6 @@ class OnnxFunctions(Functions):
     step stands by itself. LSTM gates are in the order input, forget, output, cell: one sigmoid covers three of them.
     """
 
-    title = "ONNX"
-
     def __init__(self, family: Family, graph: Graph, batch_size: int) -> None:
         super().__init__(family, {})
         self.graph, self.batch_size = graph, batch_size
@@ -117,8 +115,8 @@ class OnnxFunctions(Functions):
     def dense(self, name: str, values: Any) -> Any:
         return self.graph.node("Gemm", [values, name + ".weight", name + ".bias"], name, transB=1)
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
-        inputs = [values, spec.name + ".weight"] + ([spec.name + ".bias"] if bias else [])
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        inputs = [values, spec.name + ".weight"] + ([] if spec.norm else [spec.name + ".bias"])
         return self.graph.node("Conv", inputs, spec.name, **window(spec.kernel, spec.stride, spec.padding))
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
