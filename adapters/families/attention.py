@@ -59,12 +59,6 @@ class Attention(Family):
         return Drawn((self.steps,), self.vocabulary)
 
     def parity(self) -> ParityRecipe:
-        """Return two steps at a high rate.
-
-        Largest errors seen of gpt32 and gpt64, loss and update, mini-batches of 2 to 16: 1.0e-7 and 3.4e-5 (PyTorch,
-        JAX, TensorFlow, the reference's own code in float32). Smallest mistakes that must be caught: 8e-2 in the update
-        for an epsilon of 1e-3, 2e-1 for another scale, 1.0 without the mask.
-        """
         why = "learning rate 1: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake"
         return ParityRecipe(2, 1.0, 3e-6, 4e-4, why)
 

@@ -63,24 +63,6 @@ class Elman(Family):
         return self.activation == "relu"
 
     def parity(self) -> ParityRecipe:
-        """Return two steps.
-
-        Largest errors seen, loss and update, of 10 to 500 units over 10 to 100 steps, mini-batches of 1 to 256, by
-        PyTorch, JAX, TensorFlow and the reference's own code in float32; and the update error of the smallest mistake:
-
-            =============  ================  ================  =================================
-            where clipped  tanh, relu        sigmoid           state carried over
-            =============  ================  ================  =================================
-            yes            1.5e-7, 1.7e-5    1.9e-7, 2.2e-4    1e-2 (sigmoid over 100 steps)
-            no             1.8e-7, 2.2e-4    2.3e-7, 6.7e-4    2e-2
-            =============  ================  ================  =================================
-
-        Clipped networks of more units err more, since the norm of so many gradients is a sum in float32: at 500 units
-        MXNet by 2.2e-6 in the loss, at 2000 PyTorch by 7.2e-6, at 5000 by 2.2e-5 and 4.2e-4.
-
-        A sum in place of the mean is no mistake where both are clipped: the same update. No clipping is one only where
-        the norm is beyond it.
-        """
         return ParityRecipe(
             2,
             0.1 if self.clip else 1.0 / max(10, self.hidden),

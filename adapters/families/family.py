@@ -32,11 +32,9 @@ class Numbers:
         self._read: List[str] = []
 
     def error(self, key: str, text: str) -> NumbersError:
-        """Return the error about this key."""
         return NumbersError(self._where + key, text)
 
     def has(self, key: str) -> bool:
-        """Tell whether the key is given."""
         return key in self._data
 
     def _take(self, key: str, usual: Any, example: str) -> Any:
@@ -67,21 +65,18 @@ class Numbers:
         return tuple(int(each) for each in value)
 
     def real(self, key: str, usual: float, least: float, most: float) -> float:
-        """Return a number from ``least`` to ``most``."""
         value = self._take(key, usual, "")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
             raise self.error(key, "%s is not a number from %g to %g." % (_shown(value), least, most))
         return float(value)
 
     def word(self, key: str, known: Sequence[str], usual: Any = None) -> str:
-        """Return one of these words."""
         value = self._take(key, usual, '"%s"' % known[0])
         if value not in known:
             raise self.error(key, "%s is not one of %s." % (_shown(value), ", ".join('"%s"' % each for each in known)))
         return str(value)
 
     def tables(self, key: str, example: str) -> "List[Numbers]":
-        """Return a list of tables."""
         value = self._take(key, None, example)
         if not isinstance(value, (list, tuple)) or not value or not all(isinstance(each, dict) for each in value):
             raise self.error(key, "%s is not a list of tables. Write it as in %s = %s." % (_shown(value), key, example))
@@ -89,7 +84,6 @@ class Numbers:
         return [Numbers(each, "%s, table %d, key " % (where, place)) for place, each in enumerate(value, 1)]
 
     def finish(self) -> None:
-        """Raise NumbersError for a key that was not read."""
         for key in self._data:
             if key not in self._read:
                 known = ", ".join(dict.fromkeys(self._read))
@@ -204,28 +198,7 @@ class ParityRecipe(NamedTuple):
     """How the first steps of a launch are compared with the reference.
 
     Tolerances are about ten times the errors of honest float32 implementations (five where rounding flips ReLUs), and
-    far below those of mistakes. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
-    TensorFlow (graph, XLA), MXNet and the reference's own code in float32, where measured; and the smallest update
-    error of the mistakes in tests/adapters/mistakes.py that must be caught:
-
-        ========  ==========  ============  ===============================
-        network   loss error  update error  smallest mistake (update error)
-        ========  ==========  ============  ===============================
-        fcn5      5.1e-7      2.4e-5        7.1e-2, weight decay of 1e-4
-        fcn8      4.6e-8      1.5e-3
-        alexnet   3.1e-7      7.3e-3        1.0, a doubled or frozen bias
-        resnet50  2.0e-7      1.9e-2
-        lstm32    1.2e-7      2.0e-4        1.9e-1, state carried over
-        lstm64    1.2e-8      4.9e-4
-        ========  ==========  ============  ===============================
-
-    Mini-batches of other sizes err more: from 16 to 256 fcn5 by 4.6e-6 in the loss and 1.8e-4 in the update, fcn8 by
-    7.2e-6 and 2.1e-3 (PyTorch, MXNet). Frameworks that take the exponential of a rounded log-softmax, here always close
-    to -10, give every class of an example the same error; at 32 those of the examples add up.
-
-    Not caught in a one-step recipe: momentum (no first step shows it) and, in alexnet, weight decay of 5e-4 or less
-    (8.5e-3); the fully connected and recurrent networks, driven by the same optimiser, show both. Not caught in
-    resnet50: a normalisation epsilon of 1e-3 (7e-2 in the update, 9.8e-6 in the loss).
+    far below those of mistakes. The errors seen, by which they were chosen: adapters/README.md.
     """
 
     steps: int
@@ -308,7 +281,6 @@ class Family:
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":
-        """Read the numbers of a network; raises NumbersError."""
         family = cls.__new__(cls)
         for name in cls._in_order():
             usual = {"usual": family.usual(name)} if "usual" in cls.fields[name].keywords else {}
@@ -320,7 +292,6 @@ class Family:
         """Raise NumbersError where numbers do not go together."""
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers as plain data, those left out that are at their usual value."""
         held = {name: getattr(self, name) for name in self.fields}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -341,7 +312,6 @@ class Family:
         raise NotImplementedError
 
     def drawn_inputs(self) -> Drawn:
-        """Return an example's inputs."""
         raise NotImplementedError
 
     def drawn_labels(self) -> Drawn:
@@ -358,7 +328,6 @@ class Family:
         raise NotImplementedError
 
     def words(self) -> str:
-        """Return the layers in a few words, for a table."""
         raise NotImplementedError
 
     def parameter_count(self) -> int:
@@ -366,7 +335,6 @@ class Family:
         return sum(reduce(mul, parameter.shape, 1) for parameter in self.parameters())
 
     def size_words(self) -> str:
-        """Return the number of parameters for a table: "118.0 M", "1.3 k"."""
         count = self.parameter_count()
         return "%.1f M" % (count / 1e6) if count >= 100000 else "%.1f k" % (count / 1e3)
 

@@ -94,7 +94,6 @@ class Residual(Family):
 
     @property
     def stem(self) -> Layer:
-        """Return the first convolution."""
         return _normalised("stem", "stem_norm", self.channels, self.stem_channels, 7, 2)
 
     @property
@@ -104,7 +103,6 @@ class Residual(Family):
 
     @property
     def features(self) -> int:
-        """Return the inputs of the last, fully connected layer."""
         return _EXPANSION * self.widths[-1]
 
     def convolutions(self) -> List[Layer]:
@@ -144,7 +142,6 @@ class Residual(Family):
         return True
 
     def parity(self) -> ParityRecipe:
-        """Return one step at a low rate."""
         return ParityRecipe(
             1,
             LEARNING_RATE,

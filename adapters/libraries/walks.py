@@ -59,7 +59,6 @@ class Functions:
         return inner + values
 
     def rows(self, values: Any) -> Any:
-        """Return values of all steps in rows."""
         return values.reshape(-1, values.shape[-1])
 
     def embedded(self, name: str, symbols: Any) -> Any:
@@ -71,11 +70,9 @@ class Functions:
         return self.embedded("embedding", tokens) + self.w["position.weight"]
 
     def dense_of_steps(self, name: str, values: Any) -> Any:
-        """Return a fully connected layer of a transformer."""
         return self.dense(name, values)
 
     def logits_of_steps(self, values: Any) -> Any:
-        """Return a transformer's logits in rows."""
         return self.dense_of_steps("fc", self.rows(values))
 
     # Walks.
@@ -85,11 +82,9 @@ class Functions:
         return getattr(self, self.family.name)(inputs)
 
     def activated(self, values: Any, activation: str) -> Any:
-        """Return the values through an activation, or as they are."""
         return values if activation == "none" else self.activations[activation](values)
 
     def feedforward(self, values: Any) -> Any:
-        """Walk through a chain of layers."""
         for layer in self.family.layers:
             if layer.kind == "dense":
                 values = self.activated(self.dense(layer.name, values), layer.activation)
@@ -104,7 +99,6 @@ class Functions:
     convolutional = feedforward
 
     def residual(self, values: Any) -> Any:
-        """Walk through stem, blocks and the last layer."""
         values = self.pool(self.unit_with_relu(self.family.stem, values), 3, 2, 1)
         for block in self.family.bottlenecks:
             inner = values
@@ -117,15 +111,12 @@ class Functions:
         return self.dense("fc", self.pixel_mean(values))
 
     def unit(self, spec: Layer, values: Any) -> Any:
-        """Walk through a convolution and its batch normalisation."""
         return self.norm(spec.norm, self.convolution(spec, values))
 
     def unit_with_relu(self, spec: Layer, values: Any) -> Any:
-        """Walk through a convolution, its batch normalisation and a ReLU."""
         return self.activated(self.unit(spec, values), "relu")
 
     def recurrent(self, inputs: Any) -> Any:
-        """Walk through embedding, layers and the last layer."""
         values = self.embedded("embedding", inputs) if self.family.embedding else inputs
         return self.dense("fc", self.rows(self.stacked(values)))
 
@@ -136,11 +127,9 @@ class Functions:
         return values
 
     def elman(self, inputs: Any) -> Any:
-        """Walk through the layer and its outputs."""
         return self.dense("out", self.rows(self.elman_layer(inputs)))
 
     def attention(self, tokens: Any) -> Any:
-        """Walk through the layers of a transformer."""
         values = self.positioned(tokens)
         for layer in range(1, self.family.layers + 1):
             name = "layer%d." % layer
@@ -153,19 +142,15 @@ class Functions:
     # Recurrent layers step by step; frameworks with an operator for a whole layer override the first two.
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
-        """Return the outputs of all steps from a zero state."""
         return self.over_steps(name, values, partial(self.turn, name), self.states)
 
     def elman_layer(self, values: Any) -> Any:
-        """Return the states of all steps from a zero state."""
-
         def turn(state: State, share: Any) -> State:
             return (self.leaky(state[0], self.sums("rnn", share, state[0])),)
 
         return self.over_steps("rnn", values, turn, 1)
 
     def step_by_step(self, turn: Turn, state: State, shares: Iterable[Any]) -> List[Any]:
-        """Return the outputs of steps one after another."""
         outputs = []
         for share in shares:
             state = turn(state, share)
@@ -182,7 +167,6 @@ class Functions:
         return share + self.product(name, output)
 
     def turn(self, name: str, state: State, share: Any) -> State:
-        """Return the state of a recurrent layer after a step."""
         if self.family.cell == "gru":
             return (self.gru(state[0], share, self.product(name, state[0])),)
         sums = self.sums(name, share, state[0])
@@ -203,7 +187,6 @@ class Functions:
         return (1.0 - update) * new + update * output
 
     def leaky(self, state: Any, sums: Any) -> Any:
-        """Return the state of a simple recurrent layer after a step."""
         found, alpha = self.activated(sums, self.family.activation), self.family.alpha
         return found if alpha == 1.0 else (1.0 - alpha) * state + alpha * found
 

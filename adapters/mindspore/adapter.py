@@ -50,11 +50,6 @@ class Step(nn.Cell):
         return ops.depend(loss, self.update(gradients))
 
 
-@mindspore.jit
-def _product(left: Any, right: Any) -> Any:
-    return ops.matmul(left, right)
-
-
 def _square(value: Any) -> Any:
     return value * value
 
@@ -141,7 +136,12 @@ class MindSporeAdapter(EveryFamily):
 
     def multiply(self, size: int) -> Callable[[], object]:
         left, right = [mindspore.Tensor(each) for each in factors(size)]
-        return lambda: _product(left, right).asnumpy()
+
+        def product(left: Any, right: Any) -> Any:
+            return ops.matmul(left, right)
+
+        compiled = mindspore.jit(product)
+        return lambda: compiled(left, right).asnumpy()
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return super().is_out_of_memory(error) or bool(_OUT_OF_MEMORY.search(str(error)))

@@ -60,7 +60,6 @@ class Model:
         return arithmetic.cross_entropy(logits, labels, count)
 
     def dense_loss(self, name: str, rows: np.ndarray, labels: np.ndarray) -> float:
-        """Do the last dense layer and its loss forward and backward together."""
         loss, *gradients, by_rows = arithmetic.dense_softmax(
             rows,
             self.weights[name + ".weight"],

@@ -141,12 +141,10 @@ class Model:
         }
 
     def assign(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Give every variable the weight of its canonical name."""
         for name, variable in self.variables.items():
             variable.assign(held(self._layouts[name], weights[name]))
 
     def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every variable's current value by its canonical name, in canonical layout."""
         for name, variable in self.variables.items():
             # A view of the CPU's memory: a change of the variable copies first while the view exists.
             yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))

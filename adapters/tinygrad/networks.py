@@ -67,7 +67,6 @@ class TinygradFunctions(Functions):
         return self.gates(output.linear(self.hidden_weight, self.w.get(name + ".hidden_bias")))
 
     def recurrent(self, inputs: Any) -> Any:
-        """Walk through the layers with the steps apart."""
         # Made once: fused into each step's product, the search through the embedding would be made there anew.
         given = self.embedded("embedding", inputs).contiguous() if self.family.embedding else inputs
         values = [given[step] for step in range(self.family.steps)]
