@@ -19,8 +19,7 @@ from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, memory_line
-from ..planning.rerun import rerun_command
-from ..planning.suite import load
+from ..planning.suite import load, rerun_command
 from ..run import fastest, preparation, schedules
 from ..run.schedules import PAIRS, SPARE, HalvingSchedule
 from ..run.session import RunProfile, run_plan

@@ -28,8 +28,7 @@ from dlbench.reports.flags import Flag, cell_flags, disturbed, failed_launches, 
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SCREEN, SEARCH, Record, last_attempts
 
-from ..planning.duration import LaunchDurations
-from ..planning.plan import Plan, PlannedLaunch, group_of, sizes_of
+from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
 from . import precision
 from .precision import LaunchStats
 
