@@ -135,9 +135,8 @@ class OwnSteps:
         network = {"name": NETWORK, "family": Own.name}
         changed = {"networks": (NETWORK,), "frameworks": self.names, "network": (network,), "grid": ()}
         of_others: dict[str, object] = {"batch_sizes": {}, "cpu_batch_sizes": {}, "settings": {}}
-        return Suite.model_construct(
-            **{**{key: getattr(suite, key) for key in Suite.model_fields}, **changed, **of_others}
-        )
+        kept = {key: getattr(suite, key) for key in Suite.model_fields}
+        return Suite.model_construct(**{**kept, **changed, **of_others})
 
     def tolerated(self, plan: Plan) -> Plan:
         """Return the plan with the tolerance that was asked for."""

@@ -189,7 +189,8 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
             "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
             "threads that only start work there: --device-threads."
         )
-    threads = dict.fromkeys(used, (values.one_count(choices["device_threads"] or suite.device_threads, capacity),))
+    on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
+    threads: dict[str, tuple[int, ...]] = dict.fromkeys(used, (on_gpu,))
     if devices.CPU in used:
         threads[devices.CPU] = counts = values.counts(choices["threads"] or suite.threads, capacity)
         if choices["threads_limit"] or not choices["threads"]:  # what the user typed is what is measured

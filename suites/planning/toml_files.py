@@ -128,11 +128,8 @@ def _unknown_key(key: str, model: type[BaseModel]) -> str:
         for name in field.annotation.model_fields
     } | {name: repr(name) for name in model.model_fields}
     near = difflib.get_close_matches(key, shown, n=1, cutoff=0.6)
-    return (
-        f"unknown key. Did you mean {shown[near[0]]}?"
-        if near
-        else f"unknown key. Known: {', '.join(sorted(model.model_fields))}"
-    )
+    known = ", ".join(sorted(model.model_fields))
+    return f"unknown key. Did you mean {shown[near[0]]}?" if near else f"unknown key. Known: {known}"
 
 
 def _inner(model: type[BaseModel], place: list[Any]) -> type[BaseModel]:

@@ -19,9 +19,8 @@ from dlbench.suites.errors import DlbenchError
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.framework import Framework, find
 from dlbench.suites.run import references
-from dlbench.suites.run.judge import judged
+from dlbench.suites.run.judge import judged, limits_of
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
-from dlbench.suites.run.plausibility import limits_of
 
 #: Of this machine, by its instructions alone.
 LIMITS = limits_of(probe(), None)
@@ -129,4 +128,4 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
         variables = {**variables, **devices.variables(None)}
     variables = {**variables, **wanted.variables}
     order = LaunchRequest(launch, interpreter, variables, wanted.timeout, None, chosen, framework.computes)
-    return judged(order, launch_process(order), LIMITS).outcome
+    return judged(order, launch_process(order).outcome, LIMITS)
