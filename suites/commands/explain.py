@@ -10,9 +10,9 @@ import typer
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.cells import Place, build_matrix
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import REPORT, explain
-from dlbench.reports.flags import disturbed
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.formats.layout import number
 from dlbench.reports.naming import name_of

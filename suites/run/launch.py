@@ -27,7 +27,7 @@ from dlbench.hardware_probe import Gpus, Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.telemetry import Sampler
-from dlbench.reports.flags import disturbed
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run
 

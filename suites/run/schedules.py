@@ -22,7 +22,7 @@ from statistics import median
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
-from dlbench.reports.flags import disturbed
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SCREEN, Record, last_attempts
 

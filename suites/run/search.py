@@ -14,7 +14,8 @@ import numpy as np
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
 from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs, pairs_for
-from dlbench.reports.flags import Flag, cell_flags, failed_launches, left_out, record_flags
+from dlbench.reports.disturbance import left_out
+from dlbench.reports.flags import Flag, cell_flags, failed_launches, record_flags
 from dlbench.reports.formats.json import plain
 from dlbench.reports.naming import rest_of
 from dlbench.reports.ratio.tuning import of_estimate

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.flags import disturbed
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import last_attempts
