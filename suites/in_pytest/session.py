@@ -35,8 +35,7 @@ from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narro
 from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import launch_process
-from ..run.machine_lock import measuring
-from ..run.quiet_gate import open_gate
+from ..run.quiet import measuring, open_gate
 from ..run.runner import Runner
 from ..run.schedules import Schedule
 from .plugin import of_suite

@@ -27,9 +27,8 @@ from . import capabilities, preparation, sides
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
 from .launcher import launch_process
-from .machine_lock import measuring
 from .outcomes import read_phase
-from .quiet_gate import busy_gpus, open_gate
+from .quiet import busy_gpus, measuring, open_gate
 from .schedules import Group, Schedule
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text

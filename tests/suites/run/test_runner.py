@@ -26,7 +26,7 @@ from dlbench.adapters.protocol import TUNED, Contention, Outcome, Status, Thread
 from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError
 from dlbench.suites.errors import UsageError
-from dlbench.suites.run.references import Reference
+from dlbench.suites.run.preparation import Reference
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
