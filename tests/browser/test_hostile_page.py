@@ -6,8 +6,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from hostile_texts import HOSTILE
-from inertness import check_csv, check_latex, check_markdown
+from hostile import HOSTILE, check_csv, check_latex, check_markdown
 from kept_stores import saved
 from playwright.sync_api import Page, expect
 

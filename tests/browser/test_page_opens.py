@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from inertness import check_csv, check_markdown
+from hostile import check_csv, check_markdown
 from kept_stores import block, saved
 from playwright.sync_api import Page, expect
 

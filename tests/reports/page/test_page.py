@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_texts import HOSTILE, hostile_store
-from inertness import check_csv, check_html
+from hostile import HOSTILE, check_csv, check_html, hostile_store
 from kept_stores import block, kept_store
 
 from dlbench.hardware_probe.doctor import Finding, Severity

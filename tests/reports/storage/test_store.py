@@ -23,8 +23,8 @@ from properties import examples
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
+from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import StoreError
-from dlbench.reports.flags import contended
 from dlbench.reports.storage import queries, schema
 from dlbench.reports.storage.record import FIRST_LOOK, Record, last_attempts
 from dlbench.reports.storage.results import Results
