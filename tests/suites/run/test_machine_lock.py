@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from processes import PATIENCE
@@ -122,19 +123,19 @@ def test_a_folder_that_cannot_be_is_told_in_one_line(tmp_path: Path, monkeypatch
     assert "\n" not in str(error.value)
 
 
-def test_another_dlbench_at_work_is_found_by_its_command_line(tmp_path: Path) -> None:
+def test_another_dlbench_at_work_is_found_by_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = {
         1: ["/sbin/init"],
         12: ["/usr/bin/python3", "-m", "dlbench.suites", "run", "quick"],
         13: ["vi", "/home/user/dlbench/README.md"],
+        14: None,  # it has ended, or may not be seen
         os.getpid(): ["/usr/bin/python3", "/opt/bin/dlbench", "run"],
     }
-    for number, words in commands.items():
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "cmdline").write_text("\0".join(words) + "\0")
-    assert other_dlbench(tmp_path) == "dlbench (process 12)"
-    (tmp_path / "12" / "cmdline").unlink()
-    assert other_dlbench(tmp_path) == ""
+    there = [SimpleNamespace(pid=number, info={"cmdline": words}) for number, words in commands.items()]
+    monkeypatch.setattr("psutil.process_iter", lambda attributes: there)
+    assert other_dlbench() == "dlbench (process 12)"
+    del there[1]
+    assert other_dlbench() == ""
 
 
 # What an ordinary user may do, who has no right to write to the file of another.
