@@ -10,10 +10,9 @@ from dlbench.adapters.launch.batches import mini_batch
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
-from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import networks, suite
 from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import check_count, expand, too_large
+from dlbench.suites.planning.plan import expand, too_large
 from dlbench.suites.planning.values import Capacity
 
 MACHINE = probe()
@@ -98,14 +97,6 @@ def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(command, tm
         (record,) = store.records()
     assert record.outcome.status is Status.SKIPPED
     assert "need at least" in record.outcome.reason
-
-
-def test_ten_thousand_cells_are_asked_about():
-    wide = plan_of(frameworks="null", networks="fcn5", batch_sizes="1-4000", threads="1-3")
-    with pytest.raises(UsageError, match=r"quick has 12000 cells here, more than 10000.*--yes"):
-        check_count(wide, confirmed=False)
-    check_count(wide, confirmed=True)
-    check_count(plan_of(), confirmed=False)
 
 
 def test_run_asks_for_yes(command, tmp_path):

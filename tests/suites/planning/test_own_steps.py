@@ -174,15 +174,6 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     assert named["candidate"].startswith("slow ")
 
 
-def test_a_comparison_without_a_number_on_both_sides_is_told_by_its_exit_code(folder):
-    write(folder, "fast.py")
-    (folder / "broken.py").write_text("def prepare(cell):\n    return 1 / 0\n")
-    words = ("--suite", "mine.toml", "--step", "fast.py", "--candidate-step", "broken.py")
-    done = run_command(folder, "compare", "--now", *words, "--pairs", "1-1")
-    assert done.returncode == 1, done.stderr
-    assert "none measured on both sides" in done.stdout
-
-
 def test_a_run_is_not_resumed_with_another_file(folder):
     done = run(folder, "--step", write(folder), "--launches", "2", "--budget", "10ms")
     assert done.returncode == 0, done.stderr

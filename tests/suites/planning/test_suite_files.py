@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.protocol import Protocol
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
@@ -81,44 +80,24 @@ def accepted_or_refused(text):
     return read
 
 
-def test_a_good_file_is_read():
-    read = suite.parse(toml({**GOOD, "protocol": {"launches": 3, "steps": 2}}), "my.toml")
-    assert (read.name, read.networks, read.frameworks, read.threads) == ("mine", ("fcn5",), ("null",), "1,cores")
-    assert read.protocol.launches == 3
-    assert read.protocol.protocol() == Protocol(warmup_steps=3, steps=2, minimum_steps=2, seconds=10.0)
-
-
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
         ({"networks": ["fcn55"]}, ["key networks", "'fcn55'", "Did you mean 'fcn5'?"]),
         ({"frameworks": ["tourch"]}, ["key frameworks", "Did you mean 'torch'?"]),
-        ({"frameworks": ["torch:compil"]}, ["key frameworks", "compile"]),
         ({"frameworks": []}, ["key frameworks"]),
         ({"threads": [0]}, ["key threads", "whole number from 1"]),
-        ({"threads": []}, ["key threads", "one value or several"]),
-        ({"threads": "1" * 5000}, ["key threads"]),
         ({"threads_limit": "lots"}, ["key threads_limit", "4*cpus"]),
         ({"devices": ["gpu"]}, ["key devices", "cuda:0"]),
-        ({"devices": []}, ["key devices"]),
         ({"device_threads": "1,2"}, ["key device_threads", "Give one"]),
-        ({"precisions": ["fp16"]}, ["key precisions", "tf32, bfloat16"]),
         ({"placements": ["host"]}, ["key placements", "pinned, pageable"]),
-        ({"placements": []}, ["key placements"]),
         ({"batch_sizes": {"fcn9": [1]}}, ["key batch_sizes", "Did you mean"]),
-        ({"cpu_batch_sizes": {"fcn9": [1]}}, ["key cpu_batch_sizes", "Did you mean"]),
         ({"batch_sizes": {"fcn5": [0]}}, ["key batch_sizes.fcn5.0"]),
-        ({"batch_sizes": {"fcn5": []}}, ["key batch_sizes.fcn5"]),
         ({"protocol": {"launches": 0}}, ["key protocol.launches"]),
-        ({"protocol": {"launches": 2.5}}, ["key protocol.launches"]),
         ({"protocol": {"launches": "9-3"}}, ["key protocol.launches", "the smaller first"]),
         ({"protocol": {"launches": "5-20", "interval": "fine"}}, ["key protocol.interval", "such as 2%"]),
         ({"protocol": {"launches": 5, "interval": "2%"}}, ["key protocol.interval", "range of launches"]),
-        ({"protocol": {"interval": 2}}, ["key protocol.interval"]),
-        ({"protocol": {"sample_seconds": -1.0}}, ["key protocol.sample_seconds"]),
-        ({"protocol": {"maximum_warmup_steps": -1}}, ["key protocol.maximum_warmup_steps"]),
         ({"affinity": ["pinned"]}, ["key affinity", "bound, oversubscribed"]),
-        ({"affinity": []}, ["key affinity"]),
         ({"settings": {"nul": {}}}, ["key settings", "Did you mean 'null'?"]),
         ({"settings": {"null": {"step_seconds": math.inf}}}, ["key settings", "finite"]),
         ({"settings": {"null": {"since": datetime.date(2020, 1, 1)}}}, ["key settings", "date"]),
@@ -138,8 +117,6 @@ def test_a_good_file_is_read():
         ({"protocol": {"seconds": -1}}, ["key protocol.seconds: -1 is out of range: it must be more than 0."]),
         ({"protocol": {"seconds": math.inf}}, ["key protocol.seconds: it must be a finite number."]),
         ({"protocol": 3}, ["key protocol: 3 is not a table, as in [protocol]."]),
-        ({"name": "../up"}, ["key name"]),
-        ({"name": ""}, ["key name"]),
     ],
 )
 def test_a_wrong_value_is_named_with_file_key_and_remedy(changes, parts):

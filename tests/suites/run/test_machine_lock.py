@@ -102,18 +102,6 @@ def test_whoever_is_killed_holds_nothing(number: signal.Signals) -> None:
             pass
 
 
-def test_children_do_not_inherit_the_lock() -> None:
-    with measuring(refuse_report):
-        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
-        with measuring(refuse_report):
-            pass
-        assert child.poll() is None
-    finally:
-        child.kill()
-        child.communicate()
-
-
 def test_a_folder_that_cannot_be_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DLBENCH_LOCK_FOLDER")
     monkeypatch.setattr(quiet, "_SHARED", ())

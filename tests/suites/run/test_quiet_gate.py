@@ -43,11 +43,6 @@ def noisy(random_numbers: random.Random, deviation: float, count: int, level: fl
     ]
 
 
-def test_calm_is_quiet_whatever_the_kernels_memory_says() -> None:
-    assert judge_reading(CALM) == ()
-    assert not judge_reading(reading(pressure_avg10=1.0))
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -191,12 +186,6 @@ def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(sto
     assert line.startswith("block 1: other programs are busy (programs waited for a CPU 12%")
     assert line.endswith("waited 15 s, measuring anyway: disturbed launches will be marked")
     assert not any(quiet for *_, quiet in moments(store))
-
-
-def test_a_budget_shortens_patience(store):
-    machine = Machine([], last=BUSY)
-    gate_of(store, machine, []).before(0, seconds_left=3.0)
-    assert machine.time < 4
 
 
 def test_a_machine_that_stays_busy_is_waited_for_no_more_until_it_is_quiet_again(store):

@@ -6,7 +6,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 import factory_of_records as make
 import numpy as np
@@ -355,16 +354,6 @@ def rising(of):
 
 def pairs_begin(of):
     return of.launches - PAIRS - SPARE
-
-
-@given(st.integers(1, 500))
-def test_each_block_has_half_the_cells_of_the_one_before_and_the_last_ones_pairs(cells):
-    found = halving_sizes(cells)
-    last = PAIRS + SPARE
-    assert found[0] == cells
-    assert found[-last:] == [min(cells, FINALISTS)] * last
-    assert all(after >= math.ceil(before / 2) for before, after in pairwise(found[: -last + 1]))
-    assert sum(found) <= 2 * cells + FINALISTS * (last + len(found))
 
 
 @examples(10)
