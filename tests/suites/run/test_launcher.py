@@ -4,7 +4,6 @@ Guests that flood, fork, kill, fill the disk and leave strange things behind are
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -164,34 +163,6 @@ def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monk
     assert outcome.status is Status.OK
     assert "numpy" in outcome.software["distributions"]
     assert "sneaked-in" not in outcome.software["distributions"]
-
-
-def test_the_guest_is_killed_when_the_runner_is(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from processes import null_order\n"
-        "from dlbench.suites.run.launcher import launch_process\n"
-        "def tick(directory): (Path(sys.argv[1]) / 'where').write_text(str(directory))\n"
-        "launch_process(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
-    )
-    helpers = Path(__file__).parents[2] / "helpers"
-    folders = [str(helpers), os.environ.get("PYTHONPATH", "")]
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
-    runner = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=here)
-    children = []
-    try:
-        where = wait_until(lambda: (tmp_path / "where").exists() and (tmp_path / "where").read_text(), "a tick")
-        wait_until(lambda: outcomes.read_phase(Path(where))[0] == "first step", "the first step")
-        children = psutil.Process(runner.pid).children()
-        assert len(children) == 1
-        assert not gone(children[0].pid)
-        os.kill(runner.pid, signal.SIGKILL)
-        wait_until(lambda: gone(children[0].pid), "the end of the guest")
-    finally:
-        runner.kill()
-        runner.wait()
-        for child in children:
-            if child.is_running():
-                child.kill()
 
 
 def test_the_parent_rests_while_a_guest_is_measured(tmp_path):
