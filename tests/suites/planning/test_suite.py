@@ -1,4 +1,4 @@
-"""Suite files: a wrong one gives one SuiteError with the key; their networks, and commands that measure a cell again."""
+"""Suite files: a wrong one gives one SuiteError with the key; their networks; commands that measure a cell again."""
 
 import datetime
 import json

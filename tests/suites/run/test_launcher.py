@@ -42,16 +42,11 @@ def is_well(folder):
 def test_a_launch_answers(tmp_path):
     launched = launch(tmp_path, {"step_seconds": 0.002})
     outcome = launched.outcome
-    assert outcome.status is Status.OK
-    assert outcome.reason == ""
+    assert (outcome.status, outcome.reason, outcome.parity.verdict) == (Status.OK, "", "unchecked")
     assert 1 <= len(outcome.samples_ns) <= BRIEF.steps
     assert all(sample >= 2_000_000 for sample in outcome.samples_ns)
-    assert outcome.import_seconds >= 0
-    assert outcome.prepare_seconds >= 0
     assert outcome.first_step_seconds >= 0.002
-    assert outcome.parity.verdict == "unchecked"
     assert outcome.peak_memory_bytes > 10**6
-    assert (outcome.final_loss, outcome.final_loss_finite) == (1.0, True)
     assert launched.wall_seconds > sum(outcome.samples_ns) * 1e-9
 
 
