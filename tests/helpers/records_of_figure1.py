@@ -9,7 +9,8 @@ from exported import exporters
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.curve.figure1 import Figure1, figure1
+from dlbench.reports.curve.curve import Curves
+from dlbench.reports.curve.figure1 import figure1
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -31,7 +32,7 @@ def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> 
     return [r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **of_cell)]
 
 
-def figure_of(records: Sequence[Record], **of_host: Any) -> Figure1:
+def figure_of(records: Sequence[Record], **of_host: Any) -> Curves:
     hosts = {r.machine: Host(r.machine, f"machine {r.machine}", 2, 2, 2.0, **of_host) for r in records}
     return figure1(build_matrix(Results(tuple(records), hosts)))
 
@@ -40,7 +41,7 @@ def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
     return [make.hole(status, f"{status.value}!", batch_size=size, **of_cell) for size, status in sizes.items()]
 
 
-def busy() -> Figure1:
+def busy() -> Curves:
     """Five rows on three networks at three places, some of whose sizes did not fit."""
     records: list[Record] = []
     modes = {"torch": "eager", "torch-next": "compile", "jax": "jit", "mxnet": "hybrid", "tensorflow": "function"}

@@ -8,7 +8,8 @@ from exported import exporters
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.curve.scaling import Workers, workers
+from dlbench.reports.curve.curve import Curves
+from dlbench.reports.curve.scaling import scaling
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -17,12 +18,12 @@ FORMATS = exporters("scaling")
 launches = partial(make.launches, spread=0.005)
 
 
-def found_in(*records: Record, cpus: int | None = 2) -> Workers:
+def found_in(*records: Record, cpus: int | None = 2) -> Curves:
     hosts = {r.machine: Host(r.machine, f"machine {r.machine}", cpus, cpus, 2.0, logical_cpus=cpus) for r in records}
-    return workers(build_matrix(Results(records, hosts)))
+    return scaling(build_matrix(Results(records, hosts)))
 
 
-def busy() -> Workers:
+def busy() -> Curves:
     records: list[Record] = []
     for framework, mode, speed in (("torch", "eager", 1.0), ("onnxruntime", "training", 0.7)):
         for network in ("fcn5", "resnet50"):

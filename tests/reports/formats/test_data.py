@@ -22,7 +22,7 @@ from records_of_published import TENSORFLOW, found_in, launches
 import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.curve import threads as scaling
+from dlbench.reports.curve.threads import threads
 
 FOUND: dict[str, Callable[[], Any]] = {
     "against": lambda: found_in(*launches(0.5, **TENSORFLOW), make.hole(Status.CRASHED, "signal 11")),
@@ -31,7 +31,7 @@ FOUND: dict[str, Callable[[], Any]] = {
     "progress": records_of_progress.busy,
     "rnn": lambda: records_of_claims.found(records_of_claims.everything()),
     "scaling": records_of_workers.busy,
-    "threads": lambda: scaling.curves(build_matrix(laws())),
+    "threads": lambda: threads(build_matrix(laws())),
 }
 INSIDE = {
     "against": ("machines", "cells"),
