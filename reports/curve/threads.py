@@ -54,6 +54,7 @@ from dlbench.reports.curve.curve import (
     usable,
 )
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
+from dlbench.reports.disturbance import THROTTLED_SHARE
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
 from dlbench.reports.formats.pictures import GREY
@@ -328,7 +329,7 @@ def mechanism(curve: Curve) -> str:
     if before is None or after is None or any(point.cell.has(flags.CONTENDED) for point in (start, worst)):
         return ""
     causes = []
-    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > flags.THROTTLED_SHARE:
+    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > THROTTLED_SHARE:
         causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
     if (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0) > MORE_WAITING * count:
         causes.append(f"{after.waiting_per_wall:.1f} of {count} threads wait for a CPU at any moment")

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +15,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from processes import suite_of_null
 from properties import examples
-from records_of_claims import GRID, everything, found, launches, small
+from records_of_claims import small, tables_of
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.fits import crossing, fit_line
-from dlbench.reports.curve.rnn import faster_from, growth, knee_words, threads_pay, threads_words, where
+from dlbench.reports.curve.rnn import (
+    Size,
+    Study,
+    faster_from,
+    growth,
+    knee_words,
+    study,
+    threads_pay,
+    threads_words,
+    where,
+)
 from dlbench.reports.curve.rnn import published as study_of_2017
 from dlbench.reports.formats.export import FORMATS
 from dlbench.reports.statistics import Summary, published, summarise
@@ -143,9 +153,33 @@ def test_from_how_many_units_on_threads_pay(ratios: tuple[float, ...], said: str
 
 # The report.
 
+GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
+
+
+def launches(time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object) -> list[make.Record]:
+    return [each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})]
+
+
+def everything() -> list[make.Record]:
+    """A row with one thread and four, and on a GPU; another row; another machine."""
+    gpu = {"device": "cuda:0", "threads": 4}
+    return [
+        *launches(lambda size: 1e-5 * size.steps * size.hidden, threads=1),
+        *launches(lambda size: 1e-5 * size.steps * (20 + size.hidden / 2), threads=4),
+        *launches(lambda size: 2e-3 * size.steps, **gpu),
+        *launches(lambda size: 3e-5 * size.steps * size.hidden, threads=1, mode="loop"),
+        *launches(lambda size: 2e-3 * size.steps**1.0, threads=1, machine="m-two"),
+        *launches(lambda size: 1e-3, [Size(10, 20, 100), Size(100, 20, 2, "sigmoid")], threads=1),
+    ]
+
+
+def study_of(records: Iterable[make.Record]) -> Study:
+    cells = tables_of(records)
+    return study(cells.matrix, cells.networks)
+
 
 def test_lines_threads_crossings_and_rows() -> None:
-    of = found(everything())
+    of = study_of(everything())
     rows = {(each.cell.mode, each.cell.device, each.cell.threads, each.host.fingerprint): each for each in of.curves}
     one, fits = rows["eager", "cpu", 1, make.MACHINE], rows["eager", "cpu", 1, make.MACHINE].found["fits"]
     assert [(fit["hidden"], fit["per_step"].value) for fit in fits] == [
@@ -179,7 +213,7 @@ def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     exceeding = [replace(each, outcome=each.outcome._replace(**many)) for each in exceeding]
     (first, *_) = launches(lambda size: 1.0, GRID[:1], mode="loop")
     hole = replace(make.hole(Status.CRASHED, "signal 11", **first.cell._asdict()), network=first.network)
-    of = found([*exceeding, hole])
+    of = study_of([*exceeding, hole])
     assert [len(each.points) for each in of.curves] == [9, 1]
     assert all(each.found == {"fits": [], "growth": []} for each in of.curves)
     assert of.compared == []
