@@ -3,6 +3,7 @@
 `run`, `tune`, `compare --now` and `gate` are this, each with its profile.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -51,6 +52,7 @@ class RunProfile:
     """The interpreters by side, where they are prepared already."""
     node: Callable[[], Node | None] = lambda: None
     resume_command: str = field(default_factory=resume_command)
+    """Named where Ctrl-C or a signal ends it; empty: it ends as it comes."""
 
 
 def run_plan(
@@ -113,7 +115,7 @@ def run_plan(
         with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
-            with interruptible(profile.resume_command):
+            with interruptible(profile.resume_command) if profile.resume_command else contextlib.nullcontext():
                 Runner(store, launchers, schedule, display, budget_seconds).run()
     return run, schedule
 

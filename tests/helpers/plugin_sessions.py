@@ -28,7 +28,7 @@ def content(pytester, name="out.json"):
 # Launches that were made up: verdicts must not hang on what else this machine does.
 MADE_UP = """
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.suites.in_pytest import session as pytest_session
+from dlbench.suites.run import session as runs
 from dlbench.suites.run.launcher import Launched
 from processes import suite_of_null
 
@@ -41,5 +41,5 @@ class MadeUp:
         samples = [round(seconds * 1e9 * (1 + 0.001 * (MadeUp.made % 3))) for _ in range(5)]
         return Launched(Outcome(Status.OK, samples_ns=samples), 0.1)
 
-pytest_session.launch_process = MadeUp()
+runs.launch_process = MadeUp()
 """
