@@ -8,7 +8,6 @@ import pytest
 from benchmark_files import DATA, foreign, runs_with_records, without, written
 from factory_of_records import record, run
 from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Cell, Status
