@@ -27,8 +27,8 @@ from ..planning.own import OwnSteps
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
+from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule
-from ..run.session import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
 from .options import OptionGroup

@@ -184,7 +184,7 @@ def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]
 
     from ..run import capabilities
     from ..run.launcher import launch_process
-    from ..run.machine_lock import measuring
+    from ..run.quiet import measuring
 
     given = {build.framework.name: build for build in map(values.build, python)}
     for name, build in given.items():

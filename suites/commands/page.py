@@ -22,7 +22,7 @@ from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..planning.framework import counterparts_of_2016, release_dates
-from ..planning.rerun import rerun_by_name
+from ..planning.suite import rerun_by_name
 from ..run import preparation
 from . import options
 from .report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, results_of, runs_of, sentinels_of

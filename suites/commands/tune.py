@@ -19,11 +19,10 @@ from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, memory_line
-from ..planning.rerun import rerun_command
-from ..planning.suite import load
-from ..run import fastest, preparation, schedules
-from ..run.schedules import PAIRS, SPARE, HalvingSchedule
-from ..run.session import RunProfile, run_plan
+from ..planning.suite import load, rerun_command
+from ..run import preparation, search
+from ..run.runner import RunProfile, run_plan
+from ..run.search import PAIRS, SPARE, HalvingSchedule
 from ..run.sides import Side
 from . import options
 from .options import OptionGroup, grouped
@@ -55,7 +54,7 @@ class SearchOptions(OptionGroup):
 
 @grouped
 def tune_command(
-    axes: options.AxisOptions, builds: options.RowOptions, session: options.SessionOptions, search: SearchOptions
+    axes: options.AxisOptions, builds: options.RowOptions, session: options.SessionOptions, asked: SearchOptions
 ) -> None:
     """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
 
@@ -74,19 +73,19 @@ def tune_command(
     - `dlbench tune --step train_step.py --threads 1..cpus`
     """
     machine = probe()
-    chosen, plan = _ways(axes, builds, search, machine, session.seed)
+    chosen, plan = _ways(axes, builds, asked, machine, session.seed)
     check_count(plan, session.yes)
     preparation.check_interpreters(builds.builds)
     unfinished = None
     if session.resume:
         plan, unfinished, _ = resumed(plan, session, machine, chosen, SEARCHING)
-    starts = schedules.search_starts(plan, preparation.capacity(machine).cores)
+    starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
         partial(HalvingSchedule, starts),
         (Side(SEARCH),),
         ceilings=False,
-        quiet_gate=not search.no_quiet_gate,
+        quiet_gate=not asked.no_quiet_gate,
         lines=lambda: (*_words(plan), memory_line(plan, machine)),
         unfinished=unfinished,
     )
@@ -95,15 +94,15 @@ def tune_command(
             plan, machine, store, profile, budget_seconds=session.seconds, build_missing=not session.no_build
         )
     assert isinstance(schedule, HalvingSchedule)
-    found = fastest.search_result(plan, schedule)
+    found = search.search_result(plan, schedule)
     if found is None:
         _say_why_not(schedule)
         raise typer.Exit(NOTHING_MEASURED)
-    command = _command(plan, found.best, builds, search, session.store_file)
-    if search.as_json:
-        print_json(fastest.data(plan, found, command))
+    command = _command(plan, found.best, builds, asked, session.store_file)
+    if asked.as_json:
+        print_json(search.data(plan, found, command))
     else:
-        for line in fastest.lines(plan, found, command):
+        for line in search.lines(plan, found, command):
             show(line, whole=True)
     if schedule.launches_left():
         say(
@@ -111,11 +110,11 @@ def tune_command(
         )
 
 
-def _command(plan: Plan, cell: Cell, builds: options.RowOptions, search: SearchOptions, store_file: str) -> str | None:
+def _command(plan: Plan, cell: Cell, builds: options.RowOptions, asked: SearchOptions, store_file: str) -> str | None:
     """Return the command that measures a way again; None for a suite that trains: a search leaves that out."""
-    if load(search.suite).protocol.curve_steps:
+    if load(asked.suite).protocol.curve_steps:
         return None
-    budget = ["--cell-budget", search.cell_budget] if search.cell_budget else []
+    budget = ["--cell-budget", asked.cell_budget] if asked.cell_budget else []
     # An interpreter of another row would make a row, too.
     python = [
         word for word in builds.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)
@@ -126,20 +125,20 @@ def _command(plan: Plan, cell: Cell, builds: options.RowOptions, search: SearchO
         *options.words_of_store(store_file),
     ]
     step = plan.row_of(cell).build.framework.file
-    words = rerun_command(cell, search.suite, step, tuning=cell.tuning, launches=PAIRS)
+    words = rerun_command(cell, asked.suite, step, tuning=cell.tuning, launches=PAIRS)
     return " ".join([words, *map(shlex.quote, further)])
 
 
 def _words(plan: Plan) -> tuple[str, str]:
     """Return how large a search is, and how it goes."""
     ways = len(plan.cells)
-    launches = sum(min(size + 1, ways) for size in schedules.halving_sizes(ways)[:-SPARE])
+    launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
     steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
     return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
 
 
 def _say_why_not(schedule: HalvingSchedule) -> None:
-    for line in fastest.reasons(schedule.without_number()):
+    for line in search.reasons(schedule.without_number()):
         say(line)
     if schedule.launches_left():
         say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
@@ -150,7 +149,7 @@ def _say_why_not(schedule: HalvingSchedule) -> None:
 
 
 def _ways(
-    axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions, machine: Machine, seed: int | None
+    axes: options.AxisOptions, builds: options.RowOptions, asked: SearchOptions, machine: Machine, seed: int | None
 ) -> tuple[SuiteOverrides, Plan]:
     """Return the ways to be tried, and their plan; raises UsageError where times would not compare."""
     words = {key: value for key, value in axes.words.items() if value is not None}
@@ -164,15 +163,15 @@ def _ways(
         named = {name.partition(":")[0] for name in names}
         names += [each.name for each in builds.builds if each.name not in named and each.name != each.framework.name]
         words["frameworks"] = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
-    asked = values.words(words["devices"]) if "devices" in words else load(search.suite).devices
-    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in asked else {})}
+    used = values.words(words["devices"]) if "devices" in words else load(asked.suite).devices
+    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in used else {})}
     given = {**every, **words}
     chosen = SuiteOverrides(
-        given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
+        given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=asked.cell_budget
     )
-    found = plan_of(search.suite, chosen, machine, seed)
+    found = plan_of(asked.suite, chosen, machine, seed)
     if len(found.cells) == 1:
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
-    return chosen, schedules.halving_plan(found)
+    return chosen, search.halving_plan(found)

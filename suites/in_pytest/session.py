@@ -30,7 +30,7 @@ from ..planning import own, values
 from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
 from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
-from ..run.session import RunProfile, run_plan
+from ..run.runner import RunProfile, run_plan
 from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
