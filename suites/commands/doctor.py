@@ -15,6 +15,7 @@ from ..errors import UsageError
 from ..run.launcher import guest_environment
 from ..run.machine_lock import measuring
 from . import options
+from .options import Given, takes
 
 READINGS = 5
 
@@ -28,7 +29,8 @@ _COLOURS = {Severity.HARMS: "bold red", Severity.MAY_HARM: "bold yellow", Severi
 _WIDTH, _NARROWEST = 80, 20
 
 
-def doctor_command(as_json: options.Json = False) -> None:
+@takes({"as_json": options.JSON})
+def doctor_command(given: Given) -> None:
     """Say what on this machine harms measurement and how to fix it; change nothing.
 
     Looks for some seconds at what else runs and at how well the same work repeats itself, then at the settings of CPU
@@ -42,7 +44,7 @@ def doctor_command(as_json: options.Json = False) -> None:
     """
     facts = _gather()
     findings = diagnose(facts)
-    if as_json:
+    if given.as_json:
         print_json(
             {
                 "counts": {str(severity): _count(findings, severity) for severity in Severity},

@@ -1,9 +1,8 @@
 """`dlbench explain`: the operators of one cell's step, by the time they take."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -38,43 +37,33 @@ from ..run.machine_lock import measuring
 from ..run.outcomes import read_phase
 from ..run.references import Reference
 from . import options
-from .options import OptionGroup, grouped
+from .options import Given, option, takes
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
 _PROTOCOL = ProtocolSection(warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0)
 _MOST_STEPS = 1000  # a profiler keeps every call of every operator until its end
 
 
-@dataclass(frozen=True)
-class HowToExplain(OptionGroup):
-    """How many steps are profiled, and how they are shown."""
-
-    suite_name: Annotated[
-        str,
-        typer.Option(
-            "--suite",
-            metavar="SUITE",
-            help="Suite with the cell's network, mini-batch and settings: a name, or a file ending in .toml.",
-        ),
-    ] = ""
-    steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5
-    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = ReportOptions.top
-    store: Annotated[
-        str, typer.Option("--store", metavar="FILE", help="Show the cell's newest time in this store, too.")
-    ] = ""
-    no_build: options.NoBuild = False
-    as_json: options.Json = False
+_HOW: options.Options = {
+    "suite_name": option(
+        "--suite",
+        "Suite with the cell's network, mini-batch and settings: a name, or a file ending in .toml.",
+        *(str, ""),
+        metavar="SUITE",
+    ),
+    "profiled": option("--steps", "Steps to profile.", int, 5, min=1, max=_MOST_STEPS),
+    "top": option("--top", "Operators to show; --json has all.", int, ReportOptions.top, min=1),
+    "store": option("--store", "Show the cell's newest time in this store, too.", str, "", metavar="FILE"),
+    "no_build": options.NO_BUILD,
+    "as_json": options.JSON,
+}
 
 
-@grouped
-def explain_command(
-    cell: Annotated[
-        str, typer.Argument(metavar="CELL", help="Row and network: `torch/resnet50`, `torch:compile/fcn5`.")
-    ],
-    axes: options.AxesOfACell,
-    builds: options.RowOptions,
-    how: HowToExplain,
-) -> None:
+@takes(
+    {"cell": options.argument("CELL", "Row and network: `torch/resnet50`, `torch:compile/fcn5`.")},
+    *(options.AXES_OF_A_CELL, options.BUILDS, _HOW),
+)
+def explain_command(given: Given) -> None:
     """Show where the time of one cell's step goes: its operators, by the framework's own profiler.
 
     One launch: first some steps without the profiler, then some with it. Nothing of it is stored.
@@ -87,12 +76,12 @@ def explain_command(
     - `dlbench explain torch/small --suite mine.toml`
     - `dlbench explain train_step/own --step train_step.py --python ~/venv/bin/python`
     """
-    chosen = SuiteOverrides(axes.words, builds=builds.builds, own=builds.own)
+    chosen = options.choices(given)
     machine = probe()
-    plan = _plan(cell, how.suite_name, chosen, machine)
+    plan = _plan(given.cell, given.suite_name, chosen, machine)
     preparation.check_interpreters(chosen.builds)
     folders.make_folder(folders.home())
-    record = _launch(plan, machine, how.steps, build_missing=not how.no_build)
+    record = _launch(plan, machine, given.profiled, build_missing=not given.no_build)
     outcome = record.outcome
     if not outcome.samples_ns:
         say(f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: {outcome.reason}")
@@ -100,9 +89,9 @@ def explain_command(
     if outcome.profile is None:
         raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
     found = explain(record.cell, outcome, family_of_record(record))
-    print(to_stdout(REPORT, found, ReportOptions(top=how.top), "json" if how.as_json else "terminal"), end="")
-    if how.store:
-        say(stored_time(how.store, record))
+    print(to_stdout(REPORT, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"), end="")
+    if given.store:
+        say(stored_time(given.store, record))
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if outcome.status is Status.IMPLAUSIBLE:

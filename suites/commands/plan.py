@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -28,19 +28,15 @@ from ..planning.plan import Plan, expand, memory_line
 from ..run import preparation
 from ..run.texts import Text
 from . import options
-from .options import grouped
+from .options import Given, takes
 
 
-@grouped
-def plan_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
-    axes: options.AxisOptions,
-    launches: options.LaunchOptions,
-    builds: options.RowOptions,
-    seed: options.Seed = None,
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    as_json: options.Json = False,
-) -> None:
+@takes(
+    {"name": options.SUITE_OR_CLAIMS},
+    *(options.AXES, options.LAUNCHES, options.BUILDS),
+    {"seed": options.SEED, "store_file": options.STORE, "as_json": options.JSON},
+)
+def plan_command(given: Given) -> None:
     """Show what a run of this suite would measure and about how long it takes, without measuring.
 
     The duration is estimated from the launches of this machine in the store.
@@ -52,8 +48,8 @@ def plan_command(
     - `dlbench plan claims`
     """
     machine = probe()
-    plan = planned(name, options.choices(axes, launches, builds), machine, seed, store_file)
-    if as_json:
+    plan = planned(given.name, options.choices(given), machine, given.seed, given.store_file)
+    if given.as_json:
         print_json(_plan_as_json(plan))
         return
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -64,7 +60,7 @@ def plan_command(
         ["network", "mini-batch", "framework", "mode", "device", "threads"],
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
-    expected = _how_long(plan, _known_seconds(store_file, machine))
+    expected = _how_long(plan, _known_seconds(given.store_file, machine))
     lines = (_left_out(plan), memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected)
     for line in lines:
         if line:

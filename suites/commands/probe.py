@@ -1,8 +1,6 @@
 """`dlbench probe`: what this machine is, and what it can do."""
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
 
@@ -12,15 +10,17 @@ from ..planning import values
 from ..run import preparation
 from ..run.machine_lock import measuring
 from . import options
+from .options import Given, flag, option, takes
 
 
-def probe_command(
-    as_json: options.Json = False,
-    ceilings: Annotated[bool, typer.Option("--ceilings", help="Measure GEMM rate and memory bandwidth too.")] = False,
-    threads: Annotated[
-        str | None, typer.Option("--threads", help="Thread counts of the ceilings (1,cores,cpus).")
-    ] = None,
-) -> None:
+@takes(
+    {
+        "as_json": options.JSON,
+        "ceilings": flag("--ceilings", "Measure GEMM rate and memory bandwidth too."),
+        "threads": option("--threads", "Thread counts of the ceilings (1,cores,cpus)."),
+    }
+)
+def probe_command(given: Given) -> None:
     """Say what this machine is and, with --ceilings, what it can do.
 
     A ceiling measured while other programs used the CPUs is marked with "?": `run` does not keep such a one.
@@ -30,17 +30,17 @@ def probe_command(
     - `dlbench probe --ceilings --threads 1,2,4`
     """
     machine = probe()
-    if threads is not None and not ceilings:
+    if given.threads is not None and not given.ceilings:
         raise UsageError("--threads requires --ceilings. Add it, or leave --threads out.")
     measured = None
-    if ceilings:
-        counts = values.counts(threads or "1,cores,cpus", preparation.capacity(machine))
+    if given.ceilings:
+        counts = values.counts(given.threads or "1,cores,cpus", preparation.capacity(machine))
         with measuring(say, wait=True):
             try:
                 measured = measure(counts)
             except ProbeError as error:
                 raise UsageError(str(error)) from error
-    if as_json:
+    if given.as_json:
         content: dict[str, Any] = {"machine": machine.to_dict()}
         if measured is not None:
             content["ceilings"] = measured.to_dict()

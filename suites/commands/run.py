@@ -1,11 +1,9 @@
 """`dlbench run`: measures a suite on this machine."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -27,43 +25,30 @@ from ..run import preparation, resume
 from ..run.schedules import Schedule
 from ..run.session import RunProfile, run_plan
 from . import options
-from .options import OptionGroup, grouped
+from .options import Given, flag, option, takes
 from .plan import kind_of_protocol, planned, size_of, training_lines
 from .report import matrix_so_far
 
-
-@dataclass(frozen=True)
-class HowToRun(OptionGroup):
-    """What `run` alone leaves out, and shows."""
-
-    no_ceilings: Annotated[bool, typer.Option("--no-ceilings", help="Do not measure ceilings first.")] = False
-    no_quiet_gate: Annotated[
-        bool, typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches.")
-    ] = False
-    corpus: Annotated[
-        Path | None,
-        typer.Option("--corpus", metavar="FILE", help="Train on this text instead of the generated one (suite char)."),
-    ] = None
+CONDITIONS: options.Options = {
+    "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
+    "no_quiet_gate": options.NO_QUIET_GATE,
+    "corpus": option(
+        *("--corpus", "Train on this text instead of the generated one (suite char).", Path | None), metavar="FILE"
+    ),
+}
+"""Options of `run` that a fleet hands on, too."""
+_NODE = "Run as this node's job of a fleet: records name the node, and the same command resumes its run."
 
 
-@grouped
-def run_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
-    axes: options.AxisOptions,
-    launches: options.LaunchOptions,
-    builds: options.RowOptions,
-    session: options.SessionOptions,
-    how: HowToRun,
-    node_name: Annotated[
-        str | None,
-        typer.Option(
-            "--node",
-            metavar="FLEET/NODE",
-            help="Run as this node's job of a fleet: records name the node, and the same command resumes its run.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
-) -> None:
+@takes(
+    {"name": options.SUITE_OR_CLAIMS},
+    *(options.AXES, options.LAUNCHES, options.BUILDS, options.SESSION, CONDITIONS),
+    {
+        "node_name": option("--node", _NODE, metavar="FLEET/NODE"),
+        "as_json": flag("--json", "Print the matrix as JSON when the run ends."),
+    },
+)
+def run_command(given: Given) -> None:
     """Measure a suite on this machine and show its matrix.
 
     Builds the environments it lacks, saying first what it downloads. Every finished launch is stored at once: Ctrl-C
@@ -82,26 +67,26 @@ def run_command(
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     - `dlbench run claims --budget 2h`
     """
-    chosen = options.choices(axes, launches, builds)
+    seconds, chosen = options.seconds_of(given.budget), options.choices(given)
     machine = probe()
-    plan = planned(name, chosen, machine, session.seed, session.store_file)
-    check_count(plan, session.yes)
+    plan = planned(given.name, chosen, machine, given.seed, given.store_file)
+    check_count(plan, given.yes)
     preparation.check_interpreters(chosen.builds)
-    text = preparation.text_of(plan, how.corpus)
+    text = preparation.text_of(plan, given.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
-    node, unfinished = fleet_node(node_name, machine, say), None
-    earlier = node.newest_run(session.store_file, plan.suite) if node is not None else None
+    node, unfinished = fleet_node(given.node_name, machine, say), None
+    earlier = node.newest_run(given.store_file, plan.suite) if node is not None else None
     if earlier is not None and earlier.finished is not None:
-        with delivery.opened(session.store_file, say, create=False):
+        with delivery.opened(given.store_file, say, create=False):
             say(f"The job of this node has finished already: run {earlier.id}.")
         return
-    if resumes := session.resume or earlier is not None:
+    if resumes := given.resume or earlier is not None:
         of_fleet = earlier.id if earlier is not None else None
-        plan, unfinished, records = resumed(plan, session, machine, chosen, of_fleet=of_fleet)
+        plan, unfinished, records = resumed(plan, given.store_file, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
     profile = RunProfile(
-        ceilings=not how.no_ceilings,
-        quiet_gate=not how.no_quiet_gate,
+        ceilings=not given.no_ceilings,
+        quiet_gate=not given.no_quiet_gate,
         text=text,
         lines=lambda: (size_of(plan), kind_of_protocol(plan), *training_lines(plan, text), memory_line(plan, machine)),
         unfinished=unfinished,
@@ -109,24 +94,19 @@ def run_command(
     if node is not None:
         profile = replace(profile, node=node.now, resume_command=node.resume_command(plan.suite))
     # Resuming needs a store that is there: it must not leave an empty one behind.
-    with delivery.opened(session.store_file, say, create=not resumes, unfinished=unfinished) as store:
+    with delivery.opened(given.store_file, say, create=not resumes, unfinished=unfinished) as store:
+        matrix = partial(matrix_so_far, store)
         run, schedule = run_plan(
-            plan,
-            machine,
-            store,
-            profile,
-            budget_seconds=session.seconds,
-            build_missing=not session.no_build,
-            matrix=partial(matrix_so_far, store),
+            plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build, matrix=matrix
         )
         for line in precision_lines(plan, schedule):
             say(line)
-        _show(store, run, schedule, as_json, profile.resume_command)
+        _show(store, run, schedule, given.as_json, profile.resume_command)
 
 
 def resumed(
     plan: Plan,
-    session: options.SessionOptions,
+    store_file: str,
     machine: Machine,
     chosen: SuiteOverrides,
     purpose: str = "suite",
@@ -136,7 +116,7 @@ def resumed(
 
     Raises UsageError (see `resume`) and StoreError.
     """
-    with Store.open(delivery.local_or(session.store_file), create=False) as store:
+    with Store.open(delivery.local_or(store_file), create=False) as store:
         plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
         records = list(store.records(run=unfinished.id))
         resume.check_same_builds(plan, records)
@@ -151,16 +131,12 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
-        for line in next_lines(store.name, records):
-            show(line, whole=True)
+        # The reports that have something to show of these records.
+        shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
+        shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
+        show(f"Next ({shlex.quote(program())} ... --store {shlex.quote(store.name)}):", whole=True)
+        for words, what in shown.items():
+            show(f"  {words:<22}  {what}", whole=True)
     if not any(record.outcome.status is Status.OK for record in records):
         say("dlbench: no cell gave a valid number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
-
-
-def next_lines(store: str, records: Sequence[Record]) -> list[str]:
-    """Return what may be typed next: the reports that have something to show of these records."""
-    shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
-    shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
-    called = f"{shlex.quote(program())} ... --store {shlex.quote(store)}"
-    return [f"Next ({called}):", *(f"  {words:<22}  {what}" for words, what in shown.items())]

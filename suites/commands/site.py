@@ -5,9 +5,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
@@ -42,6 +41,7 @@ from ..planning.rerun import rerun_by_name
 from ..run import preparation
 from ..run.sides import report_of
 from . import options
+from .options import Given, option, takes
 
 MARKER = "site.json"
 FORM = 1
@@ -122,15 +122,16 @@ class SiteFolder:
 _EXPLAINED = 100
 """Changes whose records are read."""
 
-_OUT = typer.Option("--out", metavar="FOLDER", help="The folder to write: a new one, an empty one, or the site itself.")
-_TITLE = typer.Option("--title", help="Heading of the index.")
-_URL = typer.Option("--url", help="Where the site will stand, for the links of its feed: https://example.org/nights/.")
-
-SITE_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "out": (Annotated[Path, _OUT], Path("site")),
-    "store": (options.StoreFile, options.DEFAULT_STORE),
-    "title": (Annotated[str, _TITLE], "Nightly benchmarks"),
-    "url": (Annotated[str, _URL], ""),
+SITE_OPTIONS: options.Options = {
+    "out": option(
+        *("--out", "The folder to write: a new one, an empty one, or the site itself.", Path, Path("site")),
+        metavar="FOLDER",
+    ),
+    "store": options.STORE,
+    "title": option("--title", "Heading of the index.", str, "Nightly benchmarks"),
+    "url": option(
+        "--url", "Where the site will stand, for the links of its feed: https://example.org/nights/.", str, ""
+    ),
 }
 
 
@@ -148,7 +149,8 @@ class _Site(NamedTuple):
         return hashlib.sha256(content.encode()).hexdigest()
 
 
-def site_command(**given: Any) -> None:
+@takes(SITE_OPTIONS)
+def site_command(given: Given) -> None:
     """Write a site of a store's nights: an index, a page for each run, histories, and a feed of confirmed regressions.
 
     Plain files for any web server or artifact store; none of them asks another for anything. The next call writes only
@@ -160,20 +162,20 @@ def site_command(**given: Any) -> None:
     - `dlbench report site`
     - `dlbench report site --store nightly.sqlite --out /var/www/nights --url https://example.org/nights/`
     """
-    address = _address(given["url"])
-    with Store.open(given["store"], create=False) as store:
+    address = _address(given.url)
+    with Store.open(given.store, create=False) as store:
         counts = store.record_counts()
         runs = [(run, counts[run.id]) for run in store.runs() if counts.get(run.id)]
         if not runs:
             raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
-        folder = SiteFolder(given["out"])
+        folder = SiteFolder(given.out)
         try:
             _pages(_Site(folder, store, preparation.version()), runs)
         finally:
             folder.save()
     contents = folder.contents
-    folder.write("index.html", index_page(contents, given["title"], preparation.version()))
-    folder.write("feed.xml", feed(contents, given["title"], address))
+    folder.write("index.html", index_page(contents, given.title, preparation.version()))
+    folder.write("feed.xml", feed(contents, given.title, address))
     pages = counted(len(contents.nights), "run")
     say(f"Written: {folder.path / 'index.html'} ({pages}; {counted(folder.written, 'file')} new or changed).")
 

@@ -1,9 +1,7 @@
 """`dlbench tune`: the fastest way to run a network on this machine."""
 
 import shlex
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated
 
 import typer
 
@@ -26,7 +24,7 @@ from ..run.schedules import PAIRS, SPARE, HalvingSchedule
 from ..run.session import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
-from .options import OptionGroup, grouped
+from .options import Given, option, takes
 from .plan import plan_of
 from .run import resumed
 
@@ -34,29 +32,21 @@ _ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["de
 _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each", "1..cpus"
 
 
-@dataclass(frozen=True)
-class SearchOptions(OptionGroup):
-    """What is searched, and how."""
-
-    suite: Annotated[
-        str,
-        typer.Option(
-            "--suite",
-            metavar="SUITE",
-            help="Suite with the network and the length of launches: a name, or a file ending in .toml.",
-        ),
-    ] = "tuning"
-    cell_budget: options.CellBudget = None
-    no_quiet_gate: Annotated[
-        bool, typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches.")
-    ] = False
-    as_json: options.Json = False
+_SEARCH: options.Options = {
+    "suite": option(
+        "--suite",
+        "Suite with the network and the length of launches: a name, or a file ending in .toml.",
+        *(str, "tuning"),
+        metavar="SUITE",
+    ),
+    "cell_budget": options.CELL_BUDGET,
+    "no_quiet_gate": options.NO_QUIET_GATE,
+    "as_json": options.JSON,
+}
 
 
-@grouped
-def tune_command(
-    axes: options.AxisOptions, builds: options.RowOptions, session: options.SessionOptions, search: SearchOptions
-) -> None:
+@takes(options.AXES, options.BUILDS, options.SESSION, _SEARCH)
+def tune_command(given: Given) -> None:
     """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
 
     Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
@@ -73,34 +63,32 @@ def tune_command(
     - `dlbench tune --network my_net --suite my_suite.toml --framework torch`
     - `dlbench tune --step train_step.py --threads 1..cpus`
     """
-    machine = probe()
-    chosen, plan = _ways(axes, builds, search, machine, session.seed)
-    check_count(plan, session.yes)
-    preparation.check_interpreters(builds.builds)
+    seconds, machine = options.seconds_of(given.budget), probe()
+    chosen, plan = _ways(given, machine)
+    check_count(plan, given.yes)
+    preparation.check_interpreters(chosen.builds)
     unfinished = None
-    if session.resume:
-        plan, unfinished, _ = resumed(plan, session, machine, chosen, SEARCHING)
+    if given.resume:
+        plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
     starts = schedules.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
         partial(HalvingSchedule, starts),
         (Side(SEARCH),),
         ceilings=False,
-        quiet_gate=not search.no_quiet_gate,
+        quiet_gate=not given.no_quiet_gate,
         lines=lambda: (*_words(plan), memory_line(plan, machine)),
         unfinished=unfinished,
     )
-    with delivery.opened(session.store_file, say, create=not session.resume, unfinished=unfinished) as store:
-        _, schedule = run_plan(
-            plan, machine, store, profile, budget_seconds=session.seconds, build_missing=not session.no_build
-        )
+    with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
+        _, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build)
     assert isinstance(schedule, HalvingSchedule)
     found = fastest.search_result(plan, schedule)
     if found is None:
         _say_why_not(schedule)
         raise typer.Exit(NOTHING_MEASURED)
-    command = _command(plan, found.best, builds, search, session.store_file)
-    if search.as_json:
+    command = _command(plan, found.best, given)
+    if given.as_json:
         print_json(fastest.data(plan, found, command))
     else:
         for line in fastest.lines(plan, found, command):
@@ -111,23 +99,18 @@ def tune_command(
         )
 
 
-def _command(plan: Plan, cell: Cell, builds: options.RowOptions, search: SearchOptions, store_file: str) -> str | None:
+def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
     """Return the command that measures a way again; None for a suite that trains: a search leaves that out."""
-    if load(search.suite).protocol.curve_steps:
+    if load(given.suite).protocol.curve_steps:
         return None
-    budget = ["--cell-budget", search.cell_budget] if search.cell_budget else []
     # An interpreter of another row would make a row, too.
-    python = [
-        word for word in builds.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)
-    ]
-    further = [
-        *options.words_of(replace(builds, step=None, python=python)),
-        *budget,
-        *options.words_of_store(store_file),
-    ]
+    python = [word for word in given.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)]
+    further = options.words_of(
+        Given(**{**vars(given), "step": None, "python": python}), options.BUILDS, {"cell_budget": options.CELL_BUDGET}
+    )
     step = plan.row_of(cell).build.framework.file
-    words = rerun_command(cell, search.suite, step, tuning=cell.tuning, launches=PAIRS)
-    return " ".join([words, *map(shlex.quote, further)])
+    words = rerun_command(cell, given.suite, step, tuning=cell.tuning, launches=PAIRS)
+    return " ".join([words, *map(shlex.quote, [*further, *options.words_of_store(given.store_file)])])
 
 
 def _words(plan: Plan) -> tuple[str, str]:
@@ -149,28 +132,23 @@ def _say_why_not(schedule: HalvingSchedule) -> None:
         say(f"dlbench: none of the {counted(schedule.tried(), 'configuration')} tried completed all its launches.")
 
 
-def _ways(
-    axes: options.AxisOptions, builds: options.RowOptions, search: SearchOptions, machine: Machine, seed: int | None
-) -> tuple[SuiteOverrides, Plan]:
+def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
     """Return the ways to be tried, and their plan; raises UsageError where times would not compare."""
-    words = {key: value for key, value in axes.words.items() if value is not None}
-    options.check_own(axes, builds)
-    if builds.own is None:
-        if "networks" not in words:
+    chosen = options.choices(given)
+    if chosen.own is None:
+        if not chosen["networks"]:
             raise UsageError("Name the network to find the fastest way for: --network fcn5.")
-        if "frameworks" not in words:
+        if not chosen["frameworks"]:
             raise UsageError("Name the frameworks to search among: --framework torch, or --frameworks torch,jax.")
-        names = values.words(words["frameworks"])
+        names = values.words(chosen["frameworks"])
         named = {name.partition(":")[0] for name in names}
-        names += [each.name for each in builds.builds if each.name not in named and each.name != each.framework.name]
-        words["frameworks"] = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
-    asked = values.words(words["devices"]) if "devices" in words else load(search.suite).devices
-    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in asked else {})}
-    given = {**every, **words}
-    chosen = SuiteOverrides(
-        given, builds=builds.builds, joining=builds.joining, own=builds.own, cell_budget=search.cell_budget
-    )
-    found = plan_of(search.suite, chosen, machine, seed)
+        names += [each.name for each in chosen.builds if each.name not in named and each.name != each.framework.name]
+        rows = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
+        chosen = chosen.but(frameworks=rows)
+    devices = values.words(chosen["devices"]) if chosen["devices"] else load(given.suite).devices
+    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in devices else {})}
+    chosen = chosen.but(**{**every, **chosen.words})
+    found = plan_of(given.suite, chosen, machine, given.seed)
     if len(found.cells) == 1:
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:

@@ -119,11 +119,12 @@ def name_of(interpreter: Path) -> str:
 def _candidates(version: str) -> Iterator[Path]:
     if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
         yield Path(sys.executable)
-    if on_path := shutil.which(f"python{version}"):
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    on_path = shutil.which(f"python{version}")
+    if on_path and Path(on_path).parent != pyenv / "shims":  # they start slowly, and stand for the versions below
         yield Path(on_path)
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
-    for folder, pattern in ((pyenv, f"{version}.*"), (uv, f"cpython-{version}*")):
+    for folder, pattern in ((pyenv / "versions", f"{version}.*"), (uv, f"cpython-{version}*")):
         with contextlib.suppress(OSError):  # of another user
             yield from (found / "bin" / f"python{version}" for found in sorted(folder.glob(pattern), reverse=True))
 
