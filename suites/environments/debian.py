@@ -23,10 +23,7 @@ from .folders import MEGABYTE, given_path
 from .packages import Draw
 
 TREE = "debian"
-_LINE = re.compile(
-    r"(?P<name>[a-z0-9][a-z0-9+.-]+) (?P<version>([0-9]+:)?[0-9][A-Za-z0-9.+~-]*) (?P<architecture>[a-z0-9-]+) "
-    r"(?P<size>[0-9]{1,15}) (?P<sha256>[0-9a-f]{64})"
-)
+_LINE = re.compile(r"[a-z0-9][a-z0-9+.-]+ ([0-9]+:)?[0-9][A-Za-z0-9.+~-]* [a-z0-9-]+ [0-9]{1,15} [0-9a-f]{64}")
 _KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp")
 _SECONDS = 30
 _MIRROR = re.compile(r"/debian(/\d{8}T\d{6}Z)?$")  # as it is now, or a dated archive's
@@ -87,11 +84,10 @@ def read_lock(path: Path) -> tuple[Package, ...]:
         words = " ".join(line.partition("#")[0].split())
         if not words:
             continue
-        fields = _LINE.fullmatch(words)
-        if fields is None:
+        if not _LINE.fullmatch(words):
             raise SuiteError(f"{path}, line {number} is not 'package version architecture bytes SHA-256'.")
-        size = int(fields["size"])
-        found.append(Package(fields["name"], fields["version"], fields["architecture"], size, fields["sha256"]))
+        name, version, kind, size, sha256 = words.split()
+        found.append(Package(name, version, kind, int(size), sha256))
     return tuple(found)
 
 
