@@ -52,8 +52,8 @@ def doctor_command(given: Given) -> None:
                 "readings": [reading.to_dict() for reading in facts.sample.readings] if facts.sample else [],
             }
         )
-        return
-    show(findings)
+    else:
+        show(findings)
 
 
 def _gather() -> Facts:
@@ -73,21 +73,15 @@ def _count(findings: tuple[Finding, ...], severity: Severity) -> int:
     return sum(finding.severity is severity for finding in findings)
 
 
-def summary(findings: tuple[Finding, ...]) -> str:
-    """Return the diagnosis in one sentence."""
+def show(findings: tuple[Finding, ...]) -> None:
+    """Print the diagnosis in a sentence, and the findings grouped by severity: a remedy for each that harms."""
+    width = max(_NARROWEST, min(_WIDTH, out.width))
     harms, may = _count(findings, Severity.HARMS), _count(findings, Severity.MAY_HARM)
-    if not harms and not may:
-        return "Nothing found on this machine that harms measurement."
     parts = [f"{counted(harms, 'thing harms', 'things harm')} measurement"] if harms else []
     if may:
         parts.append(f"{may} may" if harms else f"{counted(may, 'thing')} may harm measurement")
-    return f"On this machine {' and '.join(parts)}. Nothing was changed."
-
-
-def show(findings: tuple[Finding, ...]) -> None:
-    """Print the findings grouped by severity: what harms with its remedy, the rest in a line each."""
-    width = max(_NARROWEST, min(_WIDTH, out.width))
-    _print(summary(findings), width)
+    found = f"On this machine {' and '.join(parts)}. Nothing was changed."
+    _print(found if parts else "Nothing found on this machine that harms measurement.", width)
     for severity in Severity:
         chosen = [finding for finding in findings if finding.severity is severity]
         for number, finding in enumerate(chosen):
@@ -95,17 +89,12 @@ def show(findings: tuple[Finding, ...]) -> None:
                 out.print()
             if number == 0:
                 out.print(Text(_HEADINGS[severity], style=_COLOURS.get(severity, "bold")))
-            _show(finding, width)
-
-
-def _show(finding: Finding, width: int) -> None:
-    _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
-    if not finding.advice:
-        return
-    _print(finding.why, width, 4)
-    _print(f"-> {finding.advice}{' Needs root.' if finding.needs_root else ''}", width, 4, hanging=3)
-    for line in folded(visible(finding.command), width - 9) if finding.command else ():
-        out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
+            _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
+            if finding.advice:
+                _print(finding.why, width, 4)
+                _print(f"-> {finding.advice}{' Needs root.' if finding.needs_root else ''}", width, 4, hanging=3)
+                for line in folded(visible(finding.command), width - 9) if finding.command else ():
+                    out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
 
 
 def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int = 0) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dlbench.adapters.protocol import Cell, Outcome, Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.errors import ReportError
@@ -26,8 +26,8 @@ from ..environments import environment, folders
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
 from ..planning.axes import SuiteOverrides
-from ..planning.framework import Framework, offered
-from ..planning.own import NETWORK, OwnSteps
+from ..planning.framework import offered
+from ..planning.own import NETWORK
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..run import preparation, references
@@ -78,7 +78,7 @@ def explain_command(given: Given) -> None:
     """
     chosen = options.choices(given)
     machine = probe()
-    plan = _plan(given.cell, given.suite_name, chosen, machine)
+    plan = _plan(given, chosen, machine)
     preparation.check_interpreters(chosen.builds)
     folders.make_folder(folders.home())
     record = _launch(plan, machine, given.profiled, build_missing=not given.no_build)
@@ -87,7 +87,14 @@ def explain_command(given: Given) -> None:
         say(f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: {outcome.reason}")
         raise typer.Exit(NOTHING_MEASURED)
     if outcome.profile is None:
-        raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
+        title = plan.row_of(record.cell).build.framework.title
+        if failed := outcome.software.get("profile_failed"):
+            raise ReportError(f"{title} ran, but its profiler failed: {failed}")
+        others = [name for name, each in offered().items() if (each.directory / "profile.py").exists()]
+        raise ReportError(
+            f"{title}'s adapter has no profiler for such a cell. Explain a row of another framework "
+            f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
+        )
     found = explain(record.cell, outcome, family_of_record(record))
     print(to_stdout(REPORT, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"), end="")
     if given.store:
@@ -110,41 +117,30 @@ def stored_time(target: str, record: Record) -> str:
     return f"In {target} a step of this cell takes {number(found.timed.median * 1e3)} ms ({launches})."
 
 
-def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:
-    """Return a suite of this one cell, with the networks, mini-batches and settings of the suite named."""
-    row, slash, network = (part.strip() for part in cell.partition("/"))
+def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
+    """Return the plan of one cell, with the networks, mini-batches and settings of the suite named.
+
+    Raises UsageError where the words mean none, or several.
+    """
+    row, slash, network = (part.strip() for part in given.cell.partition("/"))
     if not (row and slash and network):
-        raise UsageError(f"{cell[:60]!r} is not a cell. {_FORM}.")
-    if own is not None:
-        if name:
+        raise UsageError(f"{given.cell[:60]!r} is not a cell. {_FORM}.")
+    one = partial(Suite, name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
+    if chosen.own is not None:
+        if given.suite_name:
             raise UsageError("--suite names networks and does not go with --step. Leave one of the two out.")
-        if network != NETWORK or row not in own.names:
-            raise UsageError(f"{cell[:60]!r} is not a cell of --step. Write {own.names[0]}/{NETWORK}.")
-        one = Suite(name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
-        return own.instead_of(one)
-    given = load(name) if name else None
-    known = given.known if given else networks.shipped()
-    meant = networks.chosen([network], (), known)
-    if len(meant) > 1:
-        raise UsageError(f"One cell is explained at a time, and {network} means {len(meant)} networks. {_FORM}.")
-    kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings")
-    return Suite(
-        name="explain",
-        summary="one cell",
-        networks=meant,
-        frameworks=(row,),
-        threads="cores",
-        protocol=_PROTOCOL,
-        **({key: getattr(given, key) for key in kept} if given else {}),
-    )
-
-
-def _plan(cell: str, name: str, chosen: SuiteOverrides, machine: Machine) -> Plan:
-    """Return the plan of one cell; raises UsageError where the words mean several."""
-    suite = _suite(cell, name, chosen.own)
-    plan = expand(
-        suite, chosen.but(frameworks=suite.frameworks[0]), preparation.capacity(machine), preparation.new_seed()
-    )
+        if network != NETWORK or row not in chosen.own.names:
+            raise UsageError(f"{given.cell[:60]!r} is not a cell of --step. Write {chosen.own.names[0]}/{NETWORK}.")
+        suite = chosen.own.instead_of(one())
+    else:
+        of = load(given.suite_name) if given.suite_name else None
+        meant = networks.chosen([network], (), of.known if of else networks.shipped())
+        if len(meant) > 1:
+            raise UsageError(f"One cell is explained at a time, and {network} means {len(meant)} networks. {_FORM}.")
+        kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings") if of else ()
+        suite = one(networks=meant, **{key: getattr(of, key) for key in kept})
+    place = preparation.capacity(machine)
+    plan = expand(suite, chosen.but(frameworks=row), place, preparation.new_seed())
     if len(plan.cells) > 1:
         first, second = (name_of(cell) for cell in plan.cells[:2])
         raise UsageError(
@@ -165,30 +161,17 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
     def profiled(request: LaunchRequest, tick: Tick) -> Launched:
         return launch_process(replace(request, launch=request.launch._replace(profiled_steps=steps)), tick)
 
+    def reference(cell: Cell) -> Reference | None:
+        """Return the cell's reference where there is one: none is computed for the sake of a profile."""
+        path = references.find(plan.network_of(cell), cell.batch_size)
+        return None if path is None else Reference(path)
+
     run = preparation.new_run(plan, machine, "explain")
-    launch_runner = LaunchRunner(plan, run, profiled, sources, partial(_reference_at_hand, plan), machine=machine)
-    with measuring(say, wait=True, computes=plan.computes):
+    launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine)
+    with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         say(f"launching {name_of(planned.cell)}")
-        with StatusLine(err) as status:
 
-            def tick(directory: Path) -> None:
-                status.draw(f"  {read_phase(directory)[0] or 'starting'}")
+        def tick(directory: Path) -> None:
+            status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-            return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))
-
-
-def _reference_at_hand(plan: Plan, cell: Cell) -> Reference | None:
-    """Return the cell's reference where there is one: none is computed for the sake of a profile."""
-    path = references.find(plan.network_of(cell), cell.batch_size)
-    return None if path is None else Reference(path)
-
-
-def _no_profile(framework: Framework, outcome: Outcome) -> ReportError:
-    failed = outcome.software.get("profile_failed")
-    if failed:
-        return ReportError(f"{framework.title} ran, but its profiler failed: {failed}")
-    others = [name for name, each in offered().items() if (each.directory / "profile.py").exists()]
-    return ReportError(
-        f"{framework.title}'s adapter has no profiler for such a cell. Explain a row of another framework "
-        f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
-    )
+        return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))

@@ -155,12 +155,10 @@ def _output_of(*command: str) -> str:
 
 
 class Client:
-    """An apt client for one release, with lists and configuration in a folder of its own.
-
-    Every method raises FrameworkEnvironmentError with the reason where apt fails.
-    """
+    """An apt client for one release; every method raises FrameworkEnvironmentError with the reason where apt fails."""
 
     def __init__(self, folder: Path, release: str, kind: str, log: Path) -> None:
+        """Write lists and configuration of its own into a folder."""
         self._release, self._log = release, log
         configuration = folder / "apt.conf"
         self._variables = {"APT_CONFIG": str(configuration), "LC_ALL": "C.UTF-8"}
@@ -194,7 +192,7 @@ class Client:
         self.update()
         whole, before = sum(each.size for each in locked) / MEGABYTE, _megabytes(folder)
 
-        def show() -> None:
+        def show(said: str) -> None:
             draw(f"downloading {len(locked)} packages, {_megabytes(folder) - before:.0f} of {whole:.0f} MB")
 
         self._run(["apt-get", "download", *(f"{each.name}={each.version}" for each in locked)], folder, show)
@@ -214,10 +212,10 @@ class Client:
         fields = ("Package", "Version", "Architecture", "Size", "SHA256")
         return sorted(" ".join(each[field] for field in fields) for each in described)
 
-    def _run(self, command: list[str], folder: Path | None = None, watch: Callable[[], object] = lambda: None) -> None:
-        before = len(packages.logged(self._log))
-        if packages.run(command, self._log, variables=self._variables, directory=folder, watch=watch) != 0:
-            raise FrameworkEnvironmentError(self._why(packages.logged(self._log)[before:]))
+    def _run(self, command: list[str], folder: Path | None = None, watch: Callable[[str], object] = str) -> None:
+        code, said = packages.run(command, self._log, variables=self._variables, directory=folder, watch=watch)
+        if code != 0:
+            raise FrameworkEnvironmentError(self._why(said))
 
     def _ask(self, command: list[str]) -> str:
         variables = {**os.environ, **self._variables}
@@ -302,12 +300,13 @@ def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log:
         except tarfile.FilterError as error:
             raise FrameworkEnvironmentError(f"{failed}: {error}.") from error
         except (tarfile.TarError, OSError) as error:
-            if packages.out_of_room(f"{packages.logged(log)}{error}", log):
+            said = log.read_text(encoding="utf-8", errors="replace")
+            if packages.out_of_room(f"{said}{error}", log):
                 raise FrameworkEnvironmentError(
                     f"{framework.title}: no space is left to unpack {package.name}. Free some, or set DLBENCH_HOME to "
                     "a folder on a larger disk."
                 ) from error
-            reason = packages.last_line(packages.logged(log))
+            reason = packages.last_line(said)
             raise FrameworkEnvironmentError(f"{failed}: {reason} (the whole log: {log}).") from error
 
 

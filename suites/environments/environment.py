@@ -102,7 +102,7 @@ def locate(framework: Framework) -> Environment:
 def _locate(framework: Framework) -> Environment:
     if framework.unavailable:
         directory = home() / "environments" / framework.name
-        return Environment(framework, directory, State.UNAVAILABLE, None, _withdrawn(framework))
+        return Environment(framework, directory, State.UNAVAILABLE, None, _why_unavailable(framework, directory))
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
     try:
@@ -250,31 +250,14 @@ def base_python(framework: Framework) -> Path | None:
     return next((found for version in framework.python if (found := find_python(version))), None)
 
 
-def _python_needed(framework: Framework) -> str:
-    if not framework.python:
-        where = 'as in python = ["3.11"], in framework.toml'
-        return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
-    newest = framework.python[0]
-    return (
-        f"{framework.title} needs a Python of version {', '.join(framework.python)}, and none is on PATH, under pyenv "
-        f"or under uv. Install one (for example `uv python install {newest}`, `pyenv install {newest}` or your "
-        f"system's python{newest} package), or give an interpreter that has it: "
-        f"--python {framework.name}=/path/to/python."
-    )
-
-
-def _withdrawn(framework: Framework) -> str:
-    successor = f" {framework.successor} takes its place." if framework.successor else ""
-    return f"{framework.title} is not available: {framework.unavailable}{successor}"
-
-
 def _why_unavailable(framework: Framework, directory: Path) -> str:
     """Return why this machine cannot have the framework's environment, with the remedy; "" if it can.
 
     No network is asked: the answer is known before the first byte is downloaded.
     """
     if framework.unavailable:
-        return _withdrawn(framework)
+        successor = f" {framework.successor} takes its place." if framework.successor else ""
+        return f"{framework.title} is not available: {framework.unavailable}{successor}"
     here = f"{framework.title} is not available here:"
     give = f"Or give an interpreter that has it: --python {framework.name}=/path/to/python."
     if framework.debian is not None:
@@ -287,8 +270,17 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
             return f"{here} its packages are for Linux on {kind}, this is {sys.platform} on {machine}."
         if reason := debian.missing():
             return f"{here} {reason} {give}"
+    if not framework.python and not framework.interpreter:
+        where = 'as in python = ["3.11"], in framework.toml'
+        return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
     if framework.python and base_python(framework) is None:
-        return _python_needed(framework)
+        newest = framework.python[0]
+        return (
+            f"{framework.title} needs a Python of version {', '.join(framework.python)}, and none is on PATH, under "
+            f"pyenv or under uv. Install one (for example `uv python install {newest}`, `pyenv install {newest}` or "
+            f"your system's python{newest} package), or give an interpreter that has it: "
+            f"--python {framework.name}=/path/to/python."
+        )
     for program in framework.programs:
         if shutil.which(program) is None:
             return f"{here} it needs {program}, which is not on PATH. Install it. {give}"
@@ -349,7 +341,7 @@ def external_source(build: Build) -> Source:
     """
     assert build.interpreter is not None
     if build.framework.unavailable:
-        raise FrameworkEnvironmentError(_withdrawn(build.framework))
+        raise FrameworkEnvironmentError(locate(build.framework).reason)
     found = look_into(build, build.interpreter)
     if found.missing:
         raise FrameworkEnvironmentError(

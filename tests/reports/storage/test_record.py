@@ -19,7 +19,9 @@ KNOWN: dict[Any, st.SearchStrategy[Any]] = {
     str: text,
     int: st.integers(1, 2**31 - 1),  # in the range of each number
     float: st.floats(0.0, allow_nan=False, allow_infinity=False),
-    dict[str, float]: st.dictionaries(text, st.floats(0.0, exclude_min=True, allow_infinity=False), max_size=3),  # rules
+    dict[str, float]: st.dictionaries(
+        text, st.floats(0.0, exclude_min=True, allow_infinity=False), max_size=3
+    ),  # rules
     bool: st.booleans(),
     NoneType: st.none(),
     datetime: st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
