@@ -258,7 +258,6 @@ class Outcome(NamedTuple):
     curve_ended: str = ""  # why training ended early; empty: it did not
 
     def step_seconds(self) -> List[float]:
-        """Return the seconds of one step for each timed sample, in order."""
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.
         return [max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns]
 

@@ -26,11 +26,9 @@ from dlbench.reports.flags import (
     THREADS_EXCEEDED,
     Flag,
     FlagKind,
-    Observed,
     cell_flags,
     failed_launches,
     few_launches,
-    observe,
     product_rate,
     record_flags,
 )
@@ -40,6 +38,7 @@ from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
 from dlbench.reports.storage.results import Results
+from dlbench.reports.thread_evidence import Observed, observe
 
 NO_THREADS = -1
 """The thread count of a device that has no threads to choose (a published GPU column)."""

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
 from dlbench.reports.cells import build_matrix
+from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
-from dlbench.reports.flags import contended, observe, record_flags
+from dlbench.reports.flags import record_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
+from dlbench.reports.thread_evidence import observe
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,12 +19,12 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.comparison import Comparison
 from dlbench.reports.compare.report import GRAVE, Finding, finding, sentence_of
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.markup import page_to_html
+from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CellHistory, ChangePoint, History
 from dlbench.reports.history.report import REPORT, changes_page, significance, size, what_else
 from dlbench.reports.naming import name_of, slug
-from dlbench.reports.page.render import asset, policy, rendered
+from dlbench.reports.page.render import asset, policy
 from dlbench.reports.page.sections import pictures
 from dlbench.reports.report import ReportOptions
 

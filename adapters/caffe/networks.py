@@ -11,7 +11,7 @@ from caffe import NetSpec
 from caffe import layers as L  # noqa: N812 - as every Caffe script has it
 from caffe import params as P  # noqa: N812
 
-from ..families import Family, Recurrent
+from ..families import Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..libraries.walks import Functions
 
@@ -29,7 +29,6 @@ def reorder_gates(name: str, value: np.ndarray) -> np.ndarray:
 class CaffeFunctions(Functions):
     """Networks as layers of a net; values are their tops. ``continues`` is the LSTM's input of that name."""
 
-    title = "Caffe"
     activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
 
     def __init__(self, family: Family, spec: Any, continues: Any) -> None:
@@ -55,10 +54,10 @@ class CaffeFunctions(Functions):
         options = {"axis": 2} if self.family.time_major else {}
         return self._add(name, L.InnerProduct(values, num_output=outputs, **options), "weight", "bias")
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         sizes = {"num_output": spec.outputs, "kernel_size": spec.kernel, "stride": spec.stride, "pad": spec.padding}
-        parts = ("weight", "bias") if bias else ("weight",)
-        return self._add(spec.name, L.Convolution(values, bias_term=bias, **sizes), *parts)
+        parts = ("weight",) if spec.norm else ("weight", "bias")
+        return self._add(spec.name, L.Convolution(values, bias_term=not spec.norm, **sizes), *parts)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         # FLOOR: Caffe's own rule rounds the output's size up.

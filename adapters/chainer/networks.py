@@ -11,7 +11,7 @@ import chainer
 import chainer.functions as F  # noqa: N812 - Chainer's own convention
 import numpy as np
 
-from ..families import Family
+from ..families import Family, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries.walks import HIDDEN, Functions, State, Turn, gelu_by_tanh
 
@@ -59,15 +59,14 @@ class Model(chainer.Chain):
 class ChainerFunctions(Functions):
     """Networks by chainer.functions; values of steps are rows."""
 
-    title = "Chainer"
     activations = {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh}
 
     def dense(self, name: str, values: Any) -> Any:
         return F.linear(values, self.w[name + ".weight"], self.w[name + ".bias"])
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
-        added = self.w[spec.name + ".bias"] if bias else None
-        return F.convolution_2d(values, self.w[spec.name + ".weight"], added, spec.stride, spec.padding)
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        given = self.w[spec.name + ".weight"], self.w.get(spec.name + ".bias")
+        return F.convolution_2d(values, *given, spec.stride, spec.padding)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         return F.max_pooling_2d(values, kernel, stride, padding, cover_all=False)

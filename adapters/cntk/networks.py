@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 import cntk
 import numpy as np
 
-from ..families import Elman, Family, Recurrent
+from ..families import Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..libraries.walks import Functions
 
@@ -75,7 +75,6 @@ ACTIVATIONS = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh}
 class CntkFunctions(Functions):
     """Networks by CNTK's operators and blocks; parameters are made where they are used, and kept in ``trained``."""
 
-    title = "CNTK"
     activations = ACTIVATIONS
 
     def __init__(self, family: Any, weights: Mapping[str, np.ndarray]) -> None:
@@ -91,11 +90,11 @@ class CntkFunctions(Functions):
     def dense(self, name: str, values: Any) -> Any:
         return cntk.times_transpose(values, self.parameter(name + ".weight")) + self.parameter(name + ".bias")
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         values, automatic = padded(values, spec.kernel, spec.stride, spec.padding)
         strides, padding = (spec.stride, spec.stride), [False, automatic, automatic]
         values = cntk.convolution(self.parameter(spec.name + ".weight"), values, strides, auto_padding=padding)
-        if not bias:
+        if spec.norm:
             return values
         value = self.w[spec.name + ".bias"]
         added = cntk.Parameter((len(value), 1, 1), init=_over_channels(value))

@@ -14,7 +14,7 @@ import numpy as np
 from equinox import nn
 from jax import lax
 
-from ..families import Family
+from ..families import Family, Layer
 from ..jax.networks import Arrays
 from ..libraries.walks import Functions
 
@@ -49,7 +49,6 @@ def _with(make: Callable[[Any], Any], **values: Any) -> Any:
 class EquinoxFunctions(Functions):
     """Networks of Equinox's layers; ``in_rows``: the logits of all steps of all examples are one product."""
 
-    title = "Equinox"
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
 
     def __init__(self, family: Family, weights: Arrays, in_rows: bool = False) -> None:
@@ -66,11 +65,11 @@ class EquinoxFunctions(Functions):
             layer = jax.vmap(layer)
         return layer(values)
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         weight = self.w[spec.name + ".weight"]
-        given = {"bias": self.w[spec.name + ".bias"].reshape(-1, 1, 1)} if bias else {}
+        given = {} if spec.norm else {"bias": self.w[spec.name + ".bias"].reshape(-1, 1, 1)}
         sizes = weight.shape[1], weight.shape[0], weight.shape[2], spec.stride, spec.padding
-        layer = _with(lambda key: nn.Conv2d(*sizes, use_bias=bias, key=key), weight=weight, **given)
+        layer = _with(lambda key: nn.Conv2d(*sizes, use_bias=not spec.norm, key=key), weight=weight, **given)
         return jax.vmap(layer)(values)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:

@@ -18,13 +18,9 @@ from .family import ACTIVATIONS as ACTIVATIONS
 from .family import ALPHABET as ALPHABET
 from .family import LEARNING_RATE as LEARNING_RATE
 from .family import LOSSES as LOSSES
-from .family import Convolution as Convolution
-from .family import Dense as Dense
 from .family import Drawn as Drawn
 from .family import Family as Family
-from .family import Flatten as Flatten
 from .family import Layer as Layer
-from .family import MaxPool as MaxPool
 from .family import NumbersError as NumbersError
 from .family import Parameter as Parameter
 from .family import ParityRecipe as ParityRecipe

@@ -3,7 +3,7 @@
 import math
 from typing import List
 
-from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, number
+from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, norm_parameters, number
 
 
 class Attention(Family):
@@ -19,13 +19,13 @@ class Attention(Family):
     kind = "attention"
     learns_inputs = True
 
-    vocabulary: int = number("whole", least=2, example="10000")
-    width: int = number("whole", example="256")
-    heads: int = number("whole", example="4")
-    layers: int = number("whole", most=1000, example="2")
-    steps: int = number("whole", most=100000, example="32")
-    feedforward: int = number("whole", usual=lambda family: 4 * family.width)
-    epsilon: float = number("real", usual=1e-5, least=1e-8, most=1.0)
+    vocabulary: int = number(Numbers.whole, least=2, example="10000")
+    width: int = number(Numbers.whole, example="256")
+    heads: int = number(Numbers.whole, example="4")
+    layers: int = number(Numbers.whole, most=1000, example="2")
+    steps: int = number(Numbers.whole, most=100000, example="32")
+    feedforward: int = number(Numbers.whole, usual=lambda family: 4 * family.width)
+    epsilon: float = number(Numbers.real, usual=1e-5, least=1e-8, most=1.0)
 
     def check(self, numbers: Numbers) -> None:
         if self.width % self.heads:
@@ -44,13 +44,10 @@ class Attention(Family):
         ]
         for layer in range(1, self.layers + 1):
             name = "layer%d." % layer
-            made += _norm(name + "norm1", width)
-            made += _dense(name + "qkv", 3 * width, width)
-            made += _dense(name + "project", width, width)
-            made += _norm(name + "norm2", width)
-            made += _dense(name + "upper", hidden, width)
-            made += _dense(name + "lower", width, hidden)
-        return made + _norm("norm", width) + _dense("fc", self.vocabulary, width)
+            made += norm_parameters(name + "norm1", width) + _dense(name + "qkv", 3 * width, width)
+            made += _dense(name + "project", width, width) + norm_parameters(name + "norm2", width)
+            made += _dense(name + "upper", hidden, width) + _dense(name + "lower", width, hidden)
+        return made + norm_parameters("norm", width) + _dense("fc", self.vocabulary, width)
 
     def multiply_adds(self) -> List[int]:
         weights = 4 * self.width * self.width + 2 * self.width * self.feedforward
@@ -62,12 +59,6 @@ class Attention(Family):
         return Drawn((self.steps,), self.vocabulary)
 
     def parity(self) -> ParityRecipe:
-        """Return two steps at a high rate.
-
-        Largest errors seen of gpt32 and gpt64, loss and update, mini-batches of 2 to 16: 1.0e-7 and 3.4e-5 (PyTorch,
-        JAX, TensorFlow, the reference's own code in float32). Smallest mistakes that must be caught: 8e-2 in the update
-        for an epsilon of 1e-3, 2e-1 for another scale, 1.0 without the mask.
-        """
         why = "learning rate 1: at 0.01 the update of a mean loss is below float32 resolution and would hide a mistake"
         return ParityRecipe(2, 1.0, 3e-6, 4e-4, why)
 
@@ -77,9 +68,4 @@ class Attention(Family):
 
 
 def _dense(name: str, outputs: int, inputs: int) -> List[Parameter]:
-    bound = 1.0 / math.sqrt(inputs)
-    return [Parameter(name + ".weight", (outputs, inputs), bound), Parameter(name + ".bias", (outputs,), bound)]
-
-
-def _norm(name: str, width: int) -> List[Parameter]:
-    return [Parameter(name + ".gamma", (width,), 0.0, 1.0), Parameter(name + ".beta", (width,), 0.0, 0.0)]
+    return dense_parameters(name, outputs, inputs, 1.0 / math.sqrt(inputs))

@@ -6,17 +6,14 @@ from typing import Any, Dict, List, Tuple
 from .family import (
     ACTIVATIONS,
     LEARNING_RATE,
-    Convolution,
-    Dense,
     Drawn,
     Family,
-    Flatten,
     Layer,
-    MaxPool,
     Numbers,
     Parameter,
     ParityRecipe,
     convolution_weight,
+    dense_parameters,
     number,
     output_side,
 )
@@ -35,28 +32,29 @@ class Chain(Family):
     #: In forward order; or a property.
     layers: Any
 
+    def convolutions(self) -> List[Layer]:
+        return [layer for layer in self.layers if layer.kind == "convolution"]
+
     def parameters(self) -> List[Parameter]:
         made = []
         for layer in self.layers:
-            if isinstance(layer, Convolution):
-                made.append(convolution_weight(layer.name, layer.outputs, layer.inputs, layer.kernel))
-                made.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
-            elif isinstance(layer, Dense):
+            if layer.kind == "convolution":
+                made += [convolution_weight(layer), Parameter(layer.name + ".bias", (layer.outputs,), 0.01)]
+            elif layer.kind == "dense":
                 # ReLU layers after He et al. 2015, the others after Glorot and Bengio 2010, eq. 16.
                 fans = layer.inputs if layer.activation == "relu" else layer.inputs + layer.outputs
-                made.append(Parameter(layer.name + ".weight", (layer.outputs, layer.inputs), math.sqrt(6.0 / fans)))
-                made.append(Parameter(layer.name + ".bias", (layer.outputs,), 0.01))
+                made += dense_parameters(layer.name, layer.outputs, layer.inputs, math.sqrt(6.0 / fans), 0.01)
         return made
 
     def multiply_adds(self) -> List[int]:
         products, side = [], self.input_shape[-1]
         for layer in self.layers:
-            if isinstance(layer, (Convolution, MaxPool)):
+            places = 1
+            if layer.slides:
                 side = output_side(side, layer.kernel, layer.stride, layer.padding)
-            if isinstance(layer, Convolution):
-                products.append(layer.outputs * layer.inputs * layer.kernel**2 * side**2)
-            elif isinstance(layer, Dense):
-                products.append(layer.inputs * layer.outputs)
+                places = layer.kernel**2 * side**2
+            if layer.outputs:
+                products.append(layer.outputs * layer.inputs * places)
         return products
 
     @property
@@ -64,21 +62,19 @@ class Chain(Family):
         """Return height, width and channels of the images that are flattened."""
         channels, side = self.input_shape[0], self.input_shape[-1]
         for layer in self.layers:
-            if isinstance(layer, (Convolution, MaxPool)):
+            if layer.slides:
                 side = output_side(side, layer.kernel, layer.stride, layer.padding)
-            channels = layer.outputs if isinstance(layer, Convolution) else channels
+                channels = layer.outputs or channels
         return side, side, channels
 
     def drawn_inputs(self) -> Drawn:
         return Drawn(self.input_shape, None, self.input_scale)
 
     def drawn_labels(self) -> Drawn:
-        last = self.layers[-1]
-        assert isinstance(last, Dense)
-        return Drawn((), last.outputs)
+        return Drawn((), self.layers[-1].outputs)
 
     def kinked(self) -> bool:
-        return any(isinstance(layer, MaxPool) or getattr(layer, "activation", "") == "relu" for layer in self.layers)
+        return any(layer.kind == "pool" or layer.activation == "relu" for layer in self.layers)
 
     def parity(self) -> ParityRecipe:
         """Return one step at a low rate where there are kinks, or two at a high rate."""
@@ -93,9 +89,9 @@ class Chain(Family):
         return ParityRecipe(2, 1.0, 5e-5, update, why)
 
     def words(self) -> str:
-        kinds = (("conv", Convolution), ("pool", MaxPool), ("dense", Dense))
-        counts = [(sum(isinstance(layer, kind) for layer in self.layers), word) for word, kind in kinds]
-        return ", ".join("%d %s" % (count, word) for count, word in counts if count)
+        kinds = [layer.kind for layer in self.layers]
+        words = (("convolution", "conv"), ("pool", "pool"), ("dense", "dense"))
+        return ", ".join("%d %s" % (kinds.count(kind), word) for kind, word in words if kind in kinds)
 
 
 class Feedforward(Chain):
@@ -104,28 +100,29 @@ class Feedforward(Chain):
     name = "feedforward"
     kind = "dense"
 
-    inputs: int = number("whole", example="784")
-    hidden: Tuple[int, ...] = number("wholes", shortest=0)
-    outputs: int = number("whole", least=2, example="10")
-    activation: str = number("word", known=ACTIVATIONS)
-    input_scale: float = number("real", usual=1.0, least=1e-6, most=1e6)
+    inputs: int = number(Numbers.whole, example="784")
+    hidden: Tuple[int, ...] = number(Numbers.wholes, shortest=0)
+    outputs: int = number(Numbers.whole, least=2, example="10")
+    activation: str = number(Numbers.word, known=ACTIVATIONS)
+    input_scale: float = number(Numbers.real, usual=1.0, least=1e-6, most=1e6)
 
     @property
     def input_shape(self) -> Tuple[int, ...]:
         return (self.inputs,)
 
     @property
-    def layers(self) -> Tuple[Dense, ...]:
+    def layers(self) -> Tuple[Layer, ...]:
         sizes = (self.inputs,) + self.hidden + (self.outputs,)
         activations = [self.activation] * len(self.hidden) + ["none"]
         named = enumerate(zip(sizes, sizes[1:], activations), 1)
-        return tuple(Dense("fc%d" % index, *layer) for index, layer in named)
+        return tuple(
+            Layer("dense", "fc%d" % index, inputs, outputs, activation=activation)
+            for index, (inputs, outputs, activation) in named
+        )
 
 
 _EXAMPLE = "[{ convolution = 32, kernel = 3, padding = 1 }, { pool = 2, stride = 2 }, { dense = 128 }]"
 _ACTIVATIONS = ACTIVATIONS + ("none",)
-#: Of a layer's table, what may be left out.
-_USUAL = {"stride": 1, "padding": 0, "activation": "relu"}
 
 
 class Convolutional(Chain):
@@ -134,10 +131,10 @@ class Convolutional(Chain):
     name = "convolutional"
     kind = "convolutional"
 
-    channels: int = number("whole", example="3")
-    side: int = number("whole", example="32", most=10000)
-    layers: Tuple[Layer, ...] = number("tables", example=_EXAMPLE)
-    input_scale: float = number("real", usual=1.0, least=1e-6, most=1e6)
+    channels: int = number(Numbers.whole, example="3")
+    side: int = number(Numbers.whole, example="32", most=10000)
+    layers: Tuple[Layer, ...] = number(Numbers.tables, example=_EXAMPLE)
+    input_scale: float = number(Numbers.real, usual=1.0, least=1e-6, most=1e6)
 
     def check(self, numbers: Numbers) -> None:
         """Make layers of the tables of numbers, and read ``outputs``, the size of the last, fully connected layer.
@@ -163,8 +160,7 @@ class Convolutional(Chain):
         self._add_dense(numbers.whole("outputs", least=2, example="10"), "none")
 
     def _name(self, kind: str) -> str:
-        weights = [layer for layer in self.layers if isinstance(layer, (Convolution, Dense))]
-        return "%s%d" % (kind, len(weights) + 1)
+        return "%s%d" % (kind, sum(layer.outputs > 0 for layer in self.layers) + 1)
 
     def _add_window(self, table: Numbers, kind: str) -> None:
         size = table.whole(kind, example="32")
@@ -174,44 +170,38 @@ class Convolutional(Chain):
         padding = table.whole("padding", 0, least=0, most=(kernel - 1) if kind == "convolution" else kernel // 2)
         activation = table.word("activation", _ACTIVATIONS, "relu") if kind == "convolution" else "none"
         table.finish()
-        if any(isinstance(layer, Dense) for layer in self.layers):
+        if any(layer.kind == "dense" for layer in self.layers):
             raise table.error(kind, "it comes after a fully connected layer. Put all dense layers last.")
         side, _, channels = self.flattened
         if kernel > side + 2 * padding:
             text = "%d is larger than the image, which has a side of %d here. Make it smaller, or side larger."
             raise table.error("kernel" if kind == "convolution" else kind, text % (kernel, side))
-        if kind == "pool":
-            self.layers += (MaxPool(kernel, stride, padding),)
-        else:
-            name = self._name("conv")
-            self.layers += (Convolution(name, channels, size, kernel, stride, padding, activation),)
+        window: Dict[str, Any] = {"kernel": kernel, "stride": stride, "padding": padding, "activation": activation}
+        if kind == "convolution":
+            window.update(name=self._name("conv"), inputs=channels, outputs=size)
+        self.layers += (Layer(kind, **window),)
 
     def _add_dense(self, outputs: int, activation: str) -> None:
-        last = self.layers[-1] if self.layers else None
-        if isinstance(last, Dense):
-            inputs = last.outputs
+        if self.layers and self.layers[-1].kind == "dense":
+            inputs = self.layers[-1].outputs
         else:
             height, width, channels = self.flattened
             inputs = height * width * channels
-            self.layers += (Flatten(),)
-        self.layers += (Dense(self._name("fc"), inputs, outputs, activation),)
+            self.layers += (Layer("flatten"),)
+        self.layers += (Layer("dense", self._name("fc"), inputs, outputs, activation=activation),)
 
     def data(self) -> Dict[str, Any]:
         written = []
         for layer in self.layers[:-1]:
-            if isinstance(layer, Flatten):
+            if layer.kind == "flatten":
                 continue
-            given = dict(layer._asdict())
-            kind, size, usual = "pool", given.get("kernel"), _USUAL
-            if isinstance(layer, MaxPool):
-                usual = dict(_USUAL, stride=given.pop("kernel"))
-            else:
-                kind = "dense" if isinstance(layer, Dense) else "convolution"
-                size = given.pop("outputs")
-                del given["name"], given["inputs"]
-            kept = {key: value for key, value in given.items() if value != usual.get(key)}
-            written.append(dict({kind: size}, **kept))
-        return dict(super().data(), layers=written, outputs=self.layers[-1].outputs)  # type: ignore[union-attr]
+            pools = layer.kind == "pool"
+            usual = {"stride": layer.kernel if pools else 1, "padding": 0, "activation": "none" if pools else "relu"}
+            kept = {} if pools or layer.kind == "dense" else {"kernel": layer.kernel}
+            kept.update((key, getattr(layer, key)) for key in ("stride", "padding", "activation"))
+            kept = {key: value for key, value in kept.items() if value != usual.get(key)}
+            written.append(dict({layer.kind: layer.kernel if pools else layer.outputs}, **kept))
+        return dict(super().data(), layers=written, outputs=self.layers[-1].outputs)
 
     @property
     def input_shape(self) -> Tuple[int, ...]:

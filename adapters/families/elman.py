@@ -6,7 +6,7 @@ As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within
 import math
 from typing import List
 
-from .family import ACTIVATIONS, Drawn, Family, Parameter, ParityRecipe, number
+from .family import ACTIVATIONS, Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, number
 
 
 class Elman(Family):
@@ -22,14 +22,20 @@ class Elman(Family):
     loss = "squares"
     time_major = True
 
-    inputs: int = number("whole", example="2")
-    hidden: int = number("whole", example="100")
-    outputs: int = number("whole", example="2")
-    steps: int = number("whole", most=10000, example="20")
-    activation: str = number("word", known=ACTIVATIONS)
-    alpha: float = number("real", usual=1.0, least=1e-3, most=1.0)
-    clip: float = number("real", usual=1.0, least=0.0, most=1e6)
-    input_scale: float = number("real", usual=5.0, least=1e-6, most=1e6)
+    inputs: int = number(Numbers.whole, example="2")
+    hidden: int = number(Numbers.whole, example="100")
+    outputs: int = number(Numbers.whole, example="2")
+    steps: int = number(Numbers.whole, most=10000, example="20")
+    activation: str = number(Numbers.word, known=ACTIVATIONS)
+    alpha: float = number(Numbers.real, usual=1.0, least=1e-3, most=1.0)
+    clip: float = number(Numbers.real, usual=1.0, least=0.0, most=1e6)
+    input_scale: float = number(Numbers.real, usual=5.0, least=1e-6, most=1e6)
+
+    #: As of the family ``recurrent``: the parameters of its layer, and the layer's name.
+    parts = ("input_weight", "hidden_weight", "bias")
+
+    def layer_names(self) -> List[str]:
+        return ["rnn"]
 
     def parameters(self) -> List[Parameter]:
         """Return the weights and biases of the recurrence and of the outputs.
@@ -40,8 +46,7 @@ class Elman(Family):
             Parameter("rnn.input_weight", (self.hidden, self.inputs), 0.2 * math.sqrt(3.0 / self.inputs)),
             Parameter("rnn.hidden_weight", (self.hidden, self.hidden), 0.9 * math.sqrt(3.0 / self.hidden)),
             Parameter("rnn.bias", (self.hidden,), 0.01),
-            Parameter("out.weight", (self.outputs, self.hidden), 1.0 / math.sqrt(self.hidden)),
-            Parameter("out.bias", (self.outputs,), 0.01),
+            *dense_parameters("out", self.outputs, self.hidden, 1.0 / math.sqrt(self.hidden), 0.01),
         ]
 
     def multiply_adds(self) -> List[int]:
@@ -58,24 +63,6 @@ class Elman(Family):
         return self.activation == "relu"
 
     def parity(self) -> ParityRecipe:
-        """Return two steps.
-
-        Largest errors seen, loss and update, of 10 to 500 units over 10 to 100 steps, mini-batches of 1 to 256, by
-        PyTorch, JAX, TensorFlow and the reference's own code in float32; and the update error of the smallest mistake:
-
-            =============  ================  ================  =================================
-            where clipped  tanh, relu        sigmoid           state carried over
-            =============  ================  ================  =================================
-            yes            1.5e-7, 1.7e-5    1.9e-7, 2.2e-4    1e-2 (sigmoid over 100 steps)
-            no             1.8e-7, 2.2e-4    2.3e-7, 6.7e-4    2e-2
-            =============  ================  ================  =================================
-
-        Clipped networks of more units err more, since the norm of so many gradients is a sum in float32: at 500 units
-        MXNet by 2.2e-6 in the loss, at 2000 PyTorch by 7.2e-6, at 5000 by 2.2e-5 and 4.2e-4.
-
-        A sum in place of the mean is no mistake where both are clipped: the same update. No clipping is one only where
-        the norm is beyond it.
-        """
         return ParityRecipe(
             2,
             0.1 if self.clip else 1.0 / max(10, self.hidden),

@@ -5,9 +5,9 @@ an adapter builds what the numbers say and never asks for a name.
 """
 
 import math
-from functools import reduce
+from functools import partial, reduce
 from operator import mul
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 #: Of any one number: what is larger is a typing mistake.
 LARGEST = 1000000
@@ -32,11 +32,9 @@ class Numbers:
         self._read: List[str] = []
 
     def error(self, key: str, text: str) -> NumbersError:
-        """Return the error about this key."""
         return NumbersError(self._where + key, text)
 
     def has(self, key: str) -> bool:
-        """Tell whether the key is given."""
         return key in self._data
 
     def _take(self, key: str, usual: Any, example: str) -> Any:
@@ -67,21 +65,18 @@ class Numbers:
         return tuple(int(each) for each in value)
 
     def real(self, key: str, usual: float, least: float, most: float) -> float:
-        """Return a number from ``least`` to ``most``."""
         value = self._take(key, usual, "")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
             raise self.error(key, "%s is not a number from %g to %g." % (_shown(value), least, most))
         return float(value)
 
     def word(self, key: str, known: Sequence[str], usual: Any = None) -> str:
-        """Return one of these words."""
         value = self._take(key, usual, '"%s"' % known[0])
         if value not in known:
             raise self.error(key, "%s is not one of %s." % (_shown(value), ", ".join('"%s"' % each for each in known)))
         return str(value)
 
     def tables(self, key: str, example: str) -> "List[Numbers]":
-        """Return a list of tables."""
         value = self._take(key, None, example)
         if not isinstance(value, (list, tuple)) or not value or not all(isinstance(each, dict) for each in value):
             raise self.error(key, "%s is not a list of tables. Write it as in %s = %s." % (_shown(value), key, example))
@@ -89,7 +84,6 @@ class Numbers:
         return [Numbers(each, "%s, table %d, key " % (where, place)) for place, each in enumerate(value, 1)]
 
     def finish(self) -> None:
-        """Raise NumbersError for a key that was not read."""
         for key in self._data:
             if key not in self._read:
                 known = ", ".join(dict.fromkeys(self._read))
@@ -105,27 +99,15 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class Field(NamedTuple):
-    """How a family reads one of its numbers: a method of `Numbers` and its arguments.
+def number(read: Callable[..., Any], **options: Any) -> Any:
+    """Declare one of a family's numbers, read by this method of `Numbers` with these arguments.
 
     ``usual`` among these may be a function of the family as far as it is read.
     """
-
-    kind: str
-    options: Dict[str, Any]
-
-    def usual(self, family: Any) -> Any:
-        """Return the value of a number that is left out; None where it must be given."""
-        value = self.options.get("usual")
-        return value(family) if callable(value) else value
+    return partial(read, **options)
 
 
-def number(kind: str, **options: Any) -> Any:
-    """Declare one of a family's numbers, read by this method of `Numbers` with these arguments."""
-    return Field(kind, options)
-
-
-# The layers that chains of layers are made of, and the parameters of any network.
+# The layers of networks, and the parameters of any network.
 #
 # Canonical layouts, which every adapter converts from and back to: dense weight (outputs, inputs), convolution weight
 # (outputs, inputs, height, width), images (batch, channels, height, width), tokens (batch, steps), LSTM weights
@@ -133,40 +115,29 @@ def number(kind: str, **options: Any) -> Any:
 # order reset, update, new.
 
 
-class Dense(NamedTuple):
-    """A fully connected layer with bias: ``activation(inputs @ weight.T + bias)``."""
+class Layer(NamedTuple):
+    """A layer of a chain, or a convolution of a residual network.
 
-    name: str
-    inputs: int
-    outputs: int
-    activation: str  # one of `ACTIVATIONS`, or "none"
+    ``kind``: "dense", ``activation(inputs @ weight.T + bias)``; "convolution", square, with symmetric zero padding;
+    "pool", the maxima of square windows, sizes round down; or "flatten", (batch, channels, height, width) to (batch,
+    channels * height * width).
+    """
 
+    kind: str
+    name: str = ""
+    inputs: int = 0
+    outputs: int = 0
+    kernel: int = 0
+    stride: int = 1
+    padding: int = 0
+    activation: str = "none"  # or one of `ACTIVATIONS`
+    norm: str = ""  # the batch normalisation behind a convolution, which then has no bias
 
-class Convolution(NamedTuple):
-    """A square convolution with bias and symmetric zero padding."""
+    @property
+    def slides(self) -> bool:
+        """Whether it moves a window over images."""
+        return self.kernel > 0
 
-    name: str
-    inputs: int
-    outputs: int
-    kernel: int
-    stride: int
-    padding: int
-    activation: str  # one of `ACTIVATIONS`, or "none"
-
-
-class MaxPool(NamedTuple):
-    """Max pooling over square windows; sizes round down."""
-
-    kernel: int
-    stride: int
-    padding: int
-
-
-class Flatten(NamedTuple):
-    """(batch, channels, height, width) to (batch, channels * height * width)."""
-
-
-Layer = Union[Dense, Convolution, MaxPool, Flatten]
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh")
 
@@ -185,9 +156,23 @@ def output_side(side: int, kernel: int, stride: int, padding: int) -> int:
     return (side + 2 * padding - kernel) // stride + 1
 
 
-def convolution_weight(name: str, outputs: int, inputs: int, kernel: int) -> Parameter:
+def convolution_weight(layer: Layer) -> Parameter:
     """Return a convolution's weight: He et al. 2015, arXiv 1502.01852, eq. 10, as a uniform distribution."""
-    return Parameter(name + ".weight", (outputs, inputs, kernel, kernel), math.sqrt(6.0 / (inputs * kernel**2)))
+    shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
+    return Parameter(layer.name + ".weight", shape, math.sqrt(6.0 / (layer.inputs * layer.kernel**2)))
+
+
+def dense_parameters(
+    name: str, outputs: int, inputs: int, bound: float, bias: Optional[float] = None
+) -> List[Parameter]:
+    """Return a fully connected layer's weight, and its bias with its own bound where one is given."""
+    weight = Parameter(name + ".weight", (outputs, inputs), bound)
+    return [weight, Parameter(name + ".bias", (outputs,), bound if bias is None else bias)]
+
+
+def norm_parameters(name: str, size: int, gamma: float = 1.0) -> List[Parameter]:
+    """Return a normalisation's gamma and beta."""
+    return [Parameter(name + ".gamma", (size,), 0.0, gamma), Parameter(name + ".beta", (size,), 0.0, 0.0)]
 
 
 #: Of the timed steps; a parity recipe has another rate.
@@ -213,28 +198,7 @@ class ParityRecipe(NamedTuple):
     """How the first steps of a launch are compared with the reference.
 
     Tolerances are about ten times the errors of honest float32 implementations (five where rounding flips ReLUs), and
-    far below those of mistakes. Largest errors seen at the paper's mini-batch over PyTorch (eager, compiled),
-    TensorFlow (graph, XLA), MXNet and the reference's own code in float32, where measured; and the smallest update
-    error of the mistakes in tests/adapters/mistakes.py that must be caught:
-
-        ========  ==========  ============  ===============================
-        network   loss error  update error  smallest mistake (update error)
-        ========  ==========  ============  ===============================
-        fcn5      5.1e-7      2.4e-5        7.1e-2, weight decay of 1e-4
-        fcn8      4.6e-8      1.5e-3
-        alexnet   3.1e-7      7.3e-3        1.0, a doubled or frozen bias
-        resnet50  2.0e-7      1.9e-2
-        lstm32    1.2e-7      2.0e-4        1.9e-1, state carried over
-        lstm64    1.2e-8      4.9e-4
-        ========  ==========  ============  ===============================
-
-    Mini-batches of other sizes err more: from 16 to 256 fcn5 by 4.6e-6 in the loss and 1.8e-4 in the update, fcn8 by
-    7.2e-6 and 2.1e-3 (PyTorch, MXNet). Frameworks that take the exponential of a rounded log-softmax, here always close
-    to -10, give every class of an example the same error; at 32 those of the examples add up.
-
-    Not caught in a one-step recipe: momentum (no first step shows it) and, in alexnet, weight decay of 5e-4 or less
-    (8.5e-3); the fully connected and recurrent networks, driven by the same optimiser, show both. Not caught in
-    resnet50: a normalisation epsilon of 1e-3 (7e-2 in the update, 9.8e-6 in the loss).
+    far below those of mistakes. The errors seen, by which they were chosen: adapters/README.md.
     """
 
     steps: int
@@ -266,27 +230,32 @@ class Family:
     #: Whether its mathematics is known. Where it is not, launches are compared with one another; see `Own`.
     specified = True
     #: Its numbers; and the names of those that are lists themselves.
-    fields: Dict[str, Field] = {}
+    fields: "Dict[str, partial[Any]]" = {}
     lists: Tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.fields = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
-        cls.lists = tuple(name for name, field in cls.fields.items() if field.kind in ("wholes", "tables"))
+        cls.fields = {name: value for name, value in vars(cls).items() if isinstance(value, partial)}
+        cls.lists = tuple(name for name, field in cls.fields.items() if field.func in (Numbers.wholes, Numbers.tables))
 
     def __init__(self, *values: Any, **named: Any) -> None:
         """Take the numbers in the order of their declarations, or by name."""
         given = dict(zip(self.fields, values), **named)
-        needed = {name for name, field in self.fields.items() if "usual" not in field.options}
+        needed = {name for name, field in self.fields.items() if "usual" not in field.keywords}
         if len(values) > len(self.fields) or not needed <= set(given) <= set(self.fields):
             raise TypeError("%s takes %s, not %s" % (type(self).__name__, ", ".join(self.fields), given))
-        for name, field in self._in_order():
-            setattr(self, name, given[name] if name in given else field.usual(self))
+        for name in self._in_order():
+            setattr(self, name, given[name] if name in given else self.usual(name))
 
     @classmethod
-    def _in_order(cls) -> List[Tuple[str, Field]]:
-        """Return the numbers, those last whose usual value depends on others."""
-        return sorted(cls.fields.items(), key=lambda item: callable(item[1].options.get("usual")))
+    def _in_order(cls) -> List[str]:
+        """Return the numbers' names, those last whose usual value depends on others."""
+        return sorted(cls.fields, key=lambda name: callable(cls.fields[name].keywords.get("usual")))
+
+    def usual(self, name: str) -> Any:
+        """Return the value of a number that is left out; None where it must be given."""
+        value = self.fields[name].keywords.get("usual")
+        return value(self) if callable(value) else value
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -312,13 +281,10 @@ class Family:
 
     @classmethod
     def read(cls, numbers: Numbers) -> "Family":
-        """Read the numbers of a network; raises NumbersError."""
         family = cls.__new__(cls)
-        for name, field in cls._in_order():
-            options = dict(field.options)
-            if "usual" in options:
-                options["usual"] = field.usual(family)
-            setattr(family, name, getattr(numbers, field.kind)(name, **options))
+        for name in cls._in_order():
+            usual = {"usual": family.usual(name)} if "usual" in cls.fields[name].keywords else {}
+            setattr(family, name, cls.fields[name](numbers, name, **usual))
         family.check(numbers)
         return family
 
@@ -326,24 +292,26 @@ class Family:
         """Raise NumbersError where numbers do not go together."""
 
     def data(self) -> Dict[str, Any]:
-        """Return the numbers as plain data, those left out that are at their usual value."""
-        held = {name: getattr(self, name) for name, field in self.fields.items()}
+        held = {name: getattr(self, name) for name in self.fields}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in held.items()
-            if value != self.fields[name].usual(self)
+            if value != self.usual(name)
         }
 
     def parameters(self) -> List[Parameter]:
         """Return every trainable tensor, in forward order, in canonical layout."""
         raise NotImplementedError
 
+    def convolutions(self) -> List[Layer]:
+        """Return every convolution, in forward order."""
+        return []
+
     def multiply_adds(self) -> List[int]:
         """Return the multiply-adds of one example's forward pass by layer: matrix products and convolutions only."""
         raise NotImplementedError
 
     def drawn_inputs(self) -> Drawn:
-        """Return an example's inputs."""
         raise NotImplementedError
 
     def drawn_labels(self) -> Drawn:
@@ -360,7 +328,6 @@ class Family:
         raise NotImplementedError
 
     def words(self) -> str:
-        """Return the layers in a few words, for a table."""
         raise NotImplementedError
 
     def parameter_count(self) -> int:
@@ -368,7 +335,6 @@ class Family:
         return sum(reduce(mul, parameter.shape, 1) for parameter in self.parameters())
 
     def size_words(self) -> str:
-        """Return the number of parameters for a table: "118.0 M", "1.3 k"."""
         count = self.parameter_count()
         return "%.1f M" % (count / 1e6) if count >= 100000 else "%.1f k" % (count / 1e3)
 

@@ -3,7 +3,7 @@
 import math
 from typing import List, Tuple
 
-from .family import Drawn, Family, Parameter, ParityRecipe, number
+from .family import Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, number
 
 #: Gates of a cell: matrices side by side in each weight.
 CELLS = {"lstm": 4, "gru": 3, "rnn": 1}
@@ -25,12 +25,12 @@ class Recurrent(Family):
     kind = "recurrent"
     time_major = True
 
-    vocabulary: int = number("whole", least=2, example="10000")
-    embedding: int = number("whole", least=0, example="256")
-    hidden: int = number("whole", example="256")
-    layers: int = number("whole", most=100, example="2")
-    steps: int = number("whole", most=10000, example="32")
-    cell: str = number("word", known=tuple(CELLS), usual="lstm")
+    vocabulary: int = number(Numbers.whole, least=2, example="10000")
+    embedding: int = number(Numbers.whole, least=0, example="256")
+    hidden: int = number(Numbers.whole, example="256")
+    layers: int = number(Numbers.whole, most=100, example="2")
+    steps: int = number(Numbers.whole, most=10000, example="32")
+    cell: str = number(Numbers.word, known=tuple(CELLS), usual="lstm")
 
     @property
     def learns_inputs(self) -> bool:
@@ -71,9 +71,7 @@ class Recurrent(Family):
             made.append(Parameter(name + ".hidden_weight", (rows, self.hidden), bound))
             made += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in self.biases]
             inputs = self.hidden
-        made.append(Parameter("fc.weight", (self.vocabulary, self.hidden), bound))
-        made.append(Parameter("fc.bias", (self.vocabulary,), bound))
-        return made
+        return made + dense_parameters("fc", self.vocabulary, self.hidden, bound)
 
     def multiply_adds(self) -> List[int]:
         unit = self.steps * CELLS[self.cell] * self.hidden
@@ -91,18 +89,7 @@ class Recurrent(Family):
         """Return two steps at a very high rate.
 
         One-hot networks start nearer to zero, and a gradient is the smaller the more such layers it has come through,
-        so their rate is higher: at 10 the errors of three LSTM layers of 64 units were seven times as large. Largest
-        errors seen, loss and update, over 100 steps of mini-batches of 100, sizes 64 and 256, by PyTorch, JAX, MXNet,
-        TensorFlow and the reference's own code in float32; and the update error of the smallest mistake at size 64:
-
-            ======  ================  ================  =========================
-            layers  gru, rnn          lstm              state carried over
-            ======  ================  ================  =========================
-            1       4.8e-7, 3.1e-5    5.0e-7, 3.1e-5    6.8e-2 (gru)
-            3       7.4e-7, 5.3e-5    3.1e-7, 3.0e-4    6.2e-2 (rnn)
-            ======  ================  ================  =========================
-
-        The GRU's gates in Keras's order, its update gate exchanged: 1e-1; the reset before the product: 6e-1.
+        so their rate is higher: at 10 the errors of three LSTM layers of 64 units were seven times as large.
         """
         rate, loss, update = 10.0, 3e-6, 2e-3 if self.steps <= 32 else 5e-3
         if not self.embedding:

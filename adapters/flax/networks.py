@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from ..families import Layer
 from ..libraries.walks import Functions
 
 HELD = (2, 3, 1, 0)  # canonical axes of a convolution's weight in the order they are held
@@ -53,7 +54,6 @@ def _with(make: Callable[[Any], Any], values: Mapping[Any, Any]) -> Any:
 class FlaxFunctions(Functions):
     """Networks of Flax's layers."""
 
-    title = "Flax"
     activations = {"sigmoid": nnx.sigmoid, "relu": nnx.relu, "tanh": nnx.tanh}
 
     def _normalising(self, name: str, make: Callable[[Any], Any]) -> Any:
@@ -64,14 +64,13 @@ class FlaxFunctions(Functions):
         given = {("kernel",): kernel, ("bias",): self.w[name + ".bias"]}
         return _with(lambda rngs: nnx.Linear(kernel.shape[0], kernel.shape[1], rngs=rngs), given)(values)
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         weight, added = self.w[spec.name + ".weight"], self.w.get(spec.name + ".bias")
         sizes = weight.shape[2], weight.shape[3], (spec.kernel, spec.kernel)
         options: Dict[str, Any] = {"strides": spec.stride, "padding": ((spec.padding, spec.padding),) * 2}
-        layer = _with(
-            lambda rngs: nnx.Conv(*sizes, use_bias=bias, rngs=rngs, **options), {("kernel",): weight, ("bias",): added}
-        )
-        return layer(values)
+        options["use_bias"] = not spec.norm
+        given = {("kernel",): weight, ("bias",): added}
+        return _with(lambda rngs: nnx.Conv(*sizes, rngs=rngs, **options), given)(values)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         return nnx.max_pool(values, (kernel, kernel), (stride, stride), ((padding, padding), (padding, padding)))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, EveryFamily, factors, slope_found
+from ..base import ONE_PROCESS, EveryFamily, factors
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..launch.evidence import read_file
@@ -223,13 +223,7 @@ class JaxAdapter(EveryFamily):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        plugins = devices.gpu_plugins()
-        joins = callable(getattr(jax.distributed, "initialize", None))
-        return {
-            "gpu": (bool(plugins), "plugins found: " + (", ".join(plugins) or "none, so the CPU only")),
-            "automatic_gradients": slope_found(float(jax.grad(lambda value: value * value)(3.0))),
-            "several_processes": (joins, "jax.distributed.initialize is %s" % ("there" if joins else "missing")),
-        }
+        return devices.capabilities()
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a jitted matrix product that waits for its result.
@@ -255,8 +249,7 @@ class JaxAdapter(EveryFamily):
         return devices.take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        exhausted = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
-        return exhausted or isinstance(error, MemoryError)
+        return devices.is_out_of_memory(error)
 
 
 def _pool_threads() -> Optional[int]:

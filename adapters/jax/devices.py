@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..base import Adapter
+from ..base import Adapter, slope_found
 from ..families import Family
 from ..launch.batches import Batch
 from ..launch.team import part_of
@@ -53,6 +53,23 @@ def gpu_plugins() -> List[str]:
     """Return the names of the GPU plugins that this interpreter's JAX would load, as they registered themselves."""
     entries = importlib.metadata.entry_points(group="jax_plugins")
     return sorted(entry.name for entry in entries if any(maker in entry.name for maker in ("cuda", "rocm")))
+
+
+def capabilities() -> Dict[str, Tuple[bool, str]]:
+    """Return what this interpreter's JAX can do: see `Adapter.capabilities`."""
+    plugins = gpu_plugins()
+    joins = callable(getattr(jax.distributed, "initialize", None))
+    return {
+        "gpu": (bool(plugins), "plugins found: " + (", ".join(plugins) or "none, so the CPU only")),
+        "automatic_gradients": slope_found(float(jax.grad(lambda value: value * value)(3.0))),
+        "several_processes": (joins, "jax.distributed.initialize is %s" % ("there" if joins else "missing")),
+    }
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether this exception of JAX means that memory ran out."""
+    exhausted = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+    return exhausted or isinstance(error, MemoryError)
 
 
 def refusal(cell: Cell) -> str:
@@ -230,7 +247,6 @@ class Workers:
         )
 
     def describe(self) -> Dict[str, Any]:
-        """Name the engine and how it splits the mini-batch."""
         return {
             "engine": "jit over a mesh of %d devices" % self._count,
             "split": "jax.shard_map, gradients by lax.pmean",

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..families import Family
+from ..families import Family, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries.walks import Functions, State, Turn
 from ..networks import Network
@@ -113,7 +113,6 @@ def plus(values: Any, bias: Any) -> Any:
 class JaxFunctions(Functions):
     """Networks by jax.numpy, jax.nn and lax."""
 
-    title = "JAX"
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
 
     def __init__(self, family: Family, weights: Arrays, convolve: Convolve = convolve) -> None:
@@ -123,9 +122,9 @@ class JaxFunctions(Functions):
     def dense(self, name: str, values: Any) -> Any:
         return plus(product(values, self.w[name + ".weight"]), self.w[name + ".bias"])
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         values = self.convolve(values, self.w[spec.name + ".weight"], spec.stride, spec.padding)
-        return plus(values, self.w[spec.name + ".bias"]) if bias else values
+        return values if spec.norm else plus(values, self.w[spec.name + ".bias"])
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         return max_pool(values, kernel, stride, padding)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from ..families import Attention, Convolution, Dense, MaxPool
+from ..families import Attention, Layer
 from ..launch.batches import Batch
 from ..libraries.layouts import BIASES, CONVOLUTION, DENSE, FLATTENED, GATES, PLAIN, Layout
 from ..libraries.walks import Functions
@@ -19,26 +19,6 @@ from ..networks import Network
 
 #: What a mode chooses: ``data_format``, ``unroll`` (recurrent layers without a loop) and ``use_cudnn``.
 Options = Mapping[str, Any]
-
-
-class MinimumPadding2D(layers.Layer):
-    """Pads images with the lowest number, so that max pooling never chooses the padding.
-
-    Keras's ZeroPadding2D would do behind a ReLU only; its max pooling's own padding is not symmetric with a stride.
-    """
-
-    def __init__(self, padding: int, data_format: str) -> None:
-        super(MinimumPadding2D, self).__init__()
-        around = (padding, padding)
-        none = (0, 0)
-        last = data_format == "channels_last"
-        self.around = (none, around, around, none) if last else (none, none, around, around)
-
-    def call(self, inputs: Any) -> Any:
-        return keras.ops.pad(inputs, self.around, constant_values=float(np.finfo(np.float32).min))
-
-    def compute_output_shape(self, input_shape: Tuple[int, ...]) -> Tuple[int, ...]:
-        return tuple(side + sum(around) for side, around in zip(input_shape, self.around))
 
 
 class Positions(layers.Layer):
@@ -57,8 +37,6 @@ class Positions(layers.Layer):
 
 class KerasFunctions(Functions):
     """Networks of Keras's layers, applied one after another; keeps their variables."""
-
-    title = "Keras"
 
     def __init__(self, family: Any, options: Options) -> None:
         super().__init__(family, {})
@@ -83,7 +61,7 @@ class KerasFunctions(Functions):
         held = {"weight": ("kernel", layout or Layout(DENSE)), "bias": ("bias", Layout())}
         return self._applied(layer, values, name, held)
 
-    def convolution(self, spec: Any, values: Any, bias: bool, activation: str = "none") -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         """Apply a convolution with symmetric zero padding.
 
         "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
@@ -99,18 +77,22 @@ class KerasFunctions(Functions):
             spec.stride,
             padding="same" if same else "valid",
             data_format=data_format,
-            activation=None if activation == "none" else activation,
-            use_bias=bias,
+            activation=None if spec.activation == "none" else spec.activation,
+            use_bias=not spec.norm,
             kernel_initializer="zeros",
         )
         held: Dict[str, Tuple[str, Layout]] = {"weight": ("kernel", Layout(CONVOLUTION))}
-        if bias:
+        if not spec.norm:
             held["bias"] = ("bias", Layout())
         return self._applied(layer, values, spec.name, held)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         if padding:
-            values = MinimumPadding2D(padding, self.options["data_format"])(values)
+            # The lowest number is never chosen; max pooling's own padding is not symmetric with a stride.
+            around, none = (padding, padding), (0, 0)
+            last = self.options["data_format"] == "channels_last"
+            widths = (none, around, around, none) if last else (none, none, around, around)
+            values = keras.ops.pad(values, widths, constant_values=float(np.finfo(np.float32).min))
         return layers.MaxPooling2D(kernel, stride, padding="valid", data_format=self.options["data_format"])(values)
 
     def norm(self, name: str, values: Any) -> Any:
@@ -135,12 +117,12 @@ class KerasFunctions(Functions):
     def feedforward(self, values: Any) -> Any:
         layout = None  # of the next dense weight, where it is not the usual one
         for layer in self.family.layers:
-            if isinstance(layer, Dense):
+            if layer.kind == "dense":
                 values = self.dense(layer.name, values, layer.activation, layout)
                 layout = None
-            elif isinstance(layer, Convolution):
-                values = self.convolution(layer, values, True, layer.activation)
-            elif isinstance(layer, MaxPool):
+            elif layer.kind == "convolution":
+                values = self.convolution(layer, values)
+            elif layer.kind == "pool":
                 values = self.pool(values, layer.kernel, layer.stride, layer.padding)
             else:
                 if self.options["data_format"] == "channels_last":

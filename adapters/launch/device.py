@@ -54,7 +54,6 @@ class Watch:
             self.adapter.reset_device_peak_memory()
 
     def end(self) -> None:
-        """Read the instruments once the device is idle."""
         if self.on_cpu:
             return
         peak = ask(self.adapter, "device_peak_memory")

@@ -19,21 +19,8 @@ from .batches import sampled_entries
 #: on every device, has the recipes' own tolerances. The unit round-off u is 2**-11 for TF32 and float16 and 2**-8 for
 #: bfloat16: four of them for the loss, which is a mean over examples, and 64 for the updates of smooth networks. Where
 #: there are ReLUs or maxima, u decides which share of them falls to the other side, and the update's error grows with
-#: its root: 16 of it, but less than 1, which is the error of a parameter that stands still.
-#:
-#: Largest errors seen of the small shipped mini-batches, products rounded in PyTorch on a CPU (TF32 by cutting off, the
-#: worse of what GPUs do) and PyTorch's own autocast to bfloat16:
-#:
-#:     ========  ==============  ==============  =================
-#:     network   TF32: loss,     float16: loss,  bfloat16: loss,
-#:               update          update          update
-#:     ========  ==============  ==============  =================
-#:     fcn5      5.9e-5, 2.6e-3  1.2e-5, 8.8e-4  1.3e-3, 6.8e-2
-#:     fcn8      9.2e-6, 4.6e-3  2.3e-5, 1.7e-3  6.4e-4, 6.1e-2
-#:     lstm32    3.0e-6, 2.3e-3  6.3e-8, 1.1e-3  1.5e-7, 4.5e-3 (no autocast)
-#:     alexnet   2.0e-4, 1.0e-1  9.8e-6, 8.0e-2  1.4e-4, 3.2e-1
-#:     resnet50  2.4e-5, 1.8e-1  8.9e-6, 1.7e-1  2.6e-4, 5.5e-1
-#:     ========  ==============  ==============  =================
+#: its root: 16 of it, but less than 1, which is the error of a parameter that stands still. The errors seen:
+#: adapters/README.md.
 ROUNDINGS = {"tf32": (2.0**-9, 2.0**-5, 0.4), "float16": (2.0**-9, 2.0**-5, 0.4), "bfloat16": (2.0**-6, 2.0**-2, 0.8)}
 
 #: The smallest tolerances, of losses and of updates, that honest arithmetic of a lower precision needs.

@@ -224,7 +224,6 @@ class Lead:
         return getattr(self._adapter, name)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate in all workers."""
         self._team.send(("rate %r\n" % rate).encode("ascii"))
         self._adapter.set_learning_rate(rate)
 
@@ -234,7 +233,6 @@ class Lead:
         self._adapter.reset(weights, part_of(batch, 0, self._adapter.cell.world_size))
 
     def last_loss(self) -> float:
-        """Return the mean over all workers."""
         self._team.send(b"loss\n")
         return self._adapter.last_loss()
 

@@ -8,13 +8,7 @@ The series is cut where that lowers the sum of squared deviations from the segme
 each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"; PELT, Killick et al.
 2012, gives the same cuts in less time). The penalty is in units of the noise's variance, estimated from the
 differences of samples close by, so that neither trend nor level enters. Our own code, because the guest has NumPy
-alone; the tests compare it with ``ruptures``.
-
-Reliability (``tests/adapters/test_timing.py``). Independent log-normal noise without any change: at most 2 % of series
-lose samples or are called unsteady. A warm-up of 4 steps or more is found in over 90 % of series where its slowness is
-5 times the noise. A steady drift to the end is called unsteady where the drift is 10 times the noise. Autocorrelated
-noise (0.5) looks like changes of level: of 20 to 200 samples, under 10 % of series lose leading ones; the median of the
-rest is unbiased, its spread is a quarter wider.
+alone; the tests compare it with ``ruptures``. Its reliability: adapters/README.md.
 """
 
 import math

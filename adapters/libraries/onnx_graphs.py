@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from ..families import Elman, Family, Recurrent
+from ..families import Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..networks import Network
 from .walks import Functions, State, Turn
@@ -47,13 +47,11 @@ class Graph:
         return int(helper.np_dtype_to_tensor_dtype(self.element))
 
     def input(self, name: str, shape: Sequence[int], dtype: Any = None) -> str:
-        """Declare an input of the model, by default of the graph's element type."""
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype or self.element))
         self.inputs[name] = helper.make_tensor_value_info(name, kind, list(shape))
         return name
 
     def output(self, name: str, shape: Sequence[int]) -> str:
-        """Declare a value as an output of the model."""
         self.outputs[name] = helper.make_tensor_value_info(name, self.element_type, list(shape))
         return name
 
@@ -73,7 +71,6 @@ class Graph:
         return self.several(operator, inputs, [output or "%s#%d" % (operator, len(self.nodes))], **attributes)[0]
 
     def several(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Sequence[str]:
-        """Add a node with several outputs."""
         self.nodes.append(helper.make_node(operator, list(inputs), list(outputs), name=outputs[0], **attributes))
         return outputs
 
@@ -86,7 +83,6 @@ class Graph:
         raise NotImplementedError
 
     def model(self) -> ModelProto:
-        """Return the model as it stands."""
         parts = [list(each.values()) for each in (self.inputs, self.outputs, self.constants)]
         graph = helper.make_graph(self.nodes, "training_step", *parts)
         sets = [helper.make_opsetid("", self.operator_set)]
@@ -105,8 +101,6 @@ class OnnxFunctions(Functions):
     step stands by itself. LSTM gates are in the order input, forget, output, cell: one sigmoid covers three of them.
     """
 
-    title = "ONNX"
-
     def __init__(self, family: Family, graph: Graph, batch_size: int) -> None:
         super().__init__(family, {})
         self.graph, self.batch_size = graph, batch_size
@@ -117,8 +111,8 @@ class OnnxFunctions(Functions):
     def dense(self, name: str, values: Any) -> Any:
         return self.graph.node("Gemm", [values, name + ".weight", name + ".bias"], name, transB=1)
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
-        inputs = [values, spec.name + ".weight"] + ([spec.name + ".bias"] if bias else [])
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        inputs = [values, spec.name + ".weight"] + ([] if spec.norm else [spec.name + ".bias"])
         return self.graph.node("Conv", inputs, spec.name, **window(spec.kernel, spec.stride, spec.padding))
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:

@@ -43,7 +43,6 @@ class SessionAdapter(Adapter):
         return refuses_steps(network.family)
 
     def session_options(self) -> Any:
-        """Return new options."""
         options = onnxruntime.SessionOptions()
         if self.cell.threads:
             options.intra_op_num_threads = self.cell.threads

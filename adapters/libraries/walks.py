@@ -1,15 +1,15 @@
 """The families of networks, walked through once for all frameworks.
 
-`Functions` is for frameworks that compute by calls on values, with weights by canonical name; `Layers` for those that
-put layer objects in a row. A framework's subclass gives its operations; a walk calls them in the order of the family's
-mathematics. A walk is a method with the family's name.
+`Functions` is for frameworks that compute by calls on values, with weights by canonical name, `LayerFunctions` for
+those that have layer objects. A framework's subclass gives its operations; a walk, a method with the family's name,
+calls them in the order of the family's mathematics.
 """
 
 import math
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Tuple
 
-from ..families import Attention, Bottleneck, Chain, Convolution, Dense, Family, MaxPool, Recurrent, Residual
+from ..families import Family, Layer
 
 HIDDEN = -1e9  # added to the scores of attention that are masked, as is usual; exponentials of it are zero
 State = Tuple[Any, ...]  # of a recurrent layer: its output first, each (batch, hidden)
@@ -27,7 +27,7 @@ class Functions:
     A framework's subclass has these operations, each with its parameters in ``w`` under ``name`` and a dot:
 
     ``dense(name, values)``  a fully connected layer, over any leading axes
-    ``convolution(spec, values, bias)``  the convolution that a `Convolution` or `NormalisedConvolution` describes
+    ``convolution(spec, values)``  the convolution that a `Layer` describes; its bias is there where it has no ``norm``
     ``pool(values, kernel, stride, padding)``  the maxima of square windows; sizes round down
     ``flatten(values)``  images as rows, in canonical order or as their layout and the next dense weight's have it
     ``norm(name, values)``  batch normalisation by the batch's own biased statistics
@@ -44,22 +44,21 @@ class Functions:
     ``split(values, count)``  the gates' parts of (batch, gates * hidden)
     """
 
-    title = ""
     activations: Mapping[str, Callable[[Any], Any]] = {}
 
     def __init__(self, family: Family, weights: Mapping[str, Any]) -> None:
         self.family: Any = family
-        self.w = weights
+        self.w: Any = weights
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError("%s: the networks here have no %s" % (self.title, name))
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def added(self, inner: Any, values: Any) -> Any:
         """Return the sum of a block's layers and its shortcut."""
         return inner + values
 
     def rows(self, values: Any) -> Any:
-        """Return values of all steps in rows."""
         return values.reshape(-1, values.shape[-1])
 
     def embedded(self, name: str, symbols: Any) -> Any:
@@ -71,11 +70,9 @@ class Functions:
         return self.embedded("embedding", tokens) + self.w["position.weight"]
 
     def dense_of_steps(self, name: str, values: Any) -> Any:
-        """Return a fully connected layer of a transformer."""
         return self.dense(name, values)
 
     def logits_of_steps(self, values: Any) -> Any:
-        """Return a transformer's logits in rows."""
         return self.dense_of_steps("fc", self.rows(values))
 
     # Walks.
@@ -85,17 +82,15 @@ class Functions:
         return getattr(self, self.family.name)(inputs)
 
     def activated(self, values: Any, activation: str) -> Any:
-        """Return the values through an activation, or as they are."""
         return values if activation == "none" else self.activations[activation](values)
 
     def feedforward(self, values: Any) -> Any:
-        """Walk through a chain of layers."""
         for layer in self.family.layers:
-            if isinstance(layer, Dense):
+            if layer.kind == "dense":
                 values = self.activated(self.dense(layer.name, values), layer.activation)
-            elif isinstance(layer, Convolution):
-                values = self.activated(self.convolution(layer, values, True), layer.activation)
-            elif isinstance(layer, MaxPool):
+            elif layer.kind == "convolution":
+                values = self.activated(self.convolution(layer, values), layer.activation)
+            elif layer.kind == "pool":
                 values = self.pool(values, layer.kernel, layer.stride, layer.padding)
             else:
                 values = self.flatten(values)
@@ -104,35 +99,37 @@ class Functions:
     convolutional = feedforward
 
     def residual(self, values: Any) -> Any:
-        """Walk through stem, blocks and the last layer."""
-
-        def unit(spec: Any, values: Any) -> Any:
-            return self.norm(spec.norm, self.convolution(spec, values, False))
-
-        values = self.pool(self.activated(unit(self.family.stem, values), "relu"), 3, 2, 1)
+        values = self.pool(self.unit_with_relu(self.family.stem, values), 3, 2, 1)
         for block in self.family.bottlenecks:
             inner = values
             for spec in block.body[:-1]:
-                inner = self.activated(unit(spec, inner), "relu")
-            inner = unit(block.body[-1], inner)
+                inner = self.unit_with_relu(spec, inner)
+            inner = self.unit(block.body[-1], inner)
             if block.shortcut is not None:
-                values = unit(block.shortcut, values)
+                values = self.unit(block.shortcut, values)
             values = self.activated(self.added(inner, values), "relu")
         return self.dense("fc", self.pixel_mean(values))
 
+    def unit(self, spec: Layer, values: Any) -> Any:
+        return self.norm(spec.norm, self.convolution(spec, values))
+
+    def unit_with_relu(self, spec: Layer, values: Any) -> Any:
+        return self.activated(self.unit(spec, values), "relu")
+
     def recurrent(self, inputs: Any) -> Any:
-        """Walk through embedding, layers and the last layer."""
         values = self.embedded("embedding", inputs) if self.family.embedding else inputs
+        return self.dense("fc", self.rows(self.stacked(values)))
+
+    def stacked(self, values: Any) -> Any:
+        """Return the outputs of all recurrent layers, one behind another."""
         for name in self.family.layer_names():
             values = self.recurrent_layer(name, values)
-        return self.dense("fc", self.rows(values))
+        return values
 
     def elman(self, inputs: Any) -> Any:
-        """Walk through the layer and its outputs."""
         return self.dense("out", self.rows(self.elman_layer(inputs)))
 
     def attention(self, tokens: Any) -> Any:
-        """Walk through the layers of a transformer."""
         values = self.positioned(tokens)
         for layer in range(1, self.family.layers + 1):
             name = "layer%d." % layer
@@ -145,19 +142,15 @@ class Functions:
     # Recurrent layers step by step; frameworks with an operator for a whole layer override the first two.
 
     def recurrent_layer(self, name: str, values: Any) -> Any:
-        """Return the outputs of all steps from a zero state."""
         return self.over_steps(name, values, partial(self.turn, name), self.states)
 
     def elman_layer(self, values: Any) -> Any:
-        """Return the states of all steps from a zero state."""
-
         def turn(state: State, share: Any) -> State:
             return (self.leaky(state[0], self.sums("rnn", share, state[0])),)
 
         return self.over_steps("rnn", values, turn, 1)
 
     def step_by_step(self, turn: Turn, state: State, shares: Iterable[Any]) -> List[Any]:
-        """Return the outputs of steps one after another."""
         outputs = []
         for share in shares:
             state = turn(state, share)
@@ -174,7 +167,6 @@ class Functions:
         return share + self.product(name, output)
 
     def turn(self, name: str, state: State, share: Any) -> State:
-        """Return the state of a recurrent layer after a step."""
         if self.family.cell == "gru":
             return (self.gru(state[0], share, self.product(name, state[0])),)
         sums = self.sums(name, share, state[0])
@@ -195,109 +187,70 @@ class Functions:
         return (1.0 - update) * new + update * output
 
     def leaky(self, state: Any, sums: Any) -> Any:
-        """Return the state of a simple recurrent layer after a step."""
         found, alpha = self.activated(sums, self.family.activation), self.family.alpha
         return found if alpha == 1.0 else (1.0 - alpha) * state + alpha * found
 
 
-class Layers:
-    """Makes a framework's layer objects, and knows where each canonical parameter lies.
+class LayerFunctions(Functions):
+    """A network of a framework's layer objects, made once; ``w`` has their parameters by canonical name.
 
-    A framework's subclass has these calls, each of which returns a layer and notes its parameters:
+    A framework's subclass makes them, and `keep` hands each over to the framework:
 
-    ``dense(name, inputs, outputs)``, ``convolution(spec, bias)``, ``norm(name, channels, epsilon)``,
-    ``pool(kernel, stride, padding)``, ``embedding(name, symbols, width)``, ``layer_norm(name, family)``
-    ``row(layers)``  layers one after another as one
-    ``block(spec, epsilon)``  a residual block: its `body`, its shortcut added, and a ReLU
+    ``make_dense(inputs, outputs)``, ``make_convolution(spec)``, ``make_batch_norm(name, channels)``,
+    ``make_layer_norm(width)``, ``make_embedding(symbols, width)``
+    ``stack``  the recurrent layers of a recurrent network, as one layer object
     """
 
-    title = ""
-    activations: Dict[str, Callable[[], Any]] = {}
-    flatten: Callable[[], Any]
-    average: Tuple[Callable[[], Any], ...]  # what makes images each channel's mean, (batch, channels)
-    #: What makes the network of another family, by its name: a call with the family and these layers.
-    networks: Dict[str, Callable[[Any, Any], Any]] = {}
+    #: Attributes of a layer with its parameters, by part of their names, where they are called otherwise.
+    attributes: Mapping[str, str] = {}
 
-    def __init__(self) -> None:
-        self.parameters: Dict[str, Any] = {}
+    def __init__(self, family: Family) -> None:
+        super().__init__(family, {})
+        self.layers: Dict[str, Any] = {}
+        convolutions = {spec.name: spec for spec in family.convolutions()}
+        shapes: Dict[str, Dict[str, Tuple[int, ...]]] = {}
+        for parameter in family.parameters():
+            name, _, part = parameter.name.rpartition(".")
+            shapes.setdefault(name, {})[part] = parameter.shape
+        for name, parts in shapes.items():
+            if "hidden_weight" in parts:
+                continue
+            if name in convolutions:
+                layer = self.make_convolution(convolutions[name])
+            elif "gamma" in parts and family.normalises:
+                layer = self.make_batch_norm(name, *parts["gamma"])
+            elif "gamma" in parts:
+                layer = self.make_layer_norm(*parts["gamma"])
+            elif "bias" in parts:
+                layer = self.make_dense(*reversed(parts["weight"]))
+            else:
+                layer = self.make_embedding(*parts["weight"])
+            self.layers[name] = layer
+            self.w.update(("%s.%s" % (name, part), getattr(layer, self.attributes.get(part, part))) for part in parts)
+            self.keep("made_" + name.replace(".", "_"), layer)
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError("%s: the networks here have no %s" % (self.title, name))
-
-    def network(self, family: Family) -> Any:
-        """Return the network of this family."""
-        if isinstance(family, Chain):
-            return self.row(self.chain(family))
-        if isinstance(family, Residual):
-            return self.row(self.residual(family))
-        return self.networks[family.name](family, self)
-
-    def note(self, name: str, **held: Any) -> None:
-        """Note where parameters lie: each under this name, a dot and its keyword; None: there is no such one."""
-        self.parameters.update(("%s.%s" % (name, part), value) for part, value in held.items() if value is not None)
-
-    def noted(self, name: str, layer: Any, **attributes: str) -> Any:
-        """Note a layer's parameters, by part of the name its attributes (by default weight and bias); return it."""
-        for part, attribute in (attributes or {"weight": "weight", "bias": "bias"}).items():
-            self.note(name, **{part: getattr(layer, attribute)})
-        return layer
-
-    def note_recurrent(self, family: Recurrent, parameter: Callable[[int, int], Any]) -> List[Any]:
+    def hold_stack(self, parameter: Callable[[int, int], Any]) -> List[Any]:
         """Note the parameters of stacked recurrent layers that have two biases everywhere.
 
-        ``found`` gives a layer's weight of the inputs, that of the state, and the biases, by the layer's place and
+        ``parameter`` gives a layer's weight of the inputs, that of the state, and the biases, by the layer's place and
         theirs. Returned are the second biases that the family does not have: they stay zero. To train both would double
         the bias's learning rate.
         """
-        for layer, name in enumerate(family.layer_names()):
-            self.note(name, **{part: parameter(layer, place) for place, part in enumerate(family.parts)})
-        return [] if len(family.parts) > 3 else [parameter(layer, 3) for layer in range(family.layers)]
+        names, parts = self.family.layer_names(), self.family.parts
+        for layer, name in enumerate(names):
+            self.w.update(("%s.%s" % (name, part), parameter(layer, place)) for place, part in enumerate(parts))
+        return [] if len(parts) > 3 else [parameter(layer, 3) for layer in range(len(names))]
 
-    def attention(self, family: Attention, name: str) -> Dict[str, Any]:
-        """Return the layers of one of a transformer's, by their part of the name."""
-        width = family.width
-        return {
-            "norm1": self.layer_norm(name + "norm1", family),
-            "qkv": self.dense(name + "qkv", width, 3 * width),
-            "project": self.dense(name + "project", width, width),
-            "norm2": self.layer_norm(name + "norm2", family),
-            "upper": self.dense(name + "upper", width, family.feedforward),
-            "lower": self.dense(name + "lower", family.feedforward, width),
-        }
+    def dense(self, name: str, values: Any) -> Any:
+        return self.layers[name](values)
 
-    def chain(self, family: Chain) -> List[Any]:
-        """Return the layers of a chain, with their activations."""
-        made: List[Any] = []
-        for layer in family.layers:
-            if isinstance(layer, Dense):
-                made.append(self.dense(layer.name, layer.inputs, layer.outputs))
-            elif isinstance(layer, Convolution):
-                made.append(self.convolution(layer, True))
-            elif isinstance(layer, MaxPool):
-                made.append(self.pool(layer.kernel, layer.stride, layer.padding))
-            else:
-                made.append(self.flatten())
-            activation = getattr(layer, "activation", "none")
-            if activation != "none":
-                made.append(self.activations[activation]())
-        return made
+    norm = layer_norm = dense
 
-    def normalised(self, spec: Any, epsilon: float) -> List[Any]:
-        """Return a convolution without bias, and its batch normalisation."""
-        return [self.convolution(spec, False), self.norm(spec.norm, spec.outputs, epsilon)]
+    def embedded(self, name: str, symbols: Any) -> Any:
+        return self.layers[name](symbols)
 
-    def with_relu(self, spec: Any, epsilon: float) -> List[Any]:
-        """Return a convolution without bias, its normalisation and a ReLU."""
-        return [*self.normalised(spec, epsilon), self.activations["relu"]()]
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        return self.layers[spec.name](values)
 
-    def body(self, block: Bottleneck, epsilon: float) -> List[Any]:
-        """Return the layers of a residual block before the addition."""
-        first, second, third = block.body
-        return self.with_relu(first, epsilon) + self.with_relu(second, epsilon) + self.normalised(third, epsilon)
-
-    def residual(self, family: Residual) -> List[Any]:
-        """Return the layers of a residual network."""
-        made = [*self.with_relu(family.stem, family.epsilon), self.pool(3, 2, 1)]
-        made += [self.block(each, family.epsilon) for each in family.bottlenecks]
-        made += [make() for make in self.average]
-        return [*made, self.dense("fc", family.features, family.classes)]
+    def elman_layer(self, values: Any) -> Any:
+        return self.stacked(values)

@@ -19,17 +19,6 @@ _OUT_OF_MEMORY = re.compile("memory isn't enough|[Aa]llocate ([a-z]+ )*memory fa
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss, "squares": nn.MSELoss}
 
 
-class Loss(nn.Cell):
-    """A network and its mean loss."""
-
-    def __init__(self, network: Any, criterion: Any) -> None:
-        super().__init__()
-        self.network, self.criterion = network, criterion
-
-    def construct(self, inputs: Any, labels: Any) -> Any:
-        return self.criterion(self.network(inputs), labels)
-
-
 class Descent(nn.Cell):
     """The update of plain SGD, in place."""
 
@@ -59,13 +48,6 @@ class Step(nn.Cell):
         if self.clip:
             gradients = ops.clip_by_global_norm(gradients, self.clip)
         return ops.depend(loss, self.update(gradients))
-
-
-class Product(nn.Cell):
-    """A matrix product."""
-
-    def construct(self, left: Any, right: Any) -> Any:
-        return ops.matmul(left, right)
 
 
 def _square(value: Any) -> Any:
@@ -99,12 +81,16 @@ class MindSporeAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.network, self.trainable = build(network, weights)
+        self.network, self.trainable = model, _ = build(network, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
         parameters = mindspore.ParameterTuple(self.trainable.values())
         in_place = self.how_to_update == "descent"
         self.update = Descent(parameters) if in_place else nn.SGD(parameters, LEARNING_RATE)
-        loss = Loss(self.network, LOSSES[self.family.loss]())
+        criterion = LOSSES[self.family.loss]()
+
+        def loss(inputs: Any, labels: Any) -> Any:
+            return criterion(model(inputs), labels)
+
         self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
         self.train = Step(loss, parameters, self.update, self.family.clip)
 
@@ -150,8 +136,12 @@ class MindSporeAdapter(EveryFamily):
 
     def multiply(self, size: int) -> Callable[[], object]:
         left, right = [mindspore.Tensor(each) for each in factors(size)]
-        product = Product()
-        return lambda: product(left, right).asnumpy()
+
+        def product(left: Any, right: Any) -> Any:
+            return ops.matmul(left, right)
+
+        compiled = mindspore.jit(product)
+        return lambda: compiled(left, right).asnumpy()
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return super().is_out_of_memory(error) or bool(_OUT_OF_MEMORY.search(str(error)))

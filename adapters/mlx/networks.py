@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from ..families import Family
+from ..families import Family, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries.walks import Functions, Turn
 
@@ -33,16 +33,15 @@ def canonical(value: Any) -> np.ndarray:
 class MlxFunctions(Functions):
     """Networks by mlx.core and mlx.nn."""
 
-    title = "MLX"
     activations = {"sigmoid": mx.sigmoid, "relu": nn.relu, "tanh": mx.tanh}
 
     def dense(self, name: str, values: Any) -> Any:
         # As MLX's own ``Linear`` computes it.
         return mx.addmm(self.w[name + ".bias"], values, self.w[name + ".weight"].T)
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         values = mx.conv2d(values, self.w[spec.name + ".weight"], spec.stride, spec.padding)
-        return values + self.w[spec.name + ".bias"] if bias else values
+        return values if spec.norm else values + self.w[spec.name + ".bias"]
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         return nn.MaxPool2d(kernel, stride, padding)(values)

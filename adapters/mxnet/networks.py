@@ -6,198 +6,128 @@ parameters pass unchanged; only recurrent data are turned to time-major, which t
 """
 
 from functools import partial
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn, rnn
 
-from ..families import Attention, Bottleneck, Elman, Family, Recurrent
-from ..libraries.walks import HIDDEN, Layers, gelu_by_tanh
+from ..families import Attention, Elman, Family, Layer
+from ..libraries.walks import HIDDEN, LayerFunctions, gelu_by_tanh
 
 CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
+RECURRENT_PARTS = ("l%d_i2h_weight", "l%d_h2h_weight", "l%d_i2h_bias", "l%d_h2h_bias")
 
 
-class GluonLayers(Layers):
-    """Gluon's layers; ``fused`` joins a batch normalisation and the ReLU behind it in one operator."""
+class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
+    """A network of Gluon's layers and its loss: inputs and labels to the mean loss, of shape (1,).
 
-    title = "MXNet"
-    activations = {name: partial(nn.Activation, name) for name in ("relu", "sigmoid", "tanh")}
-    flatten = nn.Flatten
-    average = (nn.GlobalAvgPool2D, nn.Flatten)
-
-    def __init__(self, fused: bool) -> None:
-        super().__init__()
-        self.fused = fused
-
-    def dense(self, name: str, inputs: int, outputs: int) -> Any:
-        return self.noted(name, nn.Dense(outputs, flatten=False, in_units=inputs))
-
-    def convolution(self, spec: Any, bias: bool) -> Any:
-        sizes = spec.outputs, spec.kernel, spec.stride, spec.padding
-        return self.noted(spec.name, nn.Conv2D(*sizes, use_bias=bias, in_channels=spec.inputs))
-
-    def norm(self, name: str, channels: int, epsilon: float, relu: bool = False) -> Any:
-        kind = nn.BatchNormReLU if relu else nn.BatchNorm
-        return self.noted(name, kind(epsilon=epsilon, in_channels=channels), gamma="gamma", beta="beta")
-
-    def with_relu(self, spec: Any, epsilon: float) -> List[Any]:
-        if self.fused:
-            return [self.convolution(spec, False), self.norm(spec.norm, spec.outputs, epsilon, relu=True)]
-        return super().with_relu(spec, epsilon)
-
-    def pool(self, kernel: int, stride: int, padding: int) -> Any:
-        return nn.MaxPool2D(kernel, stride, padding)
-
-    def embedding(self, name: str, symbols: int, width: int) -> Any:
-        return self.noted(name, nn.Embedding(symbols, width), weight="weight")
-
-    def layer_norm(self, name: str, spec: Attention) -> Any:
-        return self.noted(name, nn.LayerNorm(epsilon=spec.epsilon, in_channels=spec.width), gamma="gamma", beta="beta")
-
-    def row(self, layers: List[Any]) -> Any:
-        return in_a_row(layers)
-
-    def block(self, spec: Bottleneck, epsilon: float) -> Any:
-        return BottleneckBlock(spec, epsilon, self)
-
-
-def in_a_row(blocks: List[Any]) -> Any:
-    """Return blocks one after another as one."""
-    body = nn.HybridSequential()
-    body.add(*blocks)
-    return body
-
-
-class LossBlock(mx.gluon.HybridBlock):
-    """A body that ends in rows of logits or outputs, and their loss, a mean over all of them."""
-
-    def __init__(self, body: Any, loss: str) -> None:
-        super().__init__()
-        self.body = body
-        self.kind = loss
-
-    def hybrid_forward(self, F: Any, inputs: Any, labels: Any) -> Any:  # noqa: N803 - Gluon's own name
-        if self.kind == "squares":
-            return F.mean(F.square(self.body(inputs) - labels))
-        scores = F.log_softmax(self.body(inputs), axis=-1)
-        return F.mean(F.negative(F.pick(scores, labels, axis=-1)))
-
-
-class BottleneckBlock(mx.gluon.HybridBlock):
-    """One residual block: 1x1 with the stride, 3x3, 1x1, each normalised; ReLU after the addition."""
-
-    def __init__(self, spec: Bottleneck, epsilon: float, layers: GluonLayers) -> None:
-        super().__init__()
-        self.body = in_a_row(layers.body(spec, epsilon))
-        self.project = None
-        if spec.shortcut is not None:
-            self.project = in_a_row(layers.normalised(spec.shortcut, epsilon))
-
-    def hybrid_forward(self, F: Any, inputs: Any) -> Any:  # noqa: N803
-        shortcut = inputs if self.project is None else self.project(inputs)
-        return F.Activation(self.body(inputs) + shortcut, act_type="relu")
-
-
-class RecurrentBlock(mx.gluon.HybridBlock):
-    """Stacked recurrent layers from a zero state, dense; time-major, to logits (steps * batch, classes).
-
-    Symbols are tokens (steps, batch), to be looked up, or one-hot (steps, batch, classes).
+    ``F``, Gluon's own name, is MXNet's module of symbols; ``fused`` joins a batch normalisation and the ReLU behind it
+    in one operator.
     """
 
-    def __init__(self, spec: Recurrent, layers: GluonLayers) -> None:
-        super().__init__()
-        self.hidden = spec.hidden
-        self.embedding: Any = None
-        if spec.embedding:
-            self.embedding = layers.embedding("embedding", spec.vocabulary, spec.embedding)
-        self.layers = CELLS[spec.cell](spec.hidden, spec.layers, layout="TNC", input_size=spec.width)
-        named = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
-        for second_bias in layers.note_recurrent(
-            spec, lambda layer, place: getattr(self.layers, "l%d_%s" % (layer, named[place]))
-        ):
-            second_bias.grad_req = "null"
-        self.dense = layers.dense("fc", spec.hidden, spec.vocabulary)
+    def __init__(self, family: Any, fused: bool) -> None:
+        mx.gluon.HybridBlock.__init__(self)
+        inner = [spec.norm for block in family.bottlenecks for spec in block.body[:-1]] if family.normalises else []
+        self.fused = [family.stem.norm, *inner] if fused and family.normalises else []
+        LayerFunctions.__init__(self, family)
+        if family.kind == "recurrent":
+            self.stack = _stack(family)
+            for second_bias in self.hold_stack(
+                lambda layer, place: getattr(self.stack, RECURRENT_PARTS[place] % layer)
+            ):
+                second_bias.grad_req = "null"
+        if isinstance(family, Attention):
+            # Gluon has no layer for attention, nor a block with the vectors of positions alone.
+            mask = np.triu(np.full((1, family.steps, family.steps), HIDDEN, np.float32), 1)
+            self.mask = self.params.get_constant("mask", mask)
+            self.position = self.w["position.weight"] = self.layers["position"].weight
 
-    def hybrid_forward(self, F: Any, symbols: Any) -> Any:  # noqa: N803
-        outputs = self.layers(symbols if self.embedding is None else self.embedding(symbols))
-        return self.dense(F.reshape(outputs, shape=(-1, self.hidden)))
+    def keep(self, name: str, layer: Any) -> None:
+        self.register_child(layer, name)
 
+    def hybrid_forward(self, F: Any, inputs: Any, labels: Any, **parameters: Any) -> Any:  # noqa: N803
+        self.F, self.given = F, parameters
+        scores = self.scores(inputs)
+        if self.family.loss == "squares":
+            return F.mean(F.square(scores - labels))
+        return F.mean(F.negative(F.pick(F.log_softmax(scores, axis=-1), labels, axis=-1)))
 
-class ElmanBlock(mx.gluon.HybridBlock):
-    """A simple recurrent layer from a zero state, dense; (steps, batch, inputs) to (steps * batch, outputs)."""
+    def make_dense(self, inputs: int, outputs: int) -> Any:
+        return nn.Dense(outputs, flatten=False, in_units=inputs)
 
-    def __init__(self, spec: Elman, layers: GluonLayers) -> None:
-        super().__init__()
-        self.hidden = spec.hidden
-        self.rnn = rnn.RNN(spec.hidden, activation=spec.activation, layout="TNC", input_size=spec.inputs)
-        held = self.rnn.l0_i2h_weight, self.rnn.l0_h2h_weight, self.rnn.l0_i2h_bias
-        layers.note("rnn", **dict(zip(("input_weight", "hidden_weight", "bias"), held)))
-        self.rnn.l0_h2h_bias.grad_req = "null"  # the second bias, as the LSTM's
-        self.dense = layers.dense("out", spec.hidden, spec.outputs)
+    def make_convolution(self, spec: Layer) -> Any:
+        sizes = spec.outputs, spec.kernel, spec.stride, spec.padding
+        return nn.Conv2D(*sizes, use_bias=not spec.norm, in_channels=spec.inputs)
 
-    def hybrid_forward(self, F: Any, inputs: Any) -> Any:  # noqa: N803
-        return self.dense(F.reshape(self.rnn(inputs), shape=(-1, self.hidden)))
+    def make_batch_norm(self, name: str, channels: int) -> Any:
+        kind = nn.BatchNormReLU if name in self.fused else nn.BatchNorm
+        return kind(epsilon=self.family.epsilon, in_channels=channels)
 
+    def make_layer_norm(self, width: int) -> Any:
+        return nn.LayerNorm(epsilon=self.family.epsilon, in_channels=width)
 
-class TransformerBlock(mx.gluon.HybridBlock):
-    """Tokens (batch, steps) to logits (batch * steps, vocabulary); Gluon has no layer for attention."""
+    def make_embedding(self, symbols: int, width: int) -> Any:
+        return nn.Embedding(symbols, width)
 
-    def __init__(self, spec: Attention, layers: GluonLayers) -> None:
-        super().__init__()
-        self.spec = spec
-        self.embedding = layers.embedding("embedding", spec.vocabulary, spec.width)
-        self.position = self.params.get("position", shape=(spec.steps, spec.width))
-        layers.note("position", weight=self.position)
-        mask = np.triu(np.full((1, spec.steps, spec.steps), HIDDEN, np.float32), 1)
-        self.mask = self.params.get_constant("mask", mask)
-        self.parts: Dict[str, Any] = {}
-        for number in range(1, spec.layers + 1):
-            name = "layer%d." % number
-            self.parts.update((name + part, layer) for part, layer in layers.attention(spec, name).items())
-        self.parts["norm"] = layers.layer_norm("norm", spec)
-        self.parts["fc"] = layers.dense("fc", spec.width, spec.vocabulary)
-        for block in self.parts.values():
-            self.register_child(block)
+    def activated(self, values: Any, activation: str) -> Any:
+        return values if activation == "none" else self.F.Activation(values, act_type=activation)
 
-    def hybrid_forward(self, F: Any, tokens: Any, position: Any, mask: Any) -> Any:  # noqa: N803
-        values = F.broadcast_add(self.embedding(tokens), F.expand_dims(position, 0))
-        for number in range(1, self.spec.layers + 1):
-            name = "layer%d." % number
-            raised = self.parts[name + "qkv"](self.parts[name + "norm1"](values))
-            values = values + self.parts[name + "project"](self._attended(F, raised, mask))
-            raised = self.parts[name + "upper"](self.parts[name + "norm2"](values))
-            values = values + self.parts[name + "lower"](gelu_by_tanh(raised, F.tanh))
-        return F.reshape(self.parts["fc"](self.parts["norm"](values)), shape=(-1, self.spec.vocabulary))
+    def unit_with_relu(self, spec: Layer, values: Any) -> Any:
+        values = self.unit(spec, values)
+        return values if self.fused else self.activated(values, "relu")
 
-    def _attended(self, F: Any, values: Any, mask: Any) -> Any:  # noqa: N803
-        """Return what each step takes of the values, (batch, steps, width), from ``qkv``."""
-        spec = self.spec
-        parts = F.transpose(F.reshape(values, shape=(0, 0, 3, spec.heads, -1)), axes=(2, 0, 3, 1, 4))
-        parts = F.reshape(parts, shape=(3, -1, spec.steps, spec.width // spec.heads))
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        sizes = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "pad": (padding,) * 2}
+        return self.F.Pooling(values, pool_type="max", **sizes)
+
+    def flatten(self, values: Any) -> Any:
+        return self.F.flatten(values)
+
+    def pixel_mean(self, values: Any) -> Any:
+        return self.F.flatten(self.F.Pooling(values, pool_type="avg", global_pool=True))
+
+    def rows(self, values: Any) -> Any:
+        return self.F.reshape(values, shape=(-3, 0))
+
+    def stacked(self, values: Any) -> Any:
+        return self.stack(values)
+
+    def positioned(self, tokens: Any) -> Any:
+        return self.F.broadcast_add(self.embedded("embedding", tokens), self.F.expand_dims(self.given["position"], 0))
+
+    def attended(self, name: str, values: Any) -> Any:
+        F, heads, steps = self.F, self.family.heads, self.family.steps  # noqa: N806 - as Gluon has it
+        width = self.family.width // heads
+        parts = F.reshape(self.dense(name + "qkv", values), shape=(0, 0, 3, heads, -1))
+        parts = F.reshape(F.transpose(parts, axes=(2, 0, 3, 1, 4)), shape=(3, -1, steps, width))
         query, key, value = F.split(parts, num_outputs=3, axis=0, squeeze_axis=True)
-        scores = F.batch_dot(query, key, transpose_b=True) * (spec.width // spec.heads) ** -0.5
-        mixed = F.batch_dot(F.softmax(F.broadcast_add(scores, mask), axis=-1), value)
-        mixed = F.reshape(mixed, shape=(-1, spec.heads, spec.steps, spec.width // spec.heads))
-        return F.reshape(F.transpose(mixed, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+        scores = F.batch_dot(query, key, transpose_b=True) * width**-0.5
+        mixed = F.batch_dot(F.softmax(F.broadcast_add(scores, self.given["mask"]), axis=-1), value)
+        return F.reshape(
+            F.transpose(F.reshape(mixed, shape=(-1, heads, steps, width)), axes=(0, 2, 1, 3)), shape=(0, 0, -1)
+        )
+
+    def gelu(self, values: Any) -> Any:
+        return gelu_by_tanh(values, self.F.tanh)
 
 
-GluonLayers.networks = {"recurrent": RecurrentBlock, "elman": ElmanBlock, "attention": TransformerBlock}
+def _stack(family: Any) -> Any:
+    """Return the recurrent layers, from a zero state."""
+    if isinstance(family, Elman):
+        return rnn.RNN(family.hidden, activation=family.activation, layout="TNC", input_size=family.inputs)
+    return CELLS[family.cell](family.hidden, family.layers, layout="TNC", input_size=family.width)
 
 
 def build(
-    spec: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True
+    family: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True
 ) -> Tuple[Any, Dict[str, Any]]:
-    """Build the network with copies of these weights on this context.
-
-    Return the block, (inputs, labels) to the mean loss of shape (1,), and its parameters by canonical name.
-    """
-    layers = GluonLayers(fused_norm)
-    block = LossBlock(layers.network(spec), spec.loss)
+    """Build the network with copies of these weights on this context; return it, and its parameters by name."""
+    block = GluonNetwork(family, fused_norm)
     # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
     block.initialize(mx.init.Zero(), ctx=context)
-    load(layers.parameters, weights)
-    return block, layers.parameters
+    load(block.w, weights)
+    return block, block.w
 
 
 def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:

@@ -81,7 +81,6 @@ class Device:
         self.idle_from = 0.0  # when all that was started will be done
 
     def allocate(self) -> None:
-        """Take the mini-batch's memory; raises OutOfDeviceMemoryError where there is less."""
         if self.capacity is not None and self.needed > self.capacity:
             raise OutOfDeviceMemoryError(
                 "CUDA out of memory: tried to allocate %d bytes, the null device has %d" % (self.needed, self.capacity)
@@ -97,7 +96,6 @@ class Device:
         self.idle_from = max(begins + self.seconds * longer, started)
 
     def wait(self) -> None:
-        """Wait until the queue is empty."""
         spin(self.idle_from)
 
     def event(self) -> float:
@@ -105,7 +103,6 @@ class Device:
         return max(self.idle_from, time.perf_counter())
 
     def between(self, earlier: float, later: float) -> int:
-        """Return the nanoseconds between two marks by the device's own clock."""
         return max(0, round((later - earlier) * (1.0 + self.event_error) * 1e9))
 
     def probe(self, name: str, size: int) -> Optional[Probe]:

@@ -124,7 +124,6 @@ class OnnxAdapter(SessionAdapter):
         self.current = 0
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy weights and mini-batch into the buffers that are bound."""
         self.synchronize()
         self._load(weights)
         for name, array in zip(("inputs", "labels"), feed(self.network, batch)):

@@ -27,7 +27,6 @@ class Graph(onnx_graphs.Graph):
         self.tape: List[Any] = []
 
     def scalar(self, value: float) -> str:
-        """Return a constant of the graph's element type, without axes."""
         return self.constant("scalar:%r" % value, np.array(value, dtype=self.element))
 
     def several(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Sequence[str]:
@@ -46,19 +45,15 @@ class Graph(onnx_graphs.Graph):
         return self.node("Reshape", [value, self.integers(*shape)])
 
     def times(self, left: str, right: str) -> str:
-        """Add a product of elements."""
         return self.node("Mul", [left, right])
 
     def minus(self, left: str, right: str) -> str:
-        """Add a difference."""
         return self.node("Sub", [left, right])
 
     def over(self, left: str, right: str) -> str:
-        """Add a quotient."""
         return self.node("Div", [left, right])
 
     def sum(self, value: str, *axes: int) -> str:
-        """Add a sum over axes, which vanish."""
         return self.node("ReduceSum", [value, self.integers(*axes)], keepdims=0)
 
     def zeros(self, shape: Sequence[int]) -> str:
@@ -165,7 +160,6 @@ class Convolution:
         self.remainders = [span % self.stride for span in spans]  # rows and columns that no window reaches
 
     def _slice(self, value: str, starts: Sequence[int], ends: Sequence[int], step: int) -> str:
-        """Add a cut of height and width."""
         integers = self.graph.integers
         inputs = [value, integers(*starts), integers(*ends), integers(2, 3), integers(step, step)]
         return self.graph.node("Slice", inputs)
@@ -275,17 +269,14 @@ class Call(NamedTuple):
 
     @property
     def gradient(self) -> str:
-        """The gradient by the first output."""
         assert self.gradients[0] is not None
         return self.gradients[0]
 
     @property
     def output(self) -> str:
-        """The first output."""
         return str(self.node.output[0])
 
     def shape(self, index: int) -> Shape:
-        """Return the shape of an input."""
         return self.shapes[self.node.input[index]]
 
     def check_same_shapes(self) -> None:

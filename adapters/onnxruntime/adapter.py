@@ -70,7 +70,6 @@ class OnnxRuntimeAdapter(SessionAdapter):
         self.module.copy_buffer_to_parameters(value._ortvalue, trainable_only=False)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy the weights into the parameters; the mini-batch is an argument of the training session."""
         for name in parameter_names(self.network):
             held = permute_gates(self.network, name, weights[name])
             self.state.parameters[name] = np.ascontiguousarray(held)

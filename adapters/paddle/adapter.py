@@ -19,7 +19,7 @@ from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
 from ..networks import Network
 from ..protocol import Cell, Profile
-from .networks import build, load
+from .networks import PaddleNetwork, is_turned, load
 
 
 def _threads(library: str, function: str) -> Optional[int]:
@@ -97,19 +97,20 @@ class PaddleAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.layer, self.layers = build(network, weights)
+        self.layer = PaddleNetwork(self.family)
+        load(self.layer.w, weights)
         self.inputs, self.labels = [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
             LEARNING_RATE,
-            parameters=list(self.layers.parameters.values()),
+            parameters=list(self.layer.w.values()),
             grad_clip=nn.ClipGradByGlobalNorm(clip) if clip else None,
         )
         self.criterion = LOSSES[network.family.loss]
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into the existing tensors; gradients were cleared, and plain SGD keeps nothing."""
-        load(self.layers, weights)
+        load(self.layer.w, weights)
         for tensor, array in zip((self.inputs, self.labels), laid_out(self.family, batch, np.int64)):
             tensor.set_value(array)
 
@@ -127,9 +128,9 @@ class PaddleAdapter(EveryFamily):
         return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, parameter in self.layers.parameters.items():
+        for name, parameter in self.layer.w.items():
             value = parameter.numpy()
-            yield name, value.T if name in self.layers.transposed else value
+            yield name, value.T if is_turned(name, value) else value
 
     def effective_threads(self) -> Optional[int]:
         # MKL computes products, OpenMP PaddlePaddle's own loops.

@@ -123,6 +123,28 @@ def describe_gpu(precision: str) -> Dict[str, Any]:
     }
 
 
+def set_threads(threads: int) -> None:
+    """Set the number of threads, before any operation; 0 leaves PyTorch's default."""
+    if threads:
+        torch.set_num_threads(threads)
+    # Nothing here runs operations side by side; the pool would only be threads without work.
+    if torch.get_num_interop_threads() != 1:
+        torch.set_num_interop_threads(1)
+
+
+def describe_cpu() -> Dict[str, Any]:
+    """Name the libraries and settings that decide PyTorch's arithmetic on the CPU."""
+    mkldnn = torch.backends.mkldnn
+    return {
+        "blas": "MKL" if torch.backends.mkl.is_available() else _build_line("BLAS_INFO="),
+        "onednn_enabled": bool(mkldnn.is_available() and mkldnn.enabled),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "intra_op_threads": torch.get_num_threads(),
+        "inter_op_threads": torch.get_num_interop_threads(),
+    }
+
+
 _PINNED = (gpus.TO_DEVICE_PINNED, gpus.FROM_DEVICE_PINNED)
 _FROM_DEVICE = (gpus.FROM_DEVICE_PINNED, gpus.FROM_DEVICE_PAGEABLE)
 
@@ -216,6 +238,28 @@ def profiled_calls(averages: Any) -> Iterator[Calls]:
         yield Calls(str(row.key), on_device, spent * _MICROSECONDS, row.count)
 
 
+def capabilities() -> Dict[str, Tuple[bool, str]]:
+    """Return what this build of PyTorch can do: see `Adapter.capabilities`."""
+    value = torch.tensor(3.0, requires_grad=True)
+    (value * value).backward()
+    distributed, toolkits = torch.distributed, (torch.version.cuda, torch.version.hip)
+    known = ("gloo", "nccl", "mpi") if distributed.is_available() else ()
+    engines = [name for name in known if getattr(distributed, "is_%s_available" % name)()]
+    return {
+        "gpu": (any(toolkits), "torch.version.cuda is %s, torch.version.hip %s" % toolkits),
+        "automatic_gradients": slope_found(float(value.grad)),
+        "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
+    }
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether this exception of PyTorch means that memory ran out."""
+    # Failures of CUDA and its libraries, and of the CPU's allocator, are plain RuntimeErrors.
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
+
+
 class TorchAdapter(EveryFamily):
     """Trains with PyTorch: eagerly, through torch.compile or as a CUDA graph.
 
@@ -227,11 +271,7 @@ class TorchAdapter(EveryFamily):
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
-        if cell.threads:
-            torch.set_num_threads(cell.threads)
-        # Nothing here runs operations side by side; the pool would only be threads without work.
-        if torch.get_num_interop_threads() != 1:
-            torch.set_num_interop_threads(1)
+        set_threads(cell.threads)
         torch.set_flush_denormal(bool(settings.get("flush_denormal", False)))
         self.compiles = bool(settings.get("compile", False))
         self.graphs = bool(settings.get("graph", False))
@@ -390,22 +430,16 @@ class TorchAdapter(EveryFamily):
         return int(torch.get_num_threads())
 
     def describe(self) -> Dict[str, Any]:
-        mkldnn = torch.backends.mkldnn
         described: Dict[str, Any] = {
             "framework": "torch",
             "version": torch.__version__,
             "git": torch.version.git_version,
-            "blas": "MKL" if torch.backends.mkl.is_available() else _build_line("BLAS_INFO="),
+            **describe_cpu(),
             "mkl": _build_line("Math Kernel Library"),
             "onednn": _build_line("MKL-DNN"),
-            "onednn_enabled": bool(mkldnn.is_available() and mkldnn.enabled),
             "openmp": _build_line("OpenMP"),
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
             "dense_layers": self.dense,
             "execution": "torch.compile" if self.compiles else "one CUDA graph" if self.graphs else "eager",
-            "intra_op_threads": torch.get_num_threads(),
-            "inter_op_threads": torch.get_num_interop_threads(),
             "training": self._training.describe() if self._parameters else {},
         }
         if self._parameters and self._family.kind == "recurrent":
@@ -420,16 +454,7 @@ class TorchAdapter(EveryFamily):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        value = torch.tensor(3.0, requires_grad=True)
-        (value * value).backward()
-        distributed, toolkits = torch.distributed, (torch.version.cuda, torch.version.hip)
-        known = ("gloo", "nccl", "mpi") if distributed.is_available() else ()
-        engines = [name for name in known if getattr(distributed, "is_%s_available" % name)()]
-        return {
-            "gpu": (any(toolkits), "torch.version.cuda is %s, torch.version.hip %s" % toolkits),
-            "automatic_gradients": slope_found(float(value.grad)),
-            "several_processes": (bool(engines), "torch.distributed with %s" % (", ".join(engines) or "no engine")),
-        }
+        return capabilities()
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
@@ -466,10 +491,7 @@ class TorchAdapter(EveryFamily):
         return take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        # Failures of CUDA and its libraries, and of the CPU's allocator, are plain RuntimeErrors.
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-            return True
-        return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
+        return is_out_of_memory(error)
 
 
 def _build_line(words: str) -> str:

@@ -5,20 +5,19 @@ height, width), LSTM gates input, forget, cell, output): only names differ.
 """
 
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from ..families import Attention, Bottleneck, Elman, Recurrent
-from ..libraries.walks import Layers
+from ..families import Elman, Family, Layer
+from ..libraries.walks import LayerFunctions
 from ..networks import Network
 
 MakeDense = Callable[[int, int], nn.Linear]
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
-PHI = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}
 FUSED = ("tanh", "relu")  # the activations of nn.RNN
 #: A layer's parameters in PyTorch, in the order of `Recurrent.parts`.
 RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
@@ -81,87 +80,6 @@ def onednn_dense(inputs: int, outputs: int) -> nn.Linear:
     return nn.utils.skip_init(OneDnnDense, inputs, outputs)
 
 
-class _TorchLayers(Layers):
-    """PyTorch's layers; fully connected ones are made by ``make_dense``."""
-
-    title = "PyTorch"
-    # In place: a convolution's backward pass does not need its own output.
-    activations = {"relu": partial(nn.ReLU, inplace=True), "sigmoid": nn.Sigmoid, "tanh": nn.Tanh}
-    flatten = nn.Flatten
-    average = (partial(nn.AdaptiveAvgPool2d, 1), nn.Flatten)
-
-    def __init__(self, make_dense: MakeDense, loop: bool) -> None:
-        super().__init__()
-        self.make_dense = make_dense
-        self.loop = loop
-
-    def dense(self, name: str, inputs: int, outputs: int) -> nn.Linear:
-        return self.noted(name, self.make_dense(inputs, outputs))
-
-    def convolution(self, spec: Any, bias: bool) -> nn.Module:
-        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
-        return self.noted(spec.name, nn.utils.skip_init(nn.Conv2d, *sizes, bias=bias))
-
-    def norm(self, name: str, channels: int, epsilon: float) -> nn.Module:
-        # It keeps running statistics, as any training does.
-        return self.noted(name, nn.BatchNorm2d(channels, eps=epsilon), gamma="weight", beta="bias")
-
-    def pool(self, kernel: int, stride: int, padding: int) -> nn.Module:
-        return nn.MaxPool2d(kernel, stride, padding)
-
-    def layer_norm(self, name: str, family: Attention) -> nn.Module:
-        return self.noted(name, nn.LayerNorm(family.width, family.epsilon), gamma="weight", beta="bias")
-
-    def embedding(self, name: str, symbols: int, width: int) -> nn.Module:
-        return self.noted(name, nn.utils.skip_init(nn.Embedding, symbols, width), weight="weight")
-
-    def row(self, layers: List[Any]) -> nn.Module:
-        return nn.Sequential(*layers)
-
-    def block(self, spec: Bottleneck, epsilon: float) -> nn.Module:
-        return _Block(spec, epsilon, self)
-
-
-class _Block(nn.Module):
-    """One bottleneck: ``relu(norm(1x1(relu(norm(3x3(relu(norm(1x1(x)))))))) + shortcut(x))``."""
-
-    def __init__(self, block: Bottleneck, epsilon: float, layers: _TorchLayers) -> None:
-        super().__init__()
-        self.body = nn.Sequential(*layers.body(block, epsilon))
-        self.project = None if block.shortcut is None else nn.Sequential(*layers.normalised(block.shortcut, epsilon))
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        shortcut = inputs if self.project is None else self.project(inputs)
-        hidden = self.body(inputs)
-        hidden += shortcut
-        return self.relu(hidden)
-
-
-class _LanguageModel(nn.Module):
-    """Symbols, stacked recurrent layers, dense. Time-major, to logits (steps * batch, vocabulary).
-
-    Symbols are tokens (steps, batch), to be looked up, or one-hot (steps, batch, vocabulary).
-    """
-
-    def __init__(self, family: Recurrent, layers: _TorchLayers) -> None:
-        super().__init__()
-        self.embedding: nn.Module = nn.Identity()
-        if family.embedding:
-            self.embedding = layers.embedding("embedding", family.vocabulary, family.embedding)
-        self.recurrent = CELLS[family.cell](family.width, family.hidden, family.layers)
-        second_biases = layers.note_recurrent(
-            family, lambda layer, place: getattr(self.recurrent, RECURRENT_PARTS[place] % layer)
-        )
-        for second_bias in second_biases:
-            second_bias.requires_grad_(False).zero_()
-        self.dense = layers.dense("fc", family.hidden, family.vocabulary)
-
-    def forward(self, symbols: torch.Tensor) -> torch.Tensor:
-        hidden, _ = self.recurrent(self.embedding(symbols))
-        return self.dense(hidden.flatten(0, 1))
-
-
 def loops(family: Elman, loop: bool) -> bool:
     """Tell whether the recurrence is a loop in Python: because the mode says so, or nn.RNN has no such layer."""
     return loop or family.activation not in FUSED or family.alpha != 1.0
@@ -175,104 +93,111 @@ def refuses_to_compile(family: Elman) -> str:
     return words % (family.steps, MOST_COMPILED_STEPS)
 
 
-class _Looped(nn.Module):
-    """A recurrent layer step by step: (steps, batch, inputs) to (steps, batch, hidden) from a zero state."""
+class TorchNetwork(LayerFunctions, nn.Module):
+    """A network of PyTorch's layers, to rows of logits or outputs; fully connected ones are made by ``make_dense``.
 
-    def __init__(self, family: Elman) -> None:
-        super().__init__()
-        self.input_weight = nn.Parameter(torch.empty(family.hidden, family.inputs))
-        self.hidden_weight = nn.Parameter(torch.empty(family.hidden, family.hidden))
-        self.bias = nn.Parameter(torch.empty(family.hidden))
-        self.phi = PHI[family.activation]
-        self.alpha = family.alpha
+    With ``loop`` simple recurrent layers are loops in Python.
+    """
+
+    # In place: a convolution's backward pass does not need its own output.
+    activations = {"relu": partial(functional.relu, inplace=True), "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+    attributes = {"gamma": "weight", "beta": "bias"}
+    keep = nn.Module.add_module
+
+    def __init__(self, family: Family, make_dense: MakeDense, loop: bool) -> None:
+        nn.Module.__init__(self)
+        self.make_dense, self.loop = make_dense, loop
+        LayerFunctions.__init__(self, family)
+        if family.kind == "recurrent":
+            self._make_recurrent(self.family)
+
+    def _make_recurrent(self, family: Any) -> None:
+        if isinstance(family, Elman) and loops(family, self.loop):
+            for parameter in family.parameters()[:3]:
+                self.w[parameter.name] = made = nn.Parameter(torch.empty(parameter.shape))
+                self.register_parameter(parameter.name.replace(".", "_"), made)
+            return
+        if isinstance(family, Elman):
+            self.stack: Any = nn.RNN(family.inputs, family.hidden, nonlinearity=family.activation)
+        else:
+            self.stack = CELLS[family.cell](family.width, family.hidden, family.layers)
+        for second_bias in self.hold_stack(lambda layer, place: getattr(self.stack, RECURRENT_PARTS[place] % layer)):
+            second_bias.requires_grad_(False).zero_()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        shares = functional.linear(inputs, self.input_weight, self.bias)
-        turned = self.hidden_weight.t()
+        return self.scores(inputs)
+
+    def make_convolution(self, spec: Layer) -> nn.Module:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
+        return nn.utils.skip_init(nn.Conv2d, *sizes, bias=not spec.norm)
+
+    def make_batch_norm(self, name: str, channels: int) -> nn.Module:
+        return nn.BatchNorm2d(channels, eps=self.family.epsilon)  # it keeps running statistics, as any training does
+
+    def make_layer_norm(self, width: int) -> nn.Module:
+        return nn.LayerNorm(width, self.family.epsilon)
+
+    def make_embedding(self, symbols: int, width: int) -> nn.Module:
+        return nn.utils.skip_init(nn.Embedding, symbols, width)
+
+    def pool(self, values: torch.Tensor, kernel: int, stride: int, padding: int) -> torch.Tensor:
+        return functional.max_pool2d(values, kernel, stride, padding)
+
+    def flatten(self, values: torch.Tensor) -> torch.Tensor:
+        return values.flatten(1)
+
+    def pixel_mean(self, values: torch.Tensor) -> torch.Tensor:
+        return functional.adaptive_avg_pool2d(values, 1).flatten(1)
+
+    def added(self, inner: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        inner += values
+        return inner
+
+    def rows(self, values: torch.Tensor) -> torch.Tensor:
+        return values.flatten(0, 1)
+
+    def stacked(self, values: torch.Tensor) -> torch.Tensor:
+        return self.stack(values)[0]
+
+    def elman_layer(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the states of all steps; without an operator for the whole layer step by step."""
+        family = self.family
+        if not loops(family, self.loop):
+            return self.stacked(values)
+        shares = functional.linear(values, self.w["rnn.input_weight"], self.w["rnn.bias"])
+        # Not in place: the operator behind keeps its output for the way back.
+        turned, phi = self.w["rnn.hidden_weight"].t(), getattr(torch, family.activation)
         state = shares.new_zeros(shares.shape[1:])
         states = []
         for share in shares.unbind():
-            new = self.phi(torch.addmm(share, state, turned))
-            state = new if self.alpha == 1.0 else torch.lerp(state, new, self.alpha)
+            new = phi(torch.addmm(share, state, turned))
+            state = new if family.alpha == 1.0 else torch.lerp(state, new, family.alpha)
             states.append(state)
         return torch.stack(states)
 
+    def positioned(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.embedded("embedding", tokens) + self.w["position.weight"]
 
-class _ElmanNetwork(nn.Module):
-    """A recurrent layer and dense outputs: (steps, batch, inputs) to (steps * batch, outputs)."""
-
-    def __init__(self, family: Elman, layers: _TorchLayers) -> None:
-        super().__init__()
-        layer: Any
-        if loops(family, layers.loop):
-            self.layer = layer = _Looped(family)
-            layers.note("rnn", **dict(layer.named_parameters()))
-        else:
-            self.layer = layer = nn.RNN(family.inputs, family.hidden, nonlinearity=family.activation)
-            held = layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0
-            layers.note("rnn", **dict(zip(("input_weight", "hidden_weight", "bias"), held)))
-            layer.bias_hh_l0.requires_grad_(False).zero_()
-        self.dense = layers.dense("out", family.hidden, family.outputs)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        states = self.layer(inputs)
-        return self.dense((states if isinstance(states, torch.Tensor) else states[0]).flatten(0, 1))
-
-
-class _AttentionLayer(nn.Module):
-    """Causal self-attention and a feedforward network, each normalised before and added."""
-
-    def __init__(self, family: Attention, name: str, layers: _TorchLayers) -> None:
-        super().__init__()
-        self.heads = family.heads
-        for part, layer in layers.attention(family, name).items():
-            setattr(self, part, layer)
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        parts = self.qkv(self.norm1(values)).chunk(3, dim=-1)
-        query, key, value = [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]
+    def attended(self, name: str, values: torch.Tensor) -> torch.Tensor:
+        parts = self.dense(name + "qkv", values).chunk(3, dim=-1)
+        query, key, value = [part.unflatten(-1, (self.family.heads, -1)).transpose(1, 2) for part in parts]
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        values = values + self.project(mixed.transpose(1, 2).flatten(2))
-        raised = functional.gelu(self.upper(self.norm2(values)), approximate="tanh")
-        return values + self.lower(raised)
+        return mixed.transpose(1, 2).flatten(2)
 
-
-class _Transformer(nn.Module):
-    """Tokens (batch, steps) to logits (batch * steps, vocabulary)."""
-
-    def __init__(self, family: Attention, layers: _TorchLayers) -> None:
-        super().__init__()
-        self.embedding = layers.embedding("embedding", family.vocabulary, family.width)
-        self.position = layers.embedding("position", family.steps, family.width)
-        names = ["layer%d." % number for number in range(1, family.layers + 1)]
-        self.layers = nn.ModuleList([_AttentionLayer(family, name, layers) for name in names])
-        self.norm = layers.layer_norm("norm", family)
-        self.dense = layers.dense("fc", family.width, family.vocabulary)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        values = self.embedding(tokens) + self.position.weight
-        for layer in self.layers:
-            values = layer(values)
-        return self.dense(self.norm(values).flatten(0, 1))
-
-
-_TorchLayers.networks = {"recurrent": _LanguageModel, "elman": _ElmanNetwork, "attention": _Transformer}
+    def gelu(self, values: torch.Tensor) -> torch.Tensor:
+        return functional.gelu(values, approximate="tanh")
 
 
 def build(
     network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = plain_dense, loop: bool = False
 ) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
-    """Build the network in training mode with a copy of these weights; return it, and its parameters by name.
-
-    With ``loop`` simple recurrent layers are loops in Python.
-    """
-    layers = _TorchLayers(dense, loop)
-    module: nn.Module = layers.network(network.family)
-    if set(layers.parameters) != set(weights):
+    """Build the network in training mode with a copy of these weights; return it, and its parameters by name."""
+    module = TorchNetwork(network.family, dense, loop)
+    if set(module.w) != set(weights):
         raise ValueError("the network's parameters and the weights given differ in name")
-    load(layers.parameters, weights)
+    load(module.w, weights)
     module.train()
-    return module, layers.parameters
+    return module, module.w
 
 
 def load(parameters: Dict[str, nn.Parameter], weights: Mapping[str, np.ndarray]) -> None:

@@ -57,7 +57,6 @@ class EagerStep:
         self.choices: Dict[str, Any] = {"optimizer": "SGD (%s)" % kind}
 
     def loss(self) -> torch.Tensor:
-        """Return the mini-batch's mean loss."""
         return self.criterion(self.module(self.inputs), self.labels)
 
     def __call__(self) -> torch.Tensor:
@@ -75,12 +74,10 @@ class EagerStep:
         """Forget earlier steps' findings; gradients are made anew by each, and plain SGD keeps nothing."""
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next step on."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
     def describe(self) -> Dict[str, Any]:
-        """Return the choices made."""
         return self.choices
 
 
@@ -124,7 +121,6 @@ class ScaledStep(EagerStep):
         return loss.detach()
 
     def forget(self) -> None:
-        """Scale the loss as at the start."""
         self.scaler.load_state_dict(self.first_scale)
 
     def describe(self) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
-from ..families import Bottleneck, Convolution, Flatten, MaxPool
+from ..families import Bottleneck, Layer
 from . import arithmetic
 
 Gradients = Iterator[Tuple[str, np.ndarray]]
@@ -60,7 +60,6 @@ class Model:
         return arithmetic.cross_entropy(logits, labels, count)
 
     def dense_loss(self, name: str, rows: np.ndarray, labels: np.ndarray) -> float:
-        """Do the last dense layer and its loss forward and backward together."""
         loss, *gradients, by_rows = arithmetic.dense_softmax(
             rows,
             self.weights[name + ".weight"],
@@ -152,12 +151,12 @@ class ChainModel(Model):
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         values = inputs
         for layer in self.family.layers[:-1]:
-            if isinstance(layer, Flatten):
+            if layer.kind == "flatten":
                 values = self.reshaped(values, len(values), -1)
-            elif isinstance(layer, MaxPool):
+            elif layer.kind == "pool":
                 values = self.pool(values, layer.kernel, layer.stride, layer.padding)
             else:
-                if isinstance(layer, Convolution):
+                if layer.kind == "convolution":
                     values = self.convolution(layer.name, values, layer.stride, layer.padding, bias=True)
                 else:
                     values = self.dense(layer.name, values)
@@ -186,7 +185,7 @@ class ResidualModel(Model):
     @staticmethod
     def windows(block: Bottleneck) -> Tuple[Tuple[int, int], ...]:
         """Return stride and padding of a block's convolutions."""
-        return (block.stride, 0), (1, 1), (1, 0)
+        return (block.body[0].stride, 0), (1, 1), (1, 0)
 
     def body(self, block: Bottleneck, values: np.ndarray) -> np.ndarray:
         for index, window in enumerate(self.windows(block), start=1):
@@ -196,16 +195,14 @@ class ResidualModel(Model):
                 values = self.activated(values, "relu")
         return values
 
-    def projected(self, block: Bottleneck, values: np.ndarray) -> np.ndarray:
-        return self.norm(
-            block.name + ".project_norm", self.convolution(block.name + ".project", values, block.stride, 0)
-        )
+    def projected(self, spec: Layer, values: np.ndarray) -> np.ndarray:
+        return self.norm(spec.norm, self.convolution(spec.name, values, spec.stride, 0))
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         values = self.activated(self.norm("stem_norm", self.convolution("stem", inputs, 2, 3)), "relu")
         values = self.pool(values, 3, 2, 1)
         for block in self.family.bottlenecks:
-            shortcut = partial(self.projected, block) if block.projection else None
+            shortcut = partial(self.projected, block.shortcut) if block.shortcut else None
             values = self.activated(self.sum_of(partial(self.body, block), values, shortcut), "relu")
         shape, pixels = values.shape, values.shape[2] * values.shape[3]
         self.tape.append(lambda gradient: np.broadcast_to((gradient / pixels)[:, :, None, None], shape))

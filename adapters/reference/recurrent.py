@@ -29,7 +29,6 @@ class Layer:
         raise AttributeError(name)
 
     def weight(self, part: str) -> np.ndarray:
-        """Return one of the layer's parameters as it is now."""
         return self.weights["%s.%s" % (self.name, part)]
 
     def split(self, sums: np.ndarray) -> List[np.ndarray]:
@@ -37,16 +36,13 @@ class Layer:
         return np.split(sums, self.gates, axis=-1)
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Undo ``split``."""
         return np.concatenate(parts, axis=-1)
 
     def start(self, batch: int) -> State:
-        """Return the state before the first step."""
         weight = self.weight("hidden_weight")
         return (np.zeros((batch, weight.shape[1]), weight.dtype),) * self.states
 
     def product(self, output: np.ndarray) -> np.ndarray:
-        """Return the last output's part of the sums."""
         return output @ self.weight("hidden_weight").T
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
@@ -176,8 +172,6 @@ class RecurrentModel(Model):
         return self.reshaped(values, -1, self.family.hidden)
 
     def recurrent(self, layer: Layer, values: np.ndarray) -> np.ndarray:
-        """Return the outputs of a layer."""
-
         def back(above: np.ndarray) -> Any:
             by_inputs, gradients = layer.backward(above, bool(self.tape))
             self.found.update(("%s.%s" % (layer.name, part), gradients[part]) for part in self.family.parts)
@@ -203,7 +197,6 @@ class ElmanModel(Model):
         return float(np.mean(errors * errors))
 
     def by_outputs(self, errors: np.ndarray) -> np.ndarray:
-        """Return the gradient by the outputs."""
         return errors * (2.0 / errors.size)
 
     def recurrent(self, inputs: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from ..base import ONE_PROCESS, EveryFamily, slope_found
+from ..base import ONE_PROCESS, EveryFamily
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries.gpus import Probe
@@ -70,14 +70,12 @@ class TensorFlowAdapter(EveryFamily):
         return Model(self._network, weights, self._recurrence)
 
     def _placed(self, batch: Batch) -> Tuple[Any, Any]:
-        """Return inputs and labels as the step takes them, resident on the devices."""
         if self.cell.world_size > 1:
             return self._workers.split(self._network, batch)
         inputs, labels = place(self._network, batch)
         return (inputs, labels) if self.cell.on_cpu else (devices.placed(inputs), devices.placed(labels))
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Assign the variables; the mini-batch is an argument of the graph."""
         self._model.assign(weights)
         self._batch = self._placed(batch)
 
@@ -124,17 +122,7 @@ class TensorFlowAdapter(EveryFamily):
         return described
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        value = tf.Variable(3.0)
-        with tf.GradientTape() as tape:
-            square = value * value
-        workers = hasattr(tf.distribute, "MultiWorkerMirroredStrategy")
-        built = tf.sysconfig.get_build_info()
-        toolkits = built.get("is_cuda_build"), built.get("is_rocm_build")
-        return {
-            "gpu": (any(toolkits), "build info: CUDA %s, ROCm %s" % toolkits),
-            "automatic_gradients": slope_found(float(tape.gradient(square, value))),
-            "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
-        }
+        return devices.capabilities()
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
@@ -164,7 +152,7 @@ class TensorFlowAdapter(EveryFamily):
         return devices.take_profile(self, steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
+        return devices.is_out_of_memory(error)
 
 
 ADAPTER = TensorFlowAdapter

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import tensorflow as tf
 
-from ..base import Adapter
+from ..base import Adapter, slope_found
 from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..libraries import gpus, profiles
@@ -23,6 +23,26 @@ from .networks import Model, clipped, place, update
 DEVICE = "GPU:0"
 PRECISIONS = ("float32", "tf32")
 _GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
+
+
+def capabilities() -> Dict[str, Tuple[bool, str]]:
+    """Return what this build of TensorFlow can do: see `Adapter.capabilities`."""
+    value = tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        square = value * value
+    workers = hasattr(tf.distribute, "MultiWorkerMirroredStrategy")
+    built = tf.sysconfig.get_build_info()
+    toolkits = built.get("is_cuda_build"), built.get("is_rocm_build")
+    return {
+        "gpu": (any(toolkits), "build info: CUDA %s, ROCm %s" % toolkits),
+        "automatic_gradients": slope_found(float(tape.gradient(square, value))),
+        "several_processes": (workers, "MultiWorkerMirroredStrategy is %s" % ("there" if workers else "missing")),
+    }
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether this exception of TensorFlow means that memory ran out."""
+    return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
 
 
 def refusal(cell: Cell) -> str:
@@ -181,7 +201,6 @@ class Workers:
         self._strategy = tf.distribute.MirroredStrategy(self._devices, cross_device_ops=reduction(cell.on_cpu))
 
     def scope(self) -> Any:
-        """Return the context in which every variable is made once for each worker."""
         return self._strategy.scope()
 
     def split(self, network: Network, batch: Batch) -> Tuple[Any, Any]:
@@ -242,7 +261,6 @@ class Workers:
         return step
 
     def mean(self, shares: Any) -> float:
-        """Return the mean loss from what a step returned."""
         return float(sum(float(share.numpy()) for share in self._strategy.experimental_local_results(shares)))
 
 

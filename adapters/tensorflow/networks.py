@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 import numpy as np
 import tensorflow as tf
 
-from ..families import Chain, Flatten
+from ..families import Chain, Layer
 from ..launch.batches import Batch
 from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
 from ..libraries.walks import HIDDEN, Functions, State, Turn
@@ -27,11 +27,11 @@ def _layout_of(network: Network, name: str, shape: Tuple[int, ...]) -> Layout:
     if len(shape) != 2 or name in ("embedding.weight", "position.weight"):
         return Layout()
     if isinstance(family, Chain):
-        before = None
+        before = ""
         for layer in family.layers:
-            if isinstance(before, Flatten) and getattr(layer, "name", "") + ".weight" == name:
+            if before == "flatten" and layer.name + ".weight" == name:
                 return Layout(FLATTENED, family.flattened)
-            before = layer
+            before = layer.kind
     return Layout(DENSE)
 
 
@@ -47,7 +47,6 @@ def held(layout: Layout, canonical: np.ndarray) -> Any:
 class TensorFlowFunctions(Functions):
     """Networks by tf.nn; dense weights are held as (inputs, outputs)."""
 
-    title = "TensorFlow"
     activations = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh}
 
     def __init__(self, family: Any, weights: Mapping[str, Any], unrolled: bool) -> None:
@@ -57,9 +56,9 @@ class TensorFlowFunctions(Functions):
     def dense(self, name: str, values: Any) -> Any:
         return tf.nn.bias_add(tf.matmul(values, self.w[name + ".weight"]), self.w[name + ".bias"])
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         values = convolve(values, self.w[spec.name + ".weight"], spec.stride, spec.padding)
-        return tf.nn.bias_add(values, self.w[spec.name + ".bias"]) if bias else values
+        return values if spec.norm else tf.nn.bias_add(values, self.w[spec.name + ".bias"])
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         return max_pool(values, kernel, stride, padding)
@@ -142,12 +141,10 @@ class Model:
         }
 
     def assign(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Give every variable the weight of its canonical name."""
         for name, variable in self.variables.items():
             variable.assign(held(self._layouts[name], weights[name]))
 
     def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
-        """Yield every variable's current value by its canonical name, in canonical layout."""
         for name, variable in self.variables.items():
             # A view of the CPU's memory: a change of the variable copies first while the view exists.
             yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))

@@ -11,7 +11,7 @@ import theano
 from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
-from ..families import Family
+from ..families import Family, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries.walks import HIDDEN, Functions, State
 
@@ -26,7 +26,6 @@ def _over_channels(vector: Any) -> Any:
 class TheanoFunctions(Functions):
     """Networks by theano.tensor; values of steps are rows. ``batch`` examples."""
 
-    title = "Theano"
     activations = {"sigmoid": tensor.nnet.sigmoid, "tanh": tensor.tanh, "relu": tensor.nnet.relu}
 
     def __init__(self, family: Family, weights: Dict[str, Any], batch: int) -> None:
@@ -36,7 +35,7 @@ class TheanoFunctions(Functions):
     def dense(self, name: str, values: Any) -> Any:
         return tensor.dot(values, self.w[name + ".weight"].T) + self.w[name + ".bias"]
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
+    def convolution(self, spec: Layer, values: Any) -> Any:
         weight = self.w[spec.name + ".weight"]
         output = tensor.nnet.conv2d(
             values,
@@ -46,7 +45,7 @@ class TheanoFunctions(Functions):
             subsample=(spec.stride, spec.stride),
             filter_flip=False,
         )
-        return output + _over_channels(self.w[spec.name + ".bias"]) if bias else output
+        return output if spec.norm else output + _over_channels(self.w[spec.name + ".bias"])
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         # ignore_border: sizes round down.

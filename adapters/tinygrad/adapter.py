@@ -63,7 +63,6 @@ class TinygradAdapter(EveryFamily):
             value.grad = gradient * scale
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into the buffers that the captured step reads."""
         for name, held in self.weights.items():
             _fill(held, weights[name])
         for held, value in zip((self.inputs, self.labels), laid_out(self.family, batch)):

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 
 from tinygrad import Tensor, nn
 
-from ..families import Family
+from ..families import Family, Layer
 from ..libraries.walks import Functions, State
 
 Gates = Callable[[Tensor], Tensor]  # of the sums of gates: `kept` or `fused`
@@ -27,7 +27,6 @@ def fused(value: Tensor) -> Tensor:
 class TinygradFunctions(Functions):
     """Networks by the methods of tensors."""
 
-    title = "tinygrad"
     activations = {"sigmoid": Tensor.sigmoid, "relu": Tensor.relu, "tanh": Tensor.tanh}
 
     def __init__(self, family: Family, weights: Dict[str, Tensor], gates: Gates) -> None:
@@ -37,9 +36,9 @@ class TinygradFunctions(Functions):
     def dense(self, name: str, values: Any) -> Any:
         return values.linear(self.w[name + ".weight"].T, self.w[name + ".bias"])
 
-    def convolution(self, spec: Any, values: Any, bias: bool) -> Any:
-        added = self.w[spec.name + ".bias"] if bias else None
-        return values.conv2d(self.w[spec.name + ".weight"], added, stride=spec.stride, padding=spec.padding)
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        given = self.w[spec.name + ".weight"], self.w.get(spec.name + ".bias")
+        return values.conv2d(*given, stride=spec.stride, padding=spec.padding)
 
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         return values.max_pool2d((kernel, kernel), stride, padding=padding)
@@ -68,7 +67,6 @@ class TinygradFunctions(Functions):
         return self.gates(output.linear(self.hidden_weight, self.w.get(name + ".hidden_bias")))
 
     def recurrent(self, inputs: Any) -> Any:
-        """Walk through the layers with the steps apart."""
         # Made once: fused into each step's product, the search through the embedding would be made there anew.
         given = self.embedded("embedding", inputs).contiguous() if self.family.embedding else inputs
         values = [given[step] for step in range(self.family.steps)]

@@ -30,7 +30,8 @@ from dlbench.reports.compare.verdict import (
     screen,
     undecided,
 )
-from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, left_out, record_flags
+from dlbench.reports.disturbance import left_out
+from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order

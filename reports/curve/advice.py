@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import flags
 from dlbench.reports.curve.threads import Curve, Point
+from dlbench.reports.disturbance import THROTTLED_SHARE
 from dlbench.reports.formats.layout import times
 from dlbench.reports.naming import group_name
 from dlbench.reports.statistics import ENOUGH_LAUNCHES, MOST_LAUNCHES, SIGNIFICANCE, WORSE, Contrast, launches_to_decide
@@ -108,7 +109,7 @@ def mechanism(curve: Curve) -> str:
     if before is None or after is None or any(point.cell.has(flags.CONTENDED) for point in (start, worst)):
         return ""
     causes = []
-    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > flags.THROTTLED_SHARE:
+    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > THROTTLED_SHARE:
         causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
     if (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0) > MORE_WAITING * count:
         causes.append(f"{after.waiting_per_wall:.1f} of {count} threads wait for a CPU at any moment")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix
-from dlbench.reports.flags import disturbed
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.history.nights import CellHistory
 from dlbench.reports.report import Source
 from dlbench.reports.storage.record import BASELINE, Record, last_attempts

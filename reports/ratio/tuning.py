@@ -17,7 +17,7 @@ from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.reports.columns import Column, axis_columns, csv_rows, objects, table
 from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs
-from dlbench.reports.flags import left_out
+from dlbench.reports.disturbance import left_out
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.naming import extra_of_place, group_name, name_of, place_name, row_name, work_name
 from dlbench.reports.ratio.pairs import counted, machine_columns

@@ -20,8 +20,9 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import StoreError
-from dlbench.reports.flags import contended, product_rate
+from dlbench.reports.flags import product_rate
 from dlbench.reports.storage import database, queries, schema
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.queries import Wanted

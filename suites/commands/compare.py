@@ -30,8 +30,8 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
+from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare, for_gate
-from ..run.session import RunProfile, run_plan
 from ..run.sides import Side, report_of
 from . import options
 from .options import Given, flag, option, several, takes

@@ -13,7 +13,7 @@ from dlbench.reports.formats.inert import visible
 from ..display.screen import counted, out, print_json, say
 from ..errors import UsageError
 from ..run.launcher import guest_environment
-from ..run.machine_lock import measuring
+from ..run.quiet import measuring
 from . import options
 from .options import Given, takes
 

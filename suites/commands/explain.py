@@ -9,9 +9,9 @@ import typer
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.cells import Place, build_matrix
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
 from dlbench.reports.explained import REPORT, explain
-from dlbench.reports.flags import disturbed
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.formats.layout import number
 from dlbench.reports.naming import name_of
@@ -30,12 +30,12 @@ from ..planning.framework import offered
 from ..planning.own import NETWORK
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
-from ..run import preparation, references
+from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
-from ..run.machine_lock import measuring
 from ..run.outcomes import read_phase
-from ..run.references import Reference
+from ..run.preparation import Reference
+from ..run.quiet import measuring
 from . import options
 from .options import Given, option, takes
 
@@ -163,7 +163,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
 
     def reference(cell: Cell) -> Reference | None:
         """Return the cell's reference where there is one: none is computed for the sake of a profile."""
-        path = references.find(plan.network_of(cell), cell.batch_size)
+        path = preparation.find(plan.network_of(cell), cell.batch_size)
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")

@@ -169,7 +169,7 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
 
     from ..run import capabilities
     from ..run.launcher import launch_process
-    from ..run.machine_lock import measuring
+    from ..run.quiet import measuring
 
     given = {build.framework.name: build for build in map(values.build, python)}
     for name, build in given.items():

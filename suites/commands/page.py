@@ -16,7 +16,7 @@ from dlbench.reports.storage.store import Store
 from ..display.screen import say
 from ..environments.folders import write_whole
 from ..errors import UsageError
-from ..planning.rerun import rerun_by_name
+from ..planning.suite import rerun_by_name
 from ..run import preparation
 from . import options
 from .options import Given, option, takes

@@ -21,9 +21,8 @@ from ..display.progress import in_words, percent
 from ..display.screen import counted, print_json, say, show, table
 from ..planning import claims, suite
 from ..planning.axes import SuiteOverrides
-from ..planning.duration import LaunchDurations
 from ..planning.framework import counterparts_of_2016, release_dates
-from ..planning.plan import Plan, expand, memory_line
+from ..planning.plan import LaunchDurations, Plan, expand, memory_line
 from ..run import preparation
 from ..run.texts import Text
 from . import options

@@ -8,7 +8,7 @@ from ..display.screen import counted, print_json, say, show, table
 from ..errors import UsageError
 from ..planning import values
 from ..run import preparation
-from ..run.machine_lock import measuring
+from ..run.quiet import measuring
 from . import options
 from .options import Given, flag, option, takes
 

@@ -22,8 +22,8 @@ from ..fleet.node import fleet_node
 from ..planning.axes import SuiteOverrides
 from ..planning.plan import Plan, check_count, memory_line
 from ..run import preparation, resume
+from ..run.runner import RunProfile, run_plan
 from ..run.schedules import Schedule
-from ..run.session import RunProfile, run_plan
 from . import options
 from .options import Given, flag, option, takes
 from .plan import kind_of_protocol, planned, size_of, training_lines

@@ -38,7 +38,7 @@ from ..display.screen import counted, say
 from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..planning.framework import counterparts_of_2016, release_dates
-from ..planning.rerun import rerun_by_name
+from ..planning.suite import rerun_by_name
 from ..run import preparation
 from ..run.sides import report_of
 from . import options

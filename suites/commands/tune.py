@@ -17,11 +17,10 @@ from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, memory_line
-from ..planning.rerun import rerun_command
-from ..planning.suite import load
-from ..run import fastest, preparation, schedules
-from ..run.schedules import PAIRS, SPARE, HalvingSchedule
-from ..run.session import RunProfile, run_plan
+from ..planning.suite import load, rerun_command
+from ..run import preparation, search
+from ..run.runner import RunProfile, run_plan
+from ..run.search import PAIRS, SPARE, HalvingSchedule
 from ..run.sides import Side
 from . import options
 from .options import Given, option, takes
@@ -70,7 +69,7 @@ def tune_command(given: Given) -> None:
     unfinished = None
     if given.resume:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
-    starts = schedules.search_starts(plan, preparation.capacity(machine).cores)
+    starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
         partial(HalvingSchedule, starts),
@@ -83,15 +82,15 @@ def tune_command(given: Given) -> None:
     with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
         _, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build)
     assert isinstance(schedule, HalvingSchedule)
-    found = fastest.search_result(plan, schedule)
+    found = search.search_result(plan, schedule)
     if found is None:
         _say_why_not(schedule)
         raise typer.Exit(NOTHING_MEASURED)
     command = _command(plan, found.best, given)
     if given.as_json:
-        print_json(fastest.data(plan, found, command))
+        print_json(search.data(plan, found, command))
     else:
-        for line in fastest.lines(plan, found, command):
+        for line in search.lines(plan, found, command):
             show(line, whole=True)
     if schedule.launches_left():
         say(
@@ -116,13 +115,13 @@ def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
 def _words(plan: Plan) -> tuple[str, str]:
     """Return how large a search is, and how it goes."""
     ways = len(plan.cells)
-    launches = sum(min(size + 1, ways) for size in schedules.halving_sizes(ways)[:-SPARE])
+    launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
     steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
     return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
 
 
 def _say_why_not(schedule: HalvingSchedule) -> None:
-    for line in fastest.reasons(schedule.without_number()):
+    for line in search.reasons(schedule.without_number()):
         say(line)
     if schedule.launches_left():
         say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
@@ -153,4 +152,4 @@ def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
         raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
-    return chosen, schedules.halving_plan(found)
+    return chosen, search.halving_plan(found)

@@ -13,8 +13,7 @@ from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
 from ..planning.plan import Plan, PlannedLaunch
-from ..run.precision import half_width
-from ..run.schedules import Schedule
+from ..run.schedules import Schedule, half_width
 from .screen import StatusLine, counted
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.

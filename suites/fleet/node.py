@@ -16,7 +16,7 @@ from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
 from ..errors import UsageError
-from ..run import machine_lock
+from ..run import quiet
 
 _GIB = 1024**3
 _LEAST_MEMORY = 0.9
@@ -116,6 +116,6 @@ def fleet_node(
     node = FleetNode(fleet, name, lacking(machine, gpus_of_job(variables)))
     for reason in node.now().shared:
         report(f"node {name} is not this job's alone: {reason}; its records say so")
-    if narrow := machine_lock.why_narrow(bool(machine.cpu.virtualisation.container)):
+    if narrow := quiet.why_narrow(bool(machine.cpu.virtualisation.container)):
         report(narrow)
     return node

@@ -35,10 +35,9 @@ from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narro
 from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import launch_process
-from ..run.machine_lock import measuring
-from ..run.quiet_gate import open_gate
+from ..run.quiet import measuring, open_gate
 from ..run.runner import Runner
-from ..run.schedules import BlockSchedule
+from ..run.schedules import Schedule
 from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
@@ -272,7 +271,7 @@ class SuiteSession:
                 gate=gate,
                 ceilings=store.ceilings(self._machine.fingerprint),
             )
-            schedule = BlockSchedule(plan, (), launch_runner.host)
+            schedule = Schedule(plan, (), launch_runner.host)
             Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)

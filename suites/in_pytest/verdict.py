@@ -19,7 +19,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.compare.comparison import CANDIDATE, CONTENDED_SHARE
 from dlbench.reports.compare.report import Finding, GateOutcome, Outcome, outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, Judgement, Verdict, adjust, judge, undecided
-from dlbench.reports.flags import disturbed
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY, KEY, counted, launch_medians
 from dlbench.reports.pytest_benchmark.imported import (

@@ -18,8 +18,7 @@ from dlbench.reports.claims.figures import OwnClaim
 from ..errors import UsageError
 from . import devices, suite
 from .axes import KEYS, SuiteOverrides, option_of
-from .duration import LaunchDurations
-from .plan import Plan, expand
+from .plan import LaunchDurations, Plan, expand
 from .suite import ProtocolSection
 from .toml_files import parse_toml, read_text, validated
 from .values import Capacity

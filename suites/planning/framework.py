@@ -6,7 +6,7 @@ The host knows a framework by this data alone. A new framework is a folder in ad
 import datetime
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
-_DECLARED_NAME = re.compile(r'^name *= *"([a-z][a-z0-9_]*)"', re.MULTILINE)
+_PLACEHOLDERS = ("threads", "environment", "openblas_kernels")
 OUTSIDE = "outside_"
 """What the adapter of a cell begins with where it lies outside dlbench."""
 _AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
@@ -71,11 +71,12 @@ class Tuned(TomlTable):
     devices: tuple[Literal["cpu", "gpu"], ...] = ()
     families: tuple[str, ...] = ()
 
-    def applies(self, mode: str, device: str = "", family: str = "") -> bool:
-        """Tell whether it means anything there; an empty word is any device or family."""
-        kind = device and ("cpu" if device == "cpu" else "gpu")
-        there = ((mode, self.modes), (kind, self.devices), (family, self.families))
-        return all(not word or not known or word in known for word, known in there)
+
+def fits(table: Mode | Tuned, device: str, family: str) -> bool:
+    """Tell whether a mode or a setting is for this device and this family of networks; "" is any."""
+    kind = device and ("cpu" if device == "cpu" else "gpu")
+    there = ((kind, table.devices), (family, table.families))
+    return all(not word or not known or word in known for word, known in there)
 
 
 class Debian(TomlTable):
@@ -102,15 +103,6 @@ class Project(TomlTable):
     source: str
     first_release: datetime.date | None = None
     releases: tuple[Release, ...] = ()  # the version of the environment here among them
-
-
-def _meanings(threads: int, environment: Path | None) -> dict[str, Callable[[], str]]:
-    """Return how to find what each placeholder in a variable means; "": nothing here."""
-    return {
-        "threads": lambda: str(threads or ""),
-        "environment": lambda: str(environment or ""),
-        "openblas_kernels": lambda: openblas_kernels(frozenset(probe_cpu().instruction_sets)),  # only where wanted
-    }
 
 
 class Framework(TomlTable):
@@ -149,12 +141,11 @@ class Framework(TomlTable):
     def _check(self) -> "Framework":
         if not self.modes and not self.unavailable:
             raise ValueError("a framework needs at least one [modes.NAME]")
-        known = _meanings(1, None)
         tables: tuple[Framework | Mode | Tuned, ...] = (self, *self.modes.values(), *self.tuning.values())
         for name, value in (item for each in tables for item in each.variables.items()):
-            strange = next((each for each in _PLACEHOLDER.findall(value) if each not in known), None)
+            strange = next((each for each in _PLACEHOLDER.findall(value) if each not in _PLACEHOLDERS), None)
             if strange is not None:
-                there_are = ", ".join(f"{{{each}}}" for each in known)
+                there_are = ", ".join(f"{{{each}}}" for each in _PLACEHOLDERS)
                 raise ValueError(f"the variable {name} has the unknown placeholder {{{strange}}}. Known: {there_are}")
         for name, tuned in self.tuning.items():
             strange = next((mode for mode in tuned.modes if mode not in self.modes), None)
@@ -217,7 +208,11 @@ class Framework(TomlTable):
 
     def tunable(self, mode: str, device: str = "", family: str = "") -> tuple[str, ...]:
         """Return the names of the settings that mean anything there, in their order."""
-        return tuple(name for name, tuned in self.tuning.items() if tuned.applies(mode, device, family))
+        return tuple(
+            name
+            for name, tuned in self.tuning.items()
+            if fits(tuned, device, family) and (not tuned.modes or mode in tuned.modes)
+        )
 
     def launch_settings(self, mode: str, chosen: Iterable[str] | None = None) -> dict[str, Any]:
         """Return the adapter's settings: the mode's, and the chosen ones of the tuned settings (None: all)."""
@@ -229,23 +224,22 @@ class Framework(TomlTable):
     def launch_variables(
         self, mode: str, threads: int, environment: Path | None = None, chosen: Iterable[str] | None = None
     ) -> dict[str, str]:
-        """Return the environment variables of one launch: thread count, environment's folder, BLAS kernels filled in.
-
-        Those of the tuned settings chosen (None: all) are among them.
+        """Return the environment variables of one launch, also those of the tuned settings chosen (None: all).
 
         A variable with a placeholder that means nothing here is left out. Zero threads mean the framework's own
         default: then no variable speaks of threads.
         """
-        known = _meanings(threads, environment)
         asked = {**self.variables, **self.modes[mode].variables}
         for setting in self.tunable(mode) if chosen is None else chosen:
             asked.update(self.tuning[setting].variables)
-        filled = {}
-        for name, value in asked.items():
-            meanings = {each: known[each]() for each in _PLACEHOLDER.findall(value)}
-            if all(meanings.values()):
-                filled[name] = _PLACEHOLDER.sub(lambda match, its=meanings: its[match[1]], value)  # type: ignore[misc]
-        return filled
+        meanings = {"threads": str(threads or ""), "environment": str(environment or "")}
+        if any("{openblas_kernels}" in value for value in asked.values()):
+            meanings["openblas_kernels"] = openblas_kernels(frozenset(probe_cpu().instruction_sets))
+        return {
+            name: _PLACEHOLDER.sub(lambda match: meanings[match[1]], value)
+            for name, value in asked.items()
+            if all(meanings[each] for each in _PLACEHOLDER.findall(value))
+        }
 
 
 def read(path: Path) -> Framework:
@@ -268,38 +262,23 @@ def shipped() -> dict[str, Framework]:
     the others can be used.
     """
     found: dict[str, Framework] = {}
-    broken = []
     for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")):
+        folder = path.parent
         try:
             framework = read(path)
+            if framework.name in found:
+                raise SuiteError(f"{path} has the name of {found[framework.name].directory}. Choose another.")
         except SuiteError as error:
-            broken.append((path.parent, str(error)))
-            continue
-        first = found.setdefault(framework.name, framework)
-        if first is not framework:
-            broken.append((path.parent, f"{path} has the name {first.name!r} of {first.directory}. Choose another."))
-    for directory, reason in broken:
-        unusable = _unusable(directory, reason, found)
-        found[unusable.name] = unusable
-    return dict(sorted(found.items(), key=lambda item: item[1].folder))
-
-
-def _unusable(directory: Path, reason: str, others: dict[str, Framework]) -> Framework:
-    """Return a row that says why it is unusable, under the name in its description where that can be read."""
-    try:
-        text = (directory / "framework.toml").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    names = (*_DECLARED_NAME.findall(text)[:1], directory.name)
-    name = next((each for each in names if each not in others), f"{directory.name}-broken")
-    return Framework(
-        name=name,
-        title=name,
-        summary="its framework.toml cannot be used",
-        folder=directory.name,
-        directory=directory,
-        unavailable=reason,
-    )
+            summary = "its framework.toml cannot be used"
+            known: dict[str, Any] = {
+                "name": folder.name,
+                "title": folder.name,
+                "folder": folder.name,
+                "directory": folder,
+            }
+            framework = Framework(**known, summary=summary, unavailable=str(error))
+        found[framework.name] = framework
+    return found
 
 
 _added: dict[str, Framework] = {}

@@ -132,10 +132,10 @@ class OwnSteps:
 
     def instead_of(self, suite: Suite) -> Suite:
         """Return the suite with these steps in the place of its networks and frameworks."""
-        kept = {name: getattr(suite, name) for name in Suite.model_fields}
         network = {"name": NETWORK, "family": Own.name}
         changed = {"networks": (NETWORK,), "frameworks": self.names, "network": (network,), "grid": ()}
         of_others: dict[str, object] = {"batch_sizes": {}, "cpu_batch_sizes": {}, "settings": {}}
+        kept = {key: getattr(suite, key) for key in Suite.model_fields}
         return Suite.model_construct(**{**kept, **changed, **of_others})
 
     def tolerated(self, plan: Plan) -> Plan:

@@ -1,13 +1,14 @@
-"""A plan: the cells of a suite on this machine, and the order in which they are launched."""
+"""A plan: the cells of a suite on this machine, the order in which they are launched, and how long that takes."""
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from statistics import fmean
 
-from dlbench.adapters import axes as table
 from dlbench.adapters import tuning
+from dlbench.adapters.axes import BLANK
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Protocol
 from dlbench.hardware_probe import Machine
@@ -16,6 +17,7 @@ from dlbench.reports.storage.networks import specification_of_cells
 from ..errors import UsageError
 from . import devices, networks, values
 from .axes import PLAIN, SuiteOverrides, parse_plain
+from .framework import catalogue
 from .networks import LARGEST_BATCH
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Build, Capacity, Row
@@ -73,7 +75,7 @@ class Plan:
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
-        return row_of(self.rows, cell)
+        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
@@ -120,11 +122,6 @@ class Plan:
         yield from (PlannedLaunch(cell, block) for cell in cells)
 
 
-def row_of(rows: Iterable[Row], cell: Cell) -> Row:
-    """Return the row a cell stands in."""
-    return next(row for row in rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
-
-
 def group_of(cell: Cell) -> Cell:
     """Return what cells share that differ in their thread count only."""
     return cell._replace(threads=0)
@@ -169,23 +166,42 @@ def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
 
 LARGEST_PLAN = 100_000
 """Cells of a plan, at most."""
-_IN_ORDER = ("network", "framework", "device", "batch_size", *(each.axis for each in PLAIN), "threads")
-"""The axes from the outermost loop to the innermost; ``framework`` is the row, its mode with it."""
-
-_NO_CELL = {
-    "device": "No row here has a mode for these networks on these devices. Name others (--networks, --devices).",
-    "tuning": "No row here has such settings. `dlbench list --settings` shows which there are.",
-    "placement": f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
-    "--devices, or leave --placements out.",
-}
-"""Errors where an axis leaves no cell."""
 
 
 def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int) -> Plan:
     """Return the plan of a suite on a machine of this capacity; raises UsageError for words that mean nothing."""
-    expansion = _Expansion(suite, choices, capacity)
-    cells = expansion.cells()
-    left_out = tuple(cell for cell in cells if cell.affinity == BOUND and cell.all_threads > capacity.cpus)
+    known = {name: suite.known[name] for name in suite.chosen(choices["networks"])}
+    named = values.words(choices["devices"]) if choices["devices"] else suite.devices
+    used = devices.meant(named, capacity.gpus, capacity.visible)
+    families = list(dict.fromkeys(network.family.name for network in known.values()))
+    rows = _fitting(
+        _rows(suite, choices),
+        [(device, "") for device in used],
+        f"not a mode of {', '.join(used)}. Name another device with --devices, or another mode.",
+    )
+    rows = _fitting(
+        rows,
+        [("", family) for family in families],
+        f"not a mode for networks of the family {', '.join(families)}. Name another mode, or other networks.",
+    )
+    if choices["threads"] and devices.CPU not in used:
+        raise UsageError(
+            "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
+            "threads that only start work there: --device-threads."
+        )
+    on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
+    threads: dict[str, tuple[int, ...]] = dict.fromkeys(used, (on_gpu,))
+    if devices.CPU in used:
+        threads[devices.CPU] = counts = values.counts(choices["threads"] or suite.threads, capacity)
+        if choices["threads_limit"] or not choices["threads"]:  # what the user typed is what is measured
+            limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
+            threads[devices.CPU] = tuple(count for count in counts if count <= limit)
+            if not threads[devices.CPU]:
+                raise UsageError(
+                    f"No thread count of {list(counts)} is within the limit of {limit}. Raise --threads-limit."
+                )
+    cells = _cells(suite, choices, capacity, known, rows, threads)
+    left_out = {cell: None for cell in cells if cell.affinity == BOUND and cell.all_threads > capacity.cpus}
     if len(left_out) == len(cells):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
@@ -197,177 +213,116 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         if not 1 <= choices.steps <= LARGEST_COUNT:
             raise UsageError(f"--steps {choices.steps} is out of range: give a whole number from 1 to {LARGEST_COUNT}.")
         section = section.model_copy(update={"steps": choices.steps})
-    if choices["cell_budget"]:
-        section = section.model_copy(update={"cell_seconds": values.duration(choices["cell_budget"])})
     fewest, most, interval = _launches(suite, choices)
     return Plan(
-        suite.name,
-        tuple(cell for cell in cells if cell.affinity != BOUND or cell.all_threads <= capacity.cpus),
-        expansion.rows,
-        section.protocol(),
-        fewest,
-        section.cell_seconds,
-        seed,
-        suite.settings,
-        most if most > fewest else None,
-        interval,
-        left_out,
-        min(section.curve_check_steps, section.curve_steps),
-        {name: suite.known[name] for name in expansion.networks},
+        suite=suite.name,
+        cells=tuple(cell for cell in cells if cell not in left_out),
+        rows=rows,
+        protocol=section.protocol(),
+        launches=fewest,
+        cell_seconds=values.duration(choices["cell_budget"]) if choices["cell_budget"] else section.cell_seconds,
+        seed=seed,
+        settings=suite.settings,
+        launches_most=most if most > fewest else None,
+        interval=interval,
+        left_out=tuple(left_out),
+        curve_check_steps=min(section.curve_check_steps, section.curve_steps),
+        networks=known,
     )
 
 
-class _Expansion:
-    """The values of each axis, cell by cell."""
+def _cells(
+    suite: Suite,
+    choices: SuiteOverrides,
+    capacity: Capacity,
+    known: Mapping[str, Network],
+    rows: Iterable[Row],
+    threads: Mapping[str, tuple[int, ...]],
+) -> list[Cell]:
+    """Return the distinct cells, those of one network together; raises UsageError where there is none."""
+    plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
+    words = choices["batch_sizes"]
+    sizes = values.counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
+    # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
+    leading = {devices.CPU, *[device for device in threads if device != devices.CPU][:1]}
+    begun = []
+    for (name, network), row, device in itertools.product(known.items(), rows, threads):
+        build, family = row.build, network.family.name
+        if row.fits(device, family):
+            cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
+            cell = cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
+            begun.append((cell, build.framework.tunable(row.mode, device, family)))
+    if not begun:
+        raise UsageError(
+            "No row here has a mode for these networks on these devices. Name others (--networks, --devices)."
+        )
+    _check_settings(plain["tuning"], rows, [names for _, names in begun] if choices["tuning"] else None)
+    if not any(names or plain["tuning"] != (tuning.EACH,) for _, names in begun):
+        raise UsageError("No row here has such settings. `dlbench list --settings` shows which there are.")
 
-    def __init__(self, suite: Suite, choices: SuiteOverrides, capacity: Capacity) -> None:
-        self._suite, self._choices, self._capacity = suite, choices, capacity
-        self.networks = suite.chosen(choices["networks"])
-        named = values.words(choices["devices"]) if choices["devices"] else suite.devices
-        self._devices = devices.meant(named, capacity.gpus, capacity.visible)
-        families = list(dict.fromkeys(suite.known[name].family.name for name in self.networks))
-        rows, on = _rows(suite, choices), ", ".join(self._devices)
-        rows = _rows_with(
-            rows,
-            lambda row: any(_runs_on(row, device) for device in self._devices),
-            f"not a mode of {on}. Name another device with --devices, or another mode.",
+    def varied() -> Iterator[Cell]:
+        for cell, names in begun:
+            usual = suite.batch_sizes.get(cell.network, (known[cell.network].batch_size,))
+            of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
+            axes = {"batch_size": sizes or of_suite, **plain, "threads": threads[cell.device]}
+            axes["tuning"] = tuple(_tunings(plain["tuning"], names))
+            for combination in itertools.product(*axes.values()):
+                found = cell._replace(**dict(zip(axes, combination, strict=True)))
+                copied = found.on_cpu and found.placement != RESIDENT
+                if not copied and (found.world_size == 1 or found.device in leading):
+                    yield found
+
+    found = list(itertools.islice(varied(), LARGEST_PLAN + 1))
+    if len(found) > LARGEST_PLAN:
+        raise UsageError(
+            f"{suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow it (--networks, "
+            "--frameworks, --threads, --batch-sizes)."
         )
-        self.rows = _rows_with(
-            rows,
-            lambda row: any(_is_about(row, family) for family in families),
-            f"not a mode for networks of the family {', '.join(families)}. Name another mode, or other networks.",
+    if not found:
+        raise UsageError(
+            f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
+            "--devices, or leave --placements out."
         )
-        if choices["threads"] and devices.CPU not in self._devices:
+    return list(dict.fromkeys(found))  # what was named twice is measured once
+
+
+def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:
+    """Raise UsageError for a setting that no row has or, given the settings of cells, settings that no cell has."""
+    settings = {row.build.framework.name: list(row.build.framework.tuning) for row in rows}
+    for word in words:
+        names = () if word == tuning.EACH else tuning.named(word)
+        strange = next((name for name in names if not any(name in each for each in settings.values())), None)
+        if strange is not None:
+            there_are = "; ".join(f"{each}: {', '.join(its)}" for each, its in settings.items() if its)
+            raise UsageError(f"No row has a setting {strange!r}. There are {there_are or 'none'}.")
+        if of_cells is not None and not any(set(names) <= set(each) for each in of_cells):
+            several = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
             raise UsageError(
-                "--threads is for cells on the CPU, and no device here is the CPU. Cells on a GPU have one count, of "
-                "threads that only start work there: --device-threads."
+                f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` shows where each "
+                "setting means anything."
             )
-        self._threads = {device: self._threads_on(device) for device in self._devices}
-        self._plain = {
-            each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN
-        }
-        self._applied: set[str] = set()
-        """The words of the axis tuning that some cell has the settings for."""
-        self._check_settings()
-        # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
-        self._leading = {devices.CPU, *[device for device in self._devices if device != devices.CPU][:1]}
 
-    def cells(self) -> tuple[Cell, ...]:
-        """Return the distinct cells; raises UsageError where no cell is left."""
-        cells = [table.BLANK]
-        for axis in _IN_ORDER:
-            varied = (each for cell in cells for each in self._vary(cell, axis))
-            cells = list(itertools.islice(varied, LARGEST_PLAN + 1))
-            if len(cells) > LARGEST_PLAN:
-                raise UsageError(
-                    f"{self._suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow it "
-                    "(--networks, --frameworks, --threads, --batch-sizes)."
-                )
-            if axis == "tuning":
-                self._check_applied()
-            if not cells:
-                raise UsageError(_NO_CELL.get(axis, f"No cell has such a value of {axis}."))
-        return tuple(dict.fromkeys(cells))  # what was named twice is measured once
 
-    def _vary(self, cell: Cell, axis: str) -> Iterable[Cell]:
-        """Return the cell with each value of an axis that it can have; axes before it in order are settled."""
-        known = self._suite.known
-        if axis == "network":
-            specifications = {name: specification_of_cells(known[name]) for name in self.networks}
-            return (cell._replace(network=name, specification=numbers) for name, numbers in specifications.items())
-        if axis == "framework":
-            rows = ((row, row.build) for row in self.rows)
-            return (
-                cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
-                for row, build in rows
-            )
-        found: Any
-        if axis == "device":
-            row = row_of(self.rows, cell)
-            about = _is_about(row, known[cell.network].family.name)
-            found = [device for device in self._devices if about and _runs_on(row, device)]
-        elif axis == "batch_size":
-            found = self._batch_sizes(cell)
-        elif axis == "tuning":
-            found = self._tunings(cell)
-        else:
-            found = self._threads[cell.device] if axis == "threads" else self._plain[axis]
-        return (varied for value in found if self._exists(varied := cell._replace(**{axis: value})))
-
-    def _exists(self, cell: Cell) -> bool:
-        """Tell whether there is such a cell: nothing is copied to a CPU, and several GPUs begin with the first."""
-        if cell.on_cpu and cell.placement != RESIDENT:
-            return False
-        return cell.world_size == 1 or cell.device in self._leading
-
-    def _check_settings(self) -> None:
-        """Raise UsageError for a setting that no row has."""
-        settings = {row.build.framework.name: list(row.build.framework.tuning) for row in self.rows}
-        known = {name for names in settings.values() for name in names}
-        for word in self._plain["tuning"]:
-            for name in () if word == tuning.EACH else tuning.named(word):
-                if name not in known:
-                    there_are = "; ".join(f"{each}: {', '.join(names)}" for each, names in settings.items() if names)
-                    raise UsageError(f"No row has a setting {name!r}. There are {there_are or 'none'}.")
-
-    def _check_applied(self) -> None:
-        """Raise UsageError for a word that was asked for, whose settings rows have, but no cell here."""
-        for word in self._plain["tuning"] if self._choices["tuning"] else ():
-            if word != tuning.EACH and word not in self._applied:
-                names = tuning.named(word)
-                settings = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
-                raise UsageError(
-                    f"No cell here has the {settings} (--tuning {word}). `dlbench list --settings` shows where each "
-                    "setting means anything."
-                )
-
-    def _tunings(self, cell: Cell) -> Iterable[str]:
-        """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
-        family = self._suite.known[cell.network].family.name
-        names = row_of(self.rows, cell).build.framework.tunable(cell.mode, cell.device, family)
-        for word in self._plain["tuning"]:
-            if word == tuning.EACH:
-                yield from tuning.each(names)
-            elif set(tuning.named(word)) <= set(names):
-                self._applied.add(word)
-                yield tuning.written(tuning.in_force(word, names), names)
-
-    def _batch_sizes(self, cell: Cell) -> tuple[int, ...]:
-        suite, words = self._suite, self._choices["batch_sizes"]
-        if words:
-            return values.counts(words, self._capacity, "mini-batch size", LARGEST_BATCH)
-        if cell.on_cpu and cell.network in suite.cpu_batch_sizes:
-            return suite.cpu_batch_sizes[cell.network]
-        return suite.batch_sizes.get(cell.network, (suite.known[cell.network].batch_size,))
-
-    def _threads_on(self, device: str) -> tuple[int, ...]:
-        suite, choices, capacity = self._suite, self._choices, self._capacity
-        if device != devices.CPU:
-            return (values.one_count(choices["device_threads"] or suite.device_threads, capacity),)
-        found = values.counts(choices["threads"] or suite.threads, capacity)
-        if choices["threads"] and not choices["threads_limit"]:
-            return found  # what the user typed is what is measured
-        limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
-        kept = tuple(threads for threads in found if threads <= limit)
-        if not kept:
-            raise UsageError(f"No thread count of {list(found)} is within the limit of {limit}. Raise --threads-limit.")
-        return kept
+def _tunings(words: Iterable[str], names: Sequence[str]) -> Iterator[str]:
+    """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
+    for word in words:
+        if word == tuning.EACH:
+            yield from tuning.each(names)
+        elif set(tuning.named(word)) <= set(names):
+            yield tuning.written(tuning.in_force(word, names), names)
 
 
 def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | None]:
     """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number a range."""
-    fewest, most, interval = suite.protocol.launches_of_a_cell()
-    if choices["launches"]:
-        fewest, most = values.launch_range(choices["launches"], "--launches")
-    elif choices["interval"] and most == fewest:
+    fewest, most = values.launch_range(choices["launches"] or str(suite.protocol.launches), "--launches")
+    if choices["interval"] and not choices["launches"] and fewest == most:
         fewest, most = values.launch_range(USUAL_RANGE, "--launches")
     if fewest == most:
         if choices["interval"]:
             raise UsageError(f"--interval needs a range of launches, as in --launches {USUAL_RANGE}.")
         return fewest, most, None
-    if choices["interval"]:
-        interval = values.share(choices["interval"], "--interval")
-    return fewest, most, interval or USUAL_INTERVAL
+    text = choices["interval"] or suite.protocol.interval
+    return fewest, most, values.share(text, "--interval") if text else USUAL_INTERVAL
 
 
 def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
@@ -385,25 +340,72 @@ def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
     return values.rows(wanted, builds)
 
 
-def _runs_on(row: Row, device: str) -> bool:
-    """Tell whether a row's mode is one of this device: there are no CUDA graphs on a CPU."""
-    mode = row.build.framework.modes.get(row.mode)
-    return mode is None or ("cpu" if device == devices.CPU else "gpu") in mode.devices
-
-
-def _is_about(row: Row, family: str) -> bool:
-    """Tell whether a row's mode means anything for this family of networks."""
-    mode = row.build.framework.modes.get(row.mode)
-    return mode is None or not mode.families or family in mode.families
-
-
-def _rows_with(rows: tuple[Row, ...], fits: Callable[[Row], bool], complaint: str) -> tuple[Row, ...]:
-    """Return the rows that fit; raises UsageError where none does."""
-    found = tuple(filter(fits, rows))
+def _fitting(rows: tuple[Row, ...], uses: Sequence[tuple[str, str]], complaint: str) -> tuple[Row, ...]:
+    """Return the rows that fit one of these devices or families; raises UsageError where none does."""
+    found = tuple(row for row in rows if any(row.fits(*each) for each in uses))
     if not found:
         names = dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows)
         raise UsageError(f"{', '.join(names)}: {complaint}")
     return found
+
+
+_STARTUP = 6.0
+"""Seconds in which a launch starts, imports its framework and checks its mathematics, roughly."""
+_RATE = 5e10
+"""FLOP/s of an unknown machine."""
+_TRAINING_STEP = 0.05
+"""Seconds of a step of training on a text."""
+
+
+class LaunchDurations:
+    """The expected wall seconds of a plan's launches, which improve with each launch that is added."""
+
+    def __init__(self, plan: Plan, earlier: Mapping[Cell, float] | None = None) -> None:
+        self._plan = plan
+        self._seconds: defaultdict[Hashable, list[float]] = defaultdict(list)
+        self._idle = {each.folder for each in catalogue().values() if not each.computes}
+        self._measured = self._expected = 0.0
+        for cell, seconds in (earlier or {}).items():
+            self._note(cell, seconds)
+
+    def add(self, cell: Cell, seconds: float) -> None:
+        """Take note of a launch of the plan."""
+        self._note(cell, seconds)
+        self._measured += seconds
+        self._expected += self._rough(cell)
+
+    def _note(self, cell: Cell, seconds: float) -> None:
+        for key in self._keys(cell):
+            self._seconds[key].append(seconds)
+
+    def launch_duration(self, cell: Cell) -> float:
+        """Return the expected seconds of a launch: the mean of the most alike, else a rough estimate.
+
+        The rough one is scaled by how long the launches so far took of theirs.
+        """
+        found = self.by_launches(cell)
+        pace = self._measured / self._expected if self._expected else 1.0
+        return self._rough(cell) * pace if found is None else found
+
+    def by_launches(self, cell: Cell) -> float | None:
+        """Return the mean of launches of this cell, else of its row on this network, else of others on it."""
+        return next((fmean(self._seconds[key]) for key in self._keys(cell) if key in self._seconds), None)
+
+    def _keys(self, cell: Cell) -> Iterable[Hashable]:
+        # Launches of a framework that computes nothing say nothing about any other.
+        return cell, (cell.network, cell.framework, cell.mode), (cell.network, cell.adapter in self._idle)
+
+    def _rough(self, cell: Cell) -> float:
+        return rough_duration(cell, self._plan.network_of(cell), self._plan.protocol_of(cell))
+
+
+def rough_duration(cell: Cell, network: Network, protocol: Protocol) -> float:
+    """Return a rough estimate of a launch's seconds, without any launch to go by."""
+    step = network.family.training_flops(cell.batch_size) / _RATE
+    allowed = max(protocol.seconds, protocol.minimum_steps * step)
+    # A user's own step may take any time.
+    timed = min(protocol.steps * max(step, protocol.sample_seconds), allowed) if step else allowed
+    return _STARTUP + protocol.warmup_steps * step + timed + _TRAINING_STEP * protocol.curve_steps
 
 
 MOST_CELLS = 10_000

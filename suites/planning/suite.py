@@ -1,23 +1,30 @@
-"""Suites as data: what a TOML file in suites/definitions (or the user's own) asks to be measured."""
+"""Suites as data: what a TOML file in suites/definitions (or the user's own) asks to be measured.
+
+And the command that measures a cell again, written from the table of axes.
+"""
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, create_model
 
 from dlbench.adapters.families import ALPHABET
+from dlbench.adapters.families.own import Own
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import Protocol
+from dlbench.adapters.protocol import Cell, Protocol
+from dlbench.reports.pytest_benchmark.imported import FRAMEWORK
+from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks, values
-from .axes import PLAIN, joined, parse_plain
-from .framework import offered
+from .axes import AXIS_OPTIONS, PLAIN, AxisOption, joined, option_of, parse_plain
+from .framework import catalogue, offered
 from .toml_files import TomlTable, parse_toml, read_text, validated
 
 # Any numbers do for checking words at reading time; the real ones come with the plan.
@@ -26,6 +33,7 @@ LARGEST_COUNT = 1_000_000
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Batches = Annotated[tuple[Positive, ...], Field(min_length=1)]
+Words = Annotated[str, BeforeValidator(joined)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 USUAL_INTERVAL = 0.02
@@ -60,56 +68,35 @@ class ProtocolSection(TomlTable):
             self.curve_steps,
         )
 
-    def launches_of_a_cell(self) -> tuple[int, int, float | None]:
-        """Return (fewest, most, interval): interval None for a fixed number. Raises UsageError."""
-        fewest, most = values.launch_range(str(self.launches), "launches")
-        if fewest == most:
-            if self.interval:
-                raise UsageError(
-                    f'An interval needs a range of launches, as in launches = "{USUAL_RANGE}", not {self.launches}.'
-                )
-            return fewest, most, None
-        return fewest, most, values.share(self.interval, "interval") if self.interval else USUAL_INTERVAL
+
+if TYPE_CHECKING:
+    _PlainAxes = TomlTable
+else:  # a field by the table of axes: a new one needs no field here
+    _PlainAxes = create_model("Axes", __base__=TomlTable, **{each.key: (Words, each.usual) for each in PLAIN})
 
 
-class Suite(TomlTable):
+class Suite(_PlainAxes):
     """One suite: axes, protocol, and settings for its frameworks."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     summary: str
     networks: tuple[str, ...] = ()  # names, or patterns; the suite's own where none is given
     frameworks: tuple[str, ...] = Field(min_length=1)
-    threads: str
+    threads: Words
     threads_limit: str = "4096"
-    device_threads: str = "cores"  # of cells on a GPU: threads that only start what it computes, so one count
+    device_threads: Words = "cores"  # of cells on a GPU: threads that only start what it computes, so one count
     batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
     cpu_batch_sizes: dict[str, Batches] = {}  # by network, instead of those on the CPU
     devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
-    axes: dict[str, str] = {}  # words of every axis whose words mean the same for all cells, by key
     protocol: ProtocolSection = ProtocolSection()
     settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
     network: tuple[dict[str, Any], ...] = ()  # networks of the suite's own, see `networks`
     grid: tuple[dict[str, Any], ...] = ()  # and products of values
 
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_axes(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Read the axes by the table: a new one needs no field here."""
-        if "axes" in given:
-            raise ValueError(f"axes: write each axis as a separate key, such as {PLAIN[0].key} = [...]")
-        others = {key: value for key, value in given.items() if key not in {each.key for each in PLAIN}}
-        # What is no word at all is refused by name when words are checked.
-        return {**others, "axes": {each.key: str(joined(given.get(each.key, each.usual))) for each in PLAIN}}
-
-    @classmethod
-    def keys_in_file(cls) -> set[str]:
-        """Return the keys that a suite's file may have, one for each axis among them."""
-        return (set(cls.model_fields) - {"axes"}) | {each.key for each in PLAIN}
-
-    @field_validator("threads", "device_threads", mode="before")
-    @classmethod
-    def _join(cls, value: object) -> object:
-        return joined(value)
+    @property
+    def axes(self) -> dict[str, str]:
+        """The words of every axis whose words mean the same for all cells, by key."""
+        return {each.key: getattr(self, each.key) for each in PLAIN}
 
     @cached_property
     def known(self) -> dict[str, Network]:
@@ -137,7 +124,7 @@ def _check_words(suite: Suite, where: str) -> None:
         ("devices", lambda: [devices.check(word) for word in suite.devices]),
         *((each.key, partial(parse_plain, each, suite.axes[each.key], _SOME_CAPACITY)) for each in PLAIN),
         ("protocol.launches", lambda: values.launch_range(str(suite.protocol.launches), "launches")),
-        ("protocol.interval", suite.protocol.launches_of_a_cell),
+        ("protocol.interval", lambda: _check_interval(suite.protocol)),
         ("networks", lambda: _check_networks(suite)),
         ("batch_sizes", lambda: networks.chosen(suite.batch_sizes, (), suite.known)),
         ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
@@ -150,6 +137,15 @@ def _check_words(suite: Suite, where: str) -> None:
             check()
         except UsageError as error:
             raise SuiteError(f"{where}, key {key}: {error}") from error
+
+
+def _check_interval(section: ProtocolSection) -> None:
+    if section.interval and len(set(values.launch_range(str(section.launches), "launches"))) == 1:
+        raise UsageError(
+            f'An interval needs a range of launches, as in launches = "{USUAL_RANGE}", not {section.launches}.'
+        )
+    if section.interval:
+        values.share(section.interval, "interval")
 
 
 def _check_frameworks(suite: Suite) -> None:
@@ -209,3 +205,74 @@ def load(name: str) -> Suite:
         unknown = unknown_name("suite", name, suites)
         raise UsageError(f"{unknown} A suite of your own is given as a file ending in .toml.")
     return suites[name]
+
+
+_WITH_ALL_ROWS = "table4"
+
+
+def rerun_command(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
+    """Return `dlbench run SUITE ...` for one cell, and ``given`` as further options; a user's own step by its file."""
+    words = ["dlbench run", shlex.quote(suite)]
+    words += [f"--step {shlex.quote(str(step))}"] if step else [f"--networks {shlex.quote(cell.network)}"]
+    words += [] if step else [f"--frameworks {shlex.quote(f'{cell.framework}:{cell.mode}')}"]
+    words.append(f"{option_of('threads' if cell.on_cpu else 'device_threads')} {cell.threads}")
+    for option in AXIS_OPTIONS:
+        if option.axis in ("network", "framework", "threads", *given):
+            continue
+        value = str(getattr(cell, option.axis))
+        if {value} != {_usual(option), *_of_suite(suite, option)}:
+            words.append(f"{option.option} {shlex.quote(value)}")
+    words += [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]
+    return " ".join(words)
+
+
+def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
+    """Return the command for a cell of whose run only names are known.
+
+    A suite that does not come with dlbench, and a user's own step, are files of their names. A cell that its suite
+    gathered from others (`claims`) is measured by one that has its network. The path of a row's own interpreter or
+    adapter is left to the reader. "" for a benchmark of others, which no suite measures.
+    """
+    if cell.framework == FRAMEWORK:
+        return ""
+    step = Path(f"{cell.framework}.py") if cell.network == Own.name else None
+    found = suite if step and suite in shipped() else _with_network(suite, cell.network, cell.specification)
+    return " ".join(
+        [rerun_command(cell, found, step, launches=max(1, launches)), *([] if step else _option_of_row(cell))]
+    )
+
+
+def _option_of_row(cell: Cell) -> list[str]:
+    """Return the option that adds a row which does not come with dlbench."""
+    known = {framework.folder: name for name, framework in catalogue().items()}
+    if cell.framework in known.values():
+        return []
+    base = known.get(cell.adapter)
+    return [f"--python {cell.framework}:{base}=PATH" if base else f"--adapter {cell.framework}=PATH"]
+
+
+@cache
+def _with_network(suite: str, network: str, specification: str) -> str:
+    """Return this suite, or another that comes with dlbench and has the network; else the file of this name."""
+    known = shipped()
+    for name in (suite, _WITH_ALL_ROWS, *known):
+        its = known[name].known.get(network) if name in known else None
+        if its is not None and specification_of_cells(its) == specification:
+            return name
+    return f"{suite}.toml"
+
+
+def _usual(option: AxisOption) -> str:
+    return "cpu" if option.axis == "device" else option.usual
+
+
+@cache
+def _of_suite(suite: str, option: AxisOption) -> tuple[str, ...]:
+    """Return the words that a suite has for an axis; none where the suite is not here."""
+    try:
+        found = load(suite)
+    except UsageError:
+        return ()
+    if option.axis == "device":
+        return tuple(found.devices)
+    return tuple(values.words(found.axes[option.key])) if option.key in found.axes else ()

@@ -5,7 +5,7 @@ import errno
 import os
 import tomllib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,9 +30,9 @@ def read_text(path: Path) -> str:
     """Return a file's text in UTF-8; raises SuiteError, also for a pipe, which would be waited for without end."""
     try:
         if path.exists() and not path.is_file():
-            raise OSError(errno.EISDIR if path.is_dir() else errno.EINVAL, "it is not a file")
+            raise ValueError("it is not a file")
         if path.exists() and path.stat().st_size > LARGEST_FILE:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+            raise ValueError(os.strerror(errno.EFBIG))
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise SuiteError(f"{path} is not a text file in UTF-8.") from error
@@ -90,15 +90,12 @@ _COUNTS = ("threads", "device_threads", "world_sizes")
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right.".
-
-    A model whose file has other keys than the model has fields says which: its class method ``keys_in_file``.
-    """
+    """Return the first complaint of a validation as "key NAME: what is wrong and what would be right."."""
     first = error.errors()[0]
     place = list(first["loc"])
     if len(place) > 1 and place[-1] in _TYPES:  # of several types that are allowed each has its complaint
         place.pop()
-    key = ".".join(str(part) for part in place) or "(the whole file)"
+    key = ".".join(map(str, place)) or "(the whole file)"
     said = " ".join(f"key {key}: {_what(first, place, model)}".split())
     return said if said.endswith("?") else f"{said}."
 
@@ -106,49 +103,39 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
 def _what(first: Any, place: list[Any], model: type[BaseModel]) -> str:
     kind, limits, value = first["type"], first.get("ctx", {}), first.get("input")
     if kind == "extra_forbidden":
-        *above, strange = place
-        known = sorted(_keys(model, above))
-        shown = {
-            key: f"{key!r} in [{'.'.join(map(str, [*above, t]))}]" for t in known for key in _keys(model, [*above, t])
-        }
-        shown |= {key: f"{key!r}" for key in known}
-        near = difflib.get_close_matches(str(strange), shown, n=1, cutoff=0.6)
-        return f"unknown key. Did you mean {shown[near[0]]}?" if near else f"unknown key. Known: {', '.join(known)}"
+        return _unknown_key(str(place[-1]), _inner(model, place[:-1]))
     if kind in _SAID:
         return _SAID[kind].format(value=value, **limits)
     if kind == "value_error":
         return str(first["msg"]).removeprefix("Value error, ")
-    if place[-1] in _COUNTS:
-        return f"{_shown(value)} is not a list of counts, as in [1, 2, 4]"
-    meant = next((words for name, words in _MEANT.items() if kind.startswith(name)), "")
-    return f"{_shown(value)} is not {meant}" if meant else str(first["msg"])
-
-
-def _shown(value: object) -> str:
-    """Return a value as TOML writes it, cut short."""
     if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f'"{value[:40]}"'
-    return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else str(value)[:40]
+        shown = str(value).lower()
+    elif isinstance(value, str):
+        shown = f'"{value[:40]}"'
+    else:
+        shown = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else str(value)[:40]
+    if place[-1] in _COUNTS:
+        return f"{shown} is not a list of counts, as in [1, 2, 4]"
+    meant = next((words for name, words in _MEANT.items() if kind.startswith(name)), "")
+    return f"{shown} is not {meant}" if meant else str(first["msg"])
 
 
-def _keys(model: Any, place: list[Any]) -> set[str]:
-    """Return the keys that a table of the file may have."""
+def _unknown_key(key: str, model: type[BaseModel]) -> str:
+    shown = {
+        name: f"{name!r} in [{table}]"
+        for table, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        for name in field.annotation.model_fields
+    } | {name: repr(name) for name in model.model_fields}
+    near = difflib.get_close_matches(key, shown, n=1, cutoff=0.6)
+    known = ", ".join(sorted(model.model_fields))
+    return f"unknown key. Did you mean {shown[near[0]]}?" if near else f"unknown key. Known: {known}"
+
+
+def _inner(model: type[BaseModel], place: list[Any]) -> type[BaseModel]:
+    """Return the model of a table inside another one."""
     for part in place:
-        if _is_model(model):
-            field = model.model_fields.get(str(part))
-            model = field.annotation if field else None
-        else:
-            model = (typing.get_args(model) or (None,))[-1 if isinstance(part, str) else 0]
-        inner = next(filter(_is_model, typing.get_args(model)), None)
-        if inner and typing.get_origin(model) not in (dict, tuple, list):
-            model = inner
-    if not _is_model(model):
-        return set()
-    keys: Callable[[], set[str]] | None = getattr(model, "keys_in_file", None)
-    return keys() if keys else set(model.model_fields)
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
+        if field := model.model_fields.get(part):
+            kinds = (field.annotation, *typing.get_args(field.annotation))
+            model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    return model

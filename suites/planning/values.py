@@ -9,7 +9,7 @@ from dlbench.adapters.protocol import PLACEMENTS
 from dlbench.hardware_probe import Gpus
 
 from ..errors import UsageError, unknown_name
-from .framework import Framework, catalogue, find, modes_meant, offered
+from .framework import Framework, catalogue, find, fits, modes_meant, offered
 
 # So many digits and no more: Python refuses to read thousands of them.
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -50,6 +50,11 @@ class Row:
 
     build: Build
     mode: str
+
+    def fits(self, device: str, family: str) -> bool:
+        """Tell whether the mode is for this device and family of networks ("": any): no CUDA graphs on a CPU."""
+        mode = self.build.framework.modes.get(self.mode)
+        return mode is None or fits(mode, device, family)
 
 
 def words(text: str) -> list[str]:

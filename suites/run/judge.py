@@ -1,7 +1,13 @@
-"""The verdict on a launch: parity with the float64 reference, plausibility, and the status that follows."""
+"""The verdict on a launch: parity with the float64 reference, plausibility, and the status that follows.
 
-from collections.abc import Mapping
-from dataclasses import replace
+A guest can report anything. Whether it can have done so is judged by the network's arithmetic, the limits of the
+machine, the host's clock and the parity check's own steps. These rules allow for noise: a smaller error is left to
+statistics.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median_high
 from typing import Any
 
 import numpy as np
@@ -11,11 +17,12 @@ from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.parity import Observation
 from dlbench.adapters.networks import Network, from_data
 from dlbench.adapters.protocol import Cell, HostObservation, Outcome, Parity, ParitySample, Status
+from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.formats.inert import one_line
+from dlbench.reports.gpu_evidence import observe_launch
 
-from .launcher import Launched, LaunchRequest
+from .launcher import LaunchRequest
 from .outcomes import UnreadableError
-from .plausibility import Claim, Limits, implausible
 
 FirstLosses = dict[tuple[object, ...], tuple[float, ...]]
 """The losses of the first steps of launches whose mathematics only their author knows, by `losses_key`."""
@@ -97,29 +104,221 @@ def _observation(answer: ParitySample, reference: Observation, outside: HostObse
     return Observation(losses, updates)
 
 
-def judged(
-    request: LaunchRequest, launched: Launched, limits: Limits | None, telemetry: Mapping[str, Any] | None = None
-) -> Launched:
-    """Return a launch with its parity and the status that it deserves; without limits no rate is too high.
+# Single-precision operations a core can finish in a cycle: two fused multiply-adds (2 operations each) of so many
+# numbers (Intel 64 and IA-32 optimization manual; Zen 5's is the same). Matrix units do more, Arm's in float32 too.
+_FLOPS_PER_CYCLE = {"sme": 1024, "avx512f": 64, "avx2": 32}
+_FLOPS_PER_CYCLE_AT_LEAST = 32
+# The most that 16 bits gain: AMX finishes 2048 operations in bfloat16 a cycle.
+_NARROWER = 32
+# No processor's clock is faster, turbo included (6.2 GHz, Core i9-14900KS).
+_FASTEST_CLOCK = 6.5e9
+# The ceilings are those of NumPy's BLAS, and a framework's may be better by this factor. Seen at most here: 1.09.
+_BEST_LIBRARY = 1.3
 
-    ``telemetry`` are the samples of its GPU. A launch without a host observation is returned as it is: nothing was
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one machine's CPUs, in units per second."""
+
+    ceilings: Ceilings | None  # sound ones alone; see `Ceiling.doubt`
+    cpus: int  # that a launch may use
+    core_flops: float  # of a core by its instructions
+    cache_bytes: int  # of all last-level caches
+
+    def flops(self, threads: int, precision: str = "float32") -> float:
+        """Return the most FLOP/s with so many threads."""
+        by_instructions = self.core_flops * min(threads, self.cpus)
+        if precision != "float32":
+            return by_instructions * _NARROWER
+        measured = None if self.ceilings is None else self.ceilings.gemm_flops_per_second(threads)
+        if measured is None:
+            return by_instructions
+        return min(by_instructions, measured * _BEST_LIBRARY * (1 + self._spread(threads)))
+
+    def flops_of_a_cpu(self, precision: str = "float32") -> float:
+        """Return the most FLOPs in a second of CPU time."""
+        counts = {1} if self.ceilings is None else {each.threads for each in self.ceilings.measured}
+        return max(self.flops(count, precision) / min(count, self.cpus) for count in counts)
+
+    def bandwidth(self, threads: int) -> float | None:
+        """Return the most bytes per second to and from memory; None where nothing sound was measured."""
+        measured = None if self.ceilings is None else self.ceilings.bandwidth_bytes_per_second(threads)
+        return None if measured is None else measured * (1 + self._spread(threads))
+
+    def _spread(self, threads: int) -> float:
+        """Return by how much a ceiling may be too low: as its own samples differ, and 5 % at least."""
+        assert self.ceilings is not None
+        spreads = (
+            each.gemm_flops_per_second / median_high(each.gemm_samples) - 1
+            for each in self.ceilings.measured
+            if each.threads <= threads and each.gemm_samples
+        )
+        return min(0.5, max((0.05, *spreads)))
+
+
+def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
+    """Return the limits of a machine; ``kept`` are its ceilings as a store has them."""
+    sound = tuple(each for each in Ceilings.from_dict(kept).measured if not each.doubt) if kept else ()
+    known = [flops for flag, flops in _FLOPS_PER_CYCLE.items() if flag in machine.cpu.instruction_sets]
+    per_cycle = max(known, default=_FLOPS_PER_CYCLE_AT_LEAST)
+    return Limits(
+        Ceilings(sound) if sound else None,
+        machine.cpu.effective_cpus,
+        per_cycle * _FASTEST_CLOCK,
+        machine.cpu.last_level_cache_bytes or 0,
+    )
+
+
+def judged(
+    request: LaunchRequest, outcome: Outcome, limits: Limits | None, telemetry: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Return a launch's outcome with its parity and the status that it deserves; without limits no rate is too high.
+
+    ``telemetry`` are the samples of its GPU. An outcome without a host observation is returned as it is: nothing was
     timed.
     """
-    outcome = launched.outcome
     if outcome.status is not Status.OK or request.launch.only_capabilities or outcome.outside is None:
-        return launched
+        return outcome
     assert request.launch.network is not None
     network = from_data(request.launch.network)
     try:
         verdict = parity_of(outcome, request, network)
     except UnreadableError as error:
-        return replace(launched, outcome=Outcome(Status.CRASHED, f"its answer cannot be believed: {error}"))
-    claim = Claim(request.launch.cell, network, outcome, outcome.outside, limits, telemetry)
-    impossible = implausible(claim, request.computes)
+        return Outcome(Status.CRASHED, f"its answer cannot be believed: {error}")
+    impossible = implausible(request.launch.cell, network, outcome, limits, telemetry, request.computes)
     status, reason = Status.OK, ""
     if verdict.verdict == "disagrees":
         status, reason = Status.PARITY_FAILED, verdict.reason
     if impossible:
         status, reason = Status.IMPLAUSIBLE, "; ".join(filter(None, (impossible, reason)))
-    outcome = outcome._replace(status=status, reason=one_line(reason), parity=verdict, parity_sample=None)
-    return replace(launched, outcome=outcome)
+    return outcome._replace(status=status, reason=one_line(reason), parity=verdict, parity_sample=None)
+
+
+# The host's clock may show this much more than the samples, and as much as guest and host waited for a CPU, up to a
+# second: the time between samples, and the host's own waking up.
+_CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
+# CPU time is counted in ticks of 0.01 s for each process; a few of them prove nothing.
+_TICK_SECONDS = 0.03
+# The CPU time that a guest reports may differ this much from the host's observation.
+_CLAIM_SHARE, _CLAIM_SECONDS = 0.15, 0.25
+# Fewer multiplications, this many times, of a 3 x 3 convolution by Winograd's F(4 x 4, 3 x 3) (Lavin, Gray 2016).
+_FEWER_OPERATIONS = 4.0
+# The check's steps may take this many times as long as the timed ones, and this much longer.
+_SLOWER, _SLOWER_SECONDS = 1.7, 0.05
+# They may take as little as this share of a timed step: other programs may have slowed every timed step.
+_FASTER = 0.15
+# More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250.
+_GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
+# NVML's utilisation is of the last second, at most.
+_GPU_SECONDS = 2.0
+# To put the weights in place, or to read them, takes no more CPU time than this.
+_READ_BYTES_PER_SECOND, _READ_SECONDS = 0.4e9, 0.5
+
+
+def implausible(
+    cell: Cell,
+    network: Network,
+    outcome: Outcome,
+    limits: Limits | None,
+    telemetry: Mapping[str, Any] | None = None,
+    computes: bool = True,
+) -> str:
+    """Return why a launch's number cannot be, with the figures of both sides; empty where nothing speaks against it.
+
+    ``telemetry`` is that of its GPU, by the driver.
+    """
+    found = list(_clock(outcome))
+    if computes:
+        step = median_high(outcome.step_seconds())
+        # The least that a step must compute.
+        fewer = _FEWER_OPERATIONS if network.family.kind == "convolutional" else 1.0
+        flops = network.family.training_flops(cell.batch_size) / fewer
+        found += _of_check(cell, network.family, outcome, step)
+        if not cell.on_cpu:
+            found += _of_gpu(cell, outcome, step, flops, telemetry)
+        elif limits is not None:
+            found += _of_cpu(cell, network.family, outcome, step, flops, limits)
+    return "; ".join(found)
+
+
+def _clock(outcome: Outcome) -> Iterator[str]:
+    assert outcome.outside is not None
+    seen = outcome.outside.timed_seconds
+    # Samples that were found to be warm-up were timed, too.
+    dropped = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
+    warmup = sum(outcome.warmup_ns[-dropped:]) * outcome.steps_per_sample if dropped > 0 else 0
+    claimed = (sum(outcome.samples_ns) + warmup) * 1e-9
+    between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + min(outcome.outside.timed_waiting_seconds, _WAITING_SECONDS)
+    if not seen - between <= claimed <= seen * 1.02 + 0.01:
+        yield f"its samples add up to {_s(claimed)}, and the host's clock saw {_s(seen)}"
+
+
+def _of_check(cell: Cell, family: Family, outcome: Outcome, step: float) -> Iterator[str]:
+    """The steps of the parity check are those that were timed: they take as long, by the clock and in CPU time."""
+    outside = outcome.outside
+    assert outside is not None
+    # The guest's report of its threads is its evidence: hidden helpers and invented time contradict it.
+    seen, claimed = outside.timed_cpu_seconds, 0.0 if outcome.threads is None else outcome.threads.cpu_seconds
+    if abs(claimed - seen) > _CLAIM_SHARE * max(claimed, seen) + _CLAIM_SECONDS:
+        yield f"it reports {_s(claimed)} of CPU time, and the host saw {_s(seen)}"
+    if steps := outside.checked_steps:
+        took, cpu = outside.steps_seconds, outside.steps_cpu_seconds
+        expected_cpu = steps * outside.timed_cpu_seconds / outcome.observed_steps()
+        # Other programs lengthen the time by the clock, but not the CPU time; a GPU's steps use hardly any of it.
+        slower = took > _SLOWER * steps * step + _SLOWER_SECONDS
+        if slower and not (cell.on_cpu and cpu <= _SLOWER * expected_cpu + _TICK_SECONDS):
+            yield f"timed, a step took {_s(step)}; right after, in the parity check, {_s(took / steps)}"
+        faster = took < _FASTER * steps * step - _SLOWER_SECONDS
+        if faster and not (cell.on_cpu and cpu >= _FASTER * expected_cpu - _TICK_SECONDS):
+            yield (
+                f"timed, a step took {_s(step)}; in the parity check it took {_s(took / steps)}: its work was done "
+                "elsewhere"
+            )
+    # Work left undone when the samples ended, or done out of turn, shows where weights are only copied.
+    copying = _READ_SECONDS + 4 * family.parameter_count() / _READ_BYTES_PER_SECOND
+    allowed = outside.checks * (max(1, outside.check_rounds) + 1) * copying
+    spent = outside.reset_cpu_seconds + outside.read_cpu_seconds
+    waited = outside.reset_seconds + outside.read_seconds
+    if spent > allowed if cell.on_cpu else waited > allowed + 2.0:
+        yield (
+            f"after the last timed step it was busy for {_s(max(spent, waited))} while weights were put in place and "
+            f"read, which takes {_s(allowed)} at most: timed steps were still running, or work had been deferred"
+        )
+
+
+def _of_gpu(
+    cell: Cell, outcome: Outcome, step: float, flops: float, telemetry: Mapping[str, Any] | None
+) -> Iterator[str]:
+    assert outcome.outside is not None
+    limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
+    if flops / step > limit:
+        yield f"a step of {_s(step)} is {flops / step / 1e12:.3g} TFLOP/s, and no GPU does {limit / 1e12:.3g}"
+    seconds, seen = outcome.outside.timed_seconds, observe_launch(outcome, telemetry, cell.world_size).utilisation
+    if seen is not None and seen.high <= 0 and seconds >= _GPU_SECONDS:
+        yield f"the driver saw the GPU idle for all of the {_s(seconds)} in which steps were timed"
+
+
+def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits) -> Iterator[str]:
+    assert outcome.outside is not None
+    threads, steps, used = cell.all_threads, outcome.observed_steps(), outcome.outside.timed_cpu_seconds
+    if flops / step > (limit := limits.flops(threads, cell.precision)):
+        yield (
+            f"a step of {_s(step)} is {flops / step / 1e9:.3g} GFLOP/s, and {threads} thread"
+            f"{'s' if threads != 1 else ''} can do {limit / 1e9:.3g} GFLOP/s at most here"
+        )
+    least = flops * steps / limits.flops_of_a_cpu(cell.precision)
+    if used + _TICK_SECONDS < least:
+        yield f"its processes used {_s(used)} of CPU time for {steps} steps, which need {_s(least)} at least"
+    # Weights that no cache holds are read forward, read and written by the update: three times their bytes. An
+    # embedding uses only some of its rows.
+    weights = 0 if family.learns_inputs else 4 * family.parameter_count()
+    moved, bandwidth = 3 * (weights - limits.cache_bytes), limits.bandwidth(threads)
+    if bandwidth is not None and weights >= 4 * limits.cache_bytes and moved / step > bandwidth * 1.3:
+        yield (
+            f"a step of {_s(step)} moves at least {moved / 1e9:.3g} GB of weights, {moved / step / 1e9:.3g} GB/s, "
+            f"and the memory's measured bandwidth is {bandwidth / 1e9:.3g} GB/s"
+        )
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.3g} s"

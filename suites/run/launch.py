@@ -10,15 +10,23 @@ machine is quiet, and where it is not, there is none. `reports.storage.record.la
 
 The two sides of a comparison are two of these over one run: each with its own ``sources`` (other interpreters),
 ``variables`` (over the framework's own) and ``guest`` folder (another version of the adapters).
+
+Records are kept free of who measured, on which host, the paths of files, and any password. Of a file of the system
+(``/usr/lib/...``) the whole name is kept, of one in the user's home folder what stands behind ``~``, of any other its
+last part alone.
 """
 
+import getpass
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from enum import Enum
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
@@ -27,7 +35,8 @@ from dlbench.hardware_probe import Gpus, Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.telemetry import Sampler
-from dlbench.reports.flags import disturbed
+from dlbench.reports.disturbance import disturbed
+from dlbench.reports.formats.inert import without_credentials
 from dlbench.reports.storage.hosts import Host, Node, host_of
 from dlbench.reports.storage.record import Record, Run
 
@@ -36,14 +45,11 @@ from ..environments.digests import DIGEST, adapter_digest
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
-from ..planning.framework import Framework
 from ..planning.plan import Plan, PlannedLaunch, too_large
-from .judge import FirstLosses, judged, losses_key, note_losses
+from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
-from .plausibility import Limits, limits_of
-from .privacy import private_anywhere
-from .quiet_gate import QuietGate
-from .references import Reference
+from .preparation import Reference
+from .quiet import QuietGate
 from .texts import Text
 
 _SUSPENDED_REPEATS = 3
@@ -103,118 +109,62 @@ class LaunchRunner:
         SKIPPED and starts nothing.
         Raises FrameworkEnvironmentError where a launch cannot write its folder, and KeyboardInterrupt as it comes.
         """
+        cell, source = planned.cell, self.sources[planned.cell.framework]
+        network, framework = self.plan.network_of(cell), source.build.framework
+        tunable = framework.tunable(cell.mode, cell.device, network.family.name)
+        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning)) if cell.on_cpu else None
         for attempt in range(most):
             if attempt and self.gate is not None and not self.gate.before_repeat():
                 return
-            record = self._attempt(planned, protocol, attempt, skip, tick)
+            node, started = self.node(), datetime.now(UTC)
+            launched, software, telemetry = self._measure(cell, protocol, source, skip, tunable, tick)
+            outcome = launched.outcome
+            note_losses(self.first_losses, cell, outcome, network.family)
+            if outcome.software:
+                software[TUNABLE] = list(tunable)
+                if framework.external:  # dlbench's own adapters come with its version
+                    software[DIGEST] = adapter_digest(framework)
+            else:
+                software = {}  # a launch that could not answer measured nothing
+            if default is not None:
+                software["default_threads"] = default
+            record = Record(
+                run=self.run.id,
+                suite=self.run.suite,
+                launch=planned.block,
+                cell=cell,
+                outcome=private_anywhere(outcome._replace(software={**outcome.software, **software})),
+                machine=self.run.machine,
+                environment=source.digest,
+                interpreter=source.name,
+                protocol=protocol,
+                started=started,
+                wall_seconds=launched.wall_seconds,
+                version=self.run.version,
+                attempt=attempt,
+                side=planned.side,
+                stage=planned.stage,
+                quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
+                telemetry=telemetry,
+                network=specification(network.family),
+                node=node,
+            )
             yield record
             if not disturbed(record, self.host):
                 return
 
-    def _attempt(self, planned: PlannedLaunch, protocol: Protocol, attempt: int, skip: str, tick: Tick) -> Record:
-        cell, node, started = planned.cell, self.node(), datetime.now(UTC)
-        source, network = self.sources[cell.framework], self.plan.network_of(cell)
-        unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
-        reason = unfit or (skip if source.interpreter else source.reason)
-        added: dict[str, Any] = {}
-        telemetry: Telemetry = None
-        if source.interpreter is None or reason:
-            launched = _skipped(reason)
-        else:
-            launched, added, telemetry = self._measure(cell, protocol, source.interpreter, source.folder, tick)
-        outcome = launched.outcome
-        note_losses(self.first_losses, cell, outcome, network.family)
-        if outcome.software:  # a launch that could not answer measured nothing
-            added[TUNABLE] = list(self._tunable(cell))
-            # dlbench's own adapters come with its version.
-            if source.build.framework.external:
-                added[DIGEST] = adapter_digest(source.build.framework)
-        else:
-            added = {}
-        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
-        if default is not None and cell.on_cpu:
-            added["default_threads"] = default
-        return Record(
-            run=self.run.id,
-            suite=self.run.suite,
-            launch=planned.block,
-            cell=cell,
-            outcome=private_anywhere(outcome._replace(software={**outcome.software, **added})),
-            machine=self.run.machine,
-            environment=source.digest,
-            interpreter=source.name,
-            protocol=protocol,
-            started=started,
-            wall_seconds=launched.wall_seconds,
-            version=self.run.version,
-            attempt=attempt,
-            side=planned.side,
-            stage=planned.stage,
-            quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
-            telemetry=telemetry,
-            network=specification(network.family),
-            node=node,
-        )
-
     def _measure(
-        self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, tick: Tick
+        self, cell: Cell, protocol: Protocol, source: Source, skip: str, tunable: Sequence[str], tick: Tick
     ) -> tuple[Launched, dict[str, Any], Telemetry]:
         """Launch a cell on its device and judge it; return it with what the record's software says besides."""
-        gpus, software = self._gpus(cell)
-        if isinstance(gpus, str):
-            return _skipped(gpus), {}, None
-        request = self._request(cell, protocol, interpreter, folder, ",".join(gpu.uuid or "" for gpu in gpus) or None)
-        if request.launch.repeated_batch is not None:
-            software["repeated_batch"] = request.launch.repeated_batch
-        if request.launch.label_sets > 1:
-            software["label_sets"] = request.launch.label_sets
-        if request.launch.text is not None and self.text is not None:
-            software["text"] = self.text.described()
-        for _ in range(_SUSPENDED_REPEATS):
-            # Of several GPUs, which do the same, the first is watched.
-            launched, telemetry = self._launch(request, gpus[0].uuid if gpus else None, tick)
-            launched = judged(request, launched, self._limits, telemetry)
-            # Where this process was stopped meanwhile, its clock says nothing about the guest.
-            if not launched.suspended or launched.outcome.status not in (Status.IMPLAUSIBLE, Status.TIMED_OUT):
-                break
-        return launched, software, telemetry
-
-    def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
-        """Return the GPUs of a launch, or why it cannot have them, and the description of them that a record keeps."""
-        if cell.on_cpu:
-            return (), {}
-        now, planned = probe_gpus(self.nvml), self._planned_gpus
-        named = dict.fromkeys(each.device for each in self.plan.cells if not each.on_cpu)
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = devices.locate(cell.device, planned, now, cell.world_size, tuple(named), visible)
-        if isinstance(found, str):
-            return found, {}
-        identities = [gpu.identity(now.driver_version) for gpu in found]
-        return found, {"gpu": identities[0], **({"gpus": identities} if len(identities) > 1 else {})}
-
-    def _launch(self, request: LaunchRequest, gpu: str | None, tick: Tick) -> tuple[Launched, Telemetry]:
-        if gpu is None:
-            return self.launcher(request, tick), None
-        sampler = Sampler(gpu, self.nvml, own=of_a_launch)
-        sampler.start()
-        try:
-            launched = self.launcher(request, tick)
-        finally:
-            telemetry = sampler.stop()
-        return launched, telemetry
-
-    def _framework(self, cell: Cell) -> Framework:
-        return self.sources[cell.framework].build.framework  # of a comparison, this side's
-
-    def _tunable(self, cell: Cell) -> tuple[str, ...]:
-        """Return the settings that the cell's tuning may choose."""
-        return self._framework(cell).tunable(cell.mode, cell.device, self.plan.network_of(cell).family.name)
-
-    def _request(
-        self, cell: Cell, protocol: Protocol, interpreter: Path, folder: Path | None, gpu: str | None
-    ) -> LaunchRequest:
-        framework, reference = self._framework(cell), self.reference(cell)
-        chosen = in_force(cell.tuning, self._tunable(cell))
+        unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
+        reason = unfit or (skip if source.interpreter else source.reason)
+        gpus, software = ((), {}) if reason or cell.on_cpu else self._gpus(cell)
+        if source.interpreter is None or reason or isinstance(gpus, str):
+            return Launched(Outcome(Status.SKIPPED, reason or (gpus if isinstance(gpus, str) else "")), 0.0), {}, None
+        uuids = ",".join(gpu.uuid or "" for gpu in gpus) or None
+        framework, reference = source.build.framework, self.reference(cell)
+        chosen = in_force(cell.tuning, tunable)
         cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
             cell,
@@ -223,22 +173,28 @@ class LaunchRunner:
             str(cache),
             cpus=self._cpus(cell),
             adapter_directory=framework.outside,
-            gpu=gpu,
+            gpu=uuids,
             repeated_batch=None if reference is None else reference.repeated_batch,
             label_sets=1 if reference is None else reference.label_sets,
             network=to_data(self.plan.network_of(cell)),
-            text=str(self.text.file()) if self.text is not None and protocol.curve_steps else None,
         )
+        if launch.repeated_batch is not None:
+            software["repeated_batch"] = launch.repeated_batch
+        if launch.label_sets > 1:
+            software["label_sets"] = launch.label_sets
+        if self.text is not None and protocol.curve_steps:
+            launch = launch._replace(text=str(self.text.file()))
+            software["text"] = self.text.described()
         variables = {
-            **framework.launch_variables(cell.mode, cell.threads, folder, chosen),
+            **framework.launch_variables(cell.mode, cell.threads, source.folder, chosen),
             # What the driver compiles for a GPU is kept apart from the user's own.
-            **({} if gpu is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
+            **({} if uuids is None else {"CUDA_CACHE_PATH": str(cache / "cuda")}),
             **self.variables,
-            **devices.variables(gpu),
+            **devices.variables(uuids),
         }
-        return LaunchRequest(
+        request = LaunchRequest(
             launch,
-            interpreter,
+            source.interpreter,
             variables,
             self.plan.cell_seconds,
             self.guest,
@@ -246,6 +202,39 @@ class LaunchRunner:
             framework.computes,
             self.first_losses.get(losses_key(framework.name, cell)),
         )
+        # Of several GPUs, which do the same, the first is watched.
+        watched = gpus[0].uuid if gpus else None
+        launched, telemetry = self._launch(request, watched, tick)
+        for _ in range(_SUSPENDED_REPEATS - 1):
+            # Where this process was stopped meanwhile, its clock says nothing about the guest.
+            if not launched.suspended or launched.outcome.status not in (Status.IMPLAUSIBLE, Status.TIMED_OUT):
+                break
+            launched, telemetry = self._launch(request, watched, tick)
+        return launched, software, telemetry
+
+    def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
+        """Return the GPUs of a launch, or why it cannot have them, and the description of them that a record keeps."""
+        now = probe_gpus(self.nvml)
+        named = dict.fromkeys(each.device for each in self.plan.cells if not each.on_cpu)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        found = devices.locate(cell.device, self._planned_gpus, now, cell.world_size, tuple(named), visible)
+        if isinstance(found, str):
+            return found, {}
+        identities = [gpu.identity(now.driver_version) for gpu in found]
+        return found, {"gpu": identities[0], **({"gpus": identities} if len(identities) > 1 else {})}
+
+    def _launch(self, request: LaunchRequest, gpu: str | None, tick: Tick) -> tuple[Launched, Telemetry]:
+        """Carry out a launch while its GPU is watched, and judge it."""
+        sampler = None if gpu is None else Sampler(gpu, self.nvml, own=of_a_launch)
+        telemetry: Telemetry = None
+        if sampler is not None:
+            sampler.start()
+        try:
+            launched = self.launcher(request, tick)
+        finally:
+            if sampler is not None:
+                telemetry = sampler.stop()
+        return replace(launched, outcome=judged(request, launched.outcome, self._limits, telemetry)), telemetry
 
     def _cpus(self, cell: Cell) -> list[int] | None:
         """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""
@@ -259,5 +248,69 @@ class LaunchRunner:
         return list(mask)
 
 
-def _skipped(reason: str) -> Launched:
-    return Launched(Outcome(Status.SKIPPED, reason), 0.0)
+_Value = TypeVar("_Value")
+
+_SYSTEM = "bin|boot|dev|etc|lib|lib32|lib64|opt|proc|sbin|sys|usr"
+_PART = r"[^/\s'\"<>|:;,()\[\]{}]"
+_PATHS = (
+    # A name in quotation marks may hold blanks.
+    re.compile(rf"(?<=(['\"]))/(?!(?:{_SYSTEM})/)(?:[^/'\"\n]+/)+(?=[^/'\"\n]*\1)"),
+    re.compile(rf"(?<![\w/.~>\-])/(?!/|(?:{_SYSTEM})/)(?:{_PART}+/)+(?={_PART}*)"),
+)
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_COMMON_USERS = ("root", "nobody")
+"""Names of users that identify no person."""
+
+
+def private(text: str) -> str:
+    """Return a text without private parts."""
+    text = without_credentials(text)
+    for pattern, word in _replacements(str(Path.home()), _user(), socket.gethostname()):
+        text = pattern.sub(word, text)
+    return text
+
+
+def private_anywhere(value: _Value) -> _Value:
+    """Return plain JSON types, or tuples of the launch's contract, with every text so, all the way down."""
+    return _anywhere(value)  # type: ignore[no-any-return]
+
+
+def private_value(name: str, value: str) -> str:
+    """Return the value of an environment variable as a record keeps it."""
+    return "***" if _SECRET.search(name) else private(value)
+
+
+def _anywhere(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if isinstance(value, Enum) else private(value)
+    if isinstance(value, Mapping):
+        return {key: _of_key(key, each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_anywhere, value))
+    # The long lists are of numbers.
+    return [_anywhere(each) for each in value] if isinstance(value, list) else value
+
+
+def _of_key(key: str, value: Any) -> Any:
+    if key == "variables" and isinstance(value, Mapping):
+        return {name: private_value(name, each) if isinstance(each, str) else each for name, each in value.items()}
+    return _anywhere(value)
+
+
+@cache
+def _replacements(home: str, user: str, host: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    found = [(re.compile(rf"{re.escape(home)}(?![\w.\-])"), "~")] if len(home) > 1 else []
+    found += [(pattern, "<path>/") for pattern in _PATHS]
+    if user and user not in _COMMON_USERS:
+        found.append((re.compile(rf"(?<=/){re.escape(user)}(?![\w.\-])|(?<![\w.\-]){re.escape(user)}(?=@)"), "<user>"))
+    # A plain word as a host's name may be the name of anything else, of a framework too.
+    if re.search(r"[\d.\-]", host):
+        found.append((re.compile(rf"(?<![\w.\-]){re.escape(host)}(?![\w\-])"), "<host>"))
+    return tuple(found)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in a container
+        return ""

@@ -1,11 +1,15 @@
 """Carries out one launch, data in and data out: ``launch_process`` starts the framework's interpreter.
 
-A `Launcher` is any function that does so; tests replace it by one that answers at once.
+A `Launcher` is any function that does so; tests replace it by one that answers at once. The host's clock and the CPU
+time that it observes are taken at each mark of the guest, which waits at a mark until it is answered: nothing is read
+while a step runs. The parity check that follows the timed samples is drawn at random here, and sent only then.
 """
 
 import contextlib
 import json
 import os
+import random
+import secrets
 import selectors
 import shutil
 import signal
@@ -15,7 +19,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +28,27 @@ import psutil
 from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.evidence import oom_kills
 from dlbench.adapters.networks import from_data
-from dlbench.adapters.protocol import HOST_LINE, Launch, Outcome, Status, write_launch
+from dlbench.adapters.protocol import (
+    BEGIN,
+    END,
+    HOST_LINE,
+    PROFILE,
+    READ,
+    RESET,
+    STEPS,
+    TRAINING,
+    HostObservation,
+    Launch,
+    Outcome,
+    Status,
+    write_launch,
+)
 from dlbench.hardware_probe.telemetry import descends_from_this_process
+from dlbench.reports.formats.inert import one_line
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
-from .monitor import LaunchMonitor
-from .outcomes import bytes_in, outcome_of
+from .outcomes import UnreadableError, bytes_in, read_answer, read_phase
 from .supervisor import TAIL_BYTES
 
 # What a guest may see of the user's environment. Anything else (PYTHONPATH, OMP_NUM_THREADS, LD_PRELOAD, ...) would
@@ -40,6 +58,7 @@ _TICK_SECONDS = 0.5
 _SUSPENDED_SECONDS = 1.5  # between two looks: this process was stopped
 _POLL_SECONDS = 0.05  # where the system does not report the end of a process
 _GRACE_SECONDS = 3.0
+_LAST_LINES, _LONGEST_REASON = 4, 1000  # of stderr, and characters of an outcome's reason
 _MOST_BYTES = 2 * 1024**3  # in a launch's folder, which holds its temporary files too
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -96,6 +115,160 @@ def guest_environment(variables: dict[str, str]) -> dict[str, str]:
     """Return the whole environment of a guest: a few inherited variables, and the launch's own."""
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return {**kept, **variables, "DLBENCH_VARIABLES": ",".join(sorted(variables))}
+
+
+_LONGEST_LINE = 200
+_LONG_STEP = 0.15
+"""Seconds of a step from which one check step more is noticeable, so that mostly the shortest check is requested."""
+_SELDOM = 0.1
+"""Probability of requesting another length than the shortest."""
+_ENOUGH_SECONDS = 0.2
+"""Rounds are repeated until their steps last this long: shorter ones cannot be compared with the timed samples."""
+_MOST_ROUNDS = 6
+_SLOW, _FAST, _SLACK_SECONDS = 1.4, 0.4, 0.03
+"""A check is repeated where its steps take more than `_SLOW` or less than `_FAST` times as long as the timed ones, give
+or take `_SLACK_SECONDS`: other programs may have used the CPUs."""
+_MOST_CHECKS = 4
+
+
+class LaunchMonitor:
+    """Watches one launch."""
+
+    def __init__(self, line: socket.socket, supervisor: int, check_steps: Sequence[int]) -> None:
+        """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
+        steps; without any there are none.
+        """
+        line.setblocking(False)
+        self.line = line
+        self.wrong = ""
+        """What the guest said that it should not have."""
+        self.timed_steps: int | None = None
+        """How many the guest says it timed."""
+        self.over = False
+        """Nothing more is to be heard."""
+        self._supervisor, self._check_steps = supervisor, check_steps
+        self._chance = random.Random(secrets.randbits(64))
+        self._heard = b""
+        self._expected = [BEGIN]
+        self._last = (0.0, 0.0, 0.0)  # monotonic clock, CPU time and waiting at the last mark
+        self._spent: dict[str, tuple[float, float, float]] = {}
+        self._check, self._checks, self._asked = (0, 0), 1, False
+
+    def listen(self) -> bool:
+        """Read from the guest and answer it; return False once nothing more can come."""
+        self.over = not self._listen()
+        if self.wrong:
+            with contextlib.suppress(OSError):
+                self.line.shutdown(socket.SHUT_RDWR)  # the guest need not wait for an answer
+        return not self.over
+
+    def _listen(self) -> bool:
+        try:
+            heard = self.line.recv(4096)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if not heard:
+            return False
+        self._heard += heard
+        while b"\n" in self._heard and not self.wrong:
+            line, _, self._heard = self._heard.partition(b"\n")
+            self._mark(line[:_LONGEST_LINE].decode("ascii", "replace"))
+        if len(self._heard) > _LONGEST_LINE:
+            self.wrong = self.wrong or f"it said more than {_LONGEST_LINE} characters where a word belongs"
+        return not self.wrong
+
+    def outside(self) -> HostObservation | None:
+        """Return the observation; None where the timed samples never ended, or the check did not."""
+        if END not in self._spent or self.wrong or (self._asked and self._expected):
+            return None
+        steps, rounds = self._check if self._asked else (0, 0)
+        seconds, cpu_seconds, waiting = self._spent[END]
+        reset, checked, read = (self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ))
+        return HostObservation(seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks)
+
+    def _mark(self, words: str) -> None:
+        now = (time.monotonic(), *used_and_awaited(self._supervisor))
+        word, _, number = words.partition(" ")
+        if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
+            awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
+            self.wrong = f"it sent {words[:40]!r}, expected {awaited}"
+            return
+        self._expected.pop(0)
+        spent = self._spent.get(word, (0.0, 0.0, 0.0))
+        since = (max(0.0, here - there) for here, there in zip(now, self._last, strict=True))
+        self._spent[word] = (spent[0] + next(since), spent[1] + next(since), spent[2] + next(since))
+        if word == BEGIN:
+            self._expected = [END]
+        answer = b"{}\n"
+        if word == END:
+            self.timed_steps = int(number[:18])
+            answer = self._order() if self._check_steps else answer
+        elif word == RESET:
+            self._asked = True
+        elif word == READ and self._odd() and self._checks < _MOST_CHECKS:
+            # Only the steps of the last check count, as its answer does.
+            self._checks += 1
+            del self._spent[STEPS]
+            answer = self._order()
+        # The guest waits meanwhile: it used no CPU time since.
+        self._last = (time.monotonic(), now[1], now[2])
+        try:
+            # Without a signal that would end dlbench, where the guest is gone meanwhile.
+            self.line.sendall(answer, socket.MSG_NOSIGNAL)
+        except OSError:
+            self.wrong = "it closed the connection"
+
+    def _step_seconds(self) -> float:
+        return self._spent[END][0] / max(1, self.timed_steps or 0)
+
+    def _odd(self) -> bool:
+        steps, rounds = self._check
+        expected, took = steps * rounds * self._step_seconds(), self._spent[STEPS][0]
+        return not _FAST * expected - _SLACK_SECONDS <= took <= _SLOW * expected + _SLACK_SECONDS
+
+    def _order(self) -> bytes:
+        """Draw the check that is asked for: the guest cannot know its length before."""
+        step_seconds = self._step_seconds()
+        shortest, longest = min(self._check_steps), max(self._check_steps)
+        if step_seconds > _LONG_STEP:
+            steps, rounds = (longest if self._chance.random() < _SELDOM else shortest), 1
+        else:
+            steps = self._chance.choice(self._check_steps)
+            enough = int(_ENOUGH_SECONDS / max(steps * step_seconds, 1e-6)) + 1
+            rounds = min(_MOST_ROUNDS, enough + self._chance.randrange(2))
+        self._expected = [RESET, STEPS] * rounds + [READ]
+        self._check = (steps, rounds)
+        return json.dumps({"steps": steps, "rounds": rounds}).encode() + b"\n"
+
+
+def used_and_awaited(supervisor: int) -> tuple[float, float]:
+    """Return the CPU seconds so far of this process and its descendants, and those in which they waited for a CPU.
+
+    Of the first, those of ended descendants too. Of the second those of the main threads, the host's own and what the
+    hypervisor took; 0 where the kernel does not report it.
+    """
+    used, awaited = 0.0, _waited(os.getpid()) + getattr(psutil.cpu_times(), "steal", 0.0)
+    try:
+        root = psutil.Process(supervisor)
+        for process in (root, *root.children(recursive=True)):
+            try:
+                used += sum(process.cpu_times()[:4])  # user, system, and of ended children that were waited for
+                awaited += _waited(process.pid)
+            except psutil.Error:
+                continue
+    except psutil.Error:
+        return used, awaited
+    return used, awaited
+
+
+def _waited(process: int) -> float:
+    """Return the seconds that a process's main thread was ready to run and did not, by the kernel's scheduler."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
@@ -228,6 +401,67 @@ def _news(child: "subprocess.Popen[bytes]", monitor: LaunchMonitor) -> Iterator[
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
+
+
+def outcome_of(
+    launch: Launch,
+    directory: Path,
+    monitor: LaunchMonitor,
+    code: int,
+    stderr: str = "",
+    ended: tuple[Status, str] | None = None,
+    oom_kills: int = 0,
+) -> Outcome:
+    """Return the outcome of a launch whose processes ended with this exit code and the end of this stderr.
+
+    ``ended`` is the status and the reason where the host ended them; ``oom_kills`` counts the kernel's, on the whole
+    machine, meanwhile.
+    """
+    status, why = ended or (None, "")
+    phase = read_phase(directory)[0] if ended else ""
+    # Then the measurement was on disk already: a later failure does not lose it.
+    measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
+    if status is not None and not measured:
+        return Outcome(status, f"{why} during {phase}" if phase and status is Status.TIMED_OUT else why)
+    try:
+        outcome = read_answer(directory, launch)
+        outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST_REASON))
+        if phase == PROFILE:
+            outcome = outcome._replace(software={**outcome.software, "profile_failed": why})
+        if outcome.status is not Status.OK or launch.only_capabilities:
+            return outcome
+        return _monitored(outcome, monitor)
+    except FileNotFoundError:
+        if not monitor.wrong:
+            return _without_answer(code, stderr, oom_kills)
+        wrong = monitor.wrong
+    except UnreadableError as error:
+        wrong = str(error)
+    return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {wrong}", _LONGEST_REASON))
+
+
+def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
+    """Return an answer with the host's observation; raises UnreadableError where they contradict each other."""
+    outside = monitor.outside()
+    if outside is None:
+        raise UnreadableError(monitor.wrong or "it came without the parity check that was asked for")
+    if monitor.timed_steps != outcome.observed_steps():
+        raise UnreadableError(
+            f"it reports {outcome.observed_steps()} timed steps, and {monitor.timed_steps} on the line"
+        )
+    return outcome._replace(outside=outside)
+
+
+def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
+    tail = f"; end of stderr: {said}" if said else ""
+    if code == -signal.SIGKILL and oom_kills > 0:
+        return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
+    if code < 0:
+        name = next((each.name for each in signal.Signals if each == -code), "unknown")
+        return Outcome(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
+    return Outcome(Status.CRASHED, f"exit code {code}, no answer{tail}")
 
 
 MARK = "DLBENCH_LAUNCH"

@@ -1,4 +1,4 @@
-"""Reads the folder that a guest leaves: its phase, its outcome, and how its processes ended.
+"""Reads the folder that a guest leaves: its phase and its outcome.
 
 Nothing in it is trusted. A guest can put anything in the place of a file (a link, a FIFO, a folder, a gigabyte), so
 reading neither hangs nor fills the memory; types, ranges, lengths and consistency of an outcome are checked by models
@@ -7,7 +7,6 @@ made from the protocol's own tuples.
 
 import json
 import os
-import signal
 import stat
 import typing
 from collections.abc import Iterator, Mapping
@@ -23,19 +22,15 @@ from dlbench.adapters.networks import from_data
 from dlbench.adapters.protocol import (
     OUTCOME_FILE,
     PHASE_FILE,
-    PROFILE,
     SCHEMA_VERSION,
-    TRAINING,
     Launch,
     Outcome,
     ProtocolError,
     Status,
     outcome_from_dict,
 )
-from dlbench.reports.formats.inert import one_line
 
 from ..planning.toml_files import sentence
-from .monitor import LaunchMonitor
 
 MOST_BYTES = 64 * 1024**2
 """Of an answer."""
@@ -83,19 +78,16 @@ def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is no number in JSON")
 
 
-class _Phase(BaseModel):
-    model_config = ConfigDict(strict=True)
-    phase: str
-    expected_seconds: Annotated[float, Field(ge=0, lt=1e9)] | None = None
-
-
 def read_phase(directory: Path) -> tuple[str, float | None]:
     """Return the phase the guest says it is in and that phase's expected seconds, where it has said so."""
     try:
-        found = _Phase.model_validate(read_json(directory / PHASE_FILE, _PHASE_BYTES))
-    except (OSError, UnreadableError, ValidationError):
-        return "", None
-    return (found.phase[:40], found.expected_seconds) if found.phase.isprintable() else ("", None)
+        found = read_json(directory / PHASE_FILE, _PHASE_BYTES)
+        phase, seconds = found["phase"], found.get("expected_seconds")
+        if phase.isprintable() and (seconds is None or (seconds is not True and 0 <= seconds < 1e9)):
+            return phase[:40], seconds
+    except (OSError, UnreadableError, TypeError, KeyError, AttributeError):
+        pass
+    return "", None
 
 
 def bytes_in(directory: Path, most: int) -> int:
@@ -213,68 +205,3 @@ def _shallow(value: Any, depth: int) -> bool:
         return False
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return all(_shallow(each, depth - 1) for each in inner)
-
-
-_LAST_LINES = 4
-_LONGEST = 1000
-
-
-def outcome_of(
-    launch: Launch,
-    directory: Path,
-    monitor: LaunchMonitor,
-    code: int,
-    stderr: str = "",
-    ended: tuple[Status, str] | None = None,
-    oom_kills: int = 0,
-) -> Outcome:
-    """Return the outcome of a launch whose processes ended with this exit code and the end of this stderr.
-
-    ``ended`` is the status and the reason where the host ended them; ``oom_kills`` counts the kernel's, on the whole
-    machine, meanwhile.
-    """
-    status, why = ended or (None, "")
-    phase = read_phase(directory)[0] if ended else ""
-    # Then the measurement was on disk already: a later failure does not lose it.
-    measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
-    if status is not None and not measured:
-        return Outcome(status, f"{why} during {phase}" if phase and status is Status.TIMED_OUT else why)
-    try:
-        outcome = read_answer(directory, launch)
-        outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST))
-        if phase == PROFILE:
-            outcome = outcome._replace(software={**outcome.software, "profile_failed": why})
-        if outcome.status is not Status.OK or launch.only_capabilities:
-            return outcome
-        return _monitored(outcome, monitor)
-    except FileNotFoundError:
-        if not monitor.wrong:
-            return _without_answer(code, stderr, oom_kills)
-        wrong = monitor.wrong
-    except UnreadableError as error:
-        wrong = str(error)
-    return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {wrong}", _LONGEST))
-
-
-def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
-    """Return an answer with the host's observation; raises UnreadableError where they contradict each other."""
-    outside = monitor.outside()
-    if outside is None:
-        raise UnreadableError(monitor.wrong or "it came without the parity check that was asked for")
-    if monitor.timed_steps != outcome.observed_steps():
-        raise UnreadableError(
-            f"it reports {outcome.observed_steps()} timed steps, and {monitor.timed_steps} on the line"
-        )
-    return outcome._replace(outside=outside)
-
-
-def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
-    tail = f"; end of stderr: {said}" if said else ""
-    if code == -signal.SIGKILL and oom_kills > 0:
-        return Outcome(Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory")
-    if code < 0:
-        name = next((each.name for each in signal.Signals if each == -code), "unknown")
-        return Outcome(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
-    return Outcome(Status.CRASHED, f"exit code {code}, no answer{tail}")

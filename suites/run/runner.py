@@ -1,25 +1,138 @@
-"""The runner: makes the launches that a schedule asks for, stores each record as it ends, and keeps to the budget.
+"""The runner: prepares a plan, makes the launches that a schedule asks for, and stores each record as it ends.
 
-However a run ends (Ctrl-C, SIGTERM, kill -9, a full disk), every finished record is in the store, and a resumed run
-launches exactly what is missing.
+`run`, `tune`, `compare --now` and `gate` are this, each with its profile. However a run ends (Ctrl-C, SIGTERM, kill -9,
+a full disk), every finished record is in the store, and a resumed run launches exactly what is missing.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from dlbench.adapters.networks import family_of
 from dlbench.adapters.protocol import Status
-from dlbench.reports.storage.record import Record
+from dlbench.hardware_probe import Machine
+from dlbench.reports.compare.verdict import Rule
+from dlbench.reports.storage.hosts import Host, Node, host_of
+from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store
 
-from ..errors import UsageError
-from ..planning.plan import PlannedLaunch
+from ..display.progress import ProgressDisplay
+from ..display.screen import err, resume_command, say
+from ..errors import UsageError, interruptible
+from ..planning.plan import Plan, PlannedLaunch
+from . import capabilities, preparation, sides
+from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
+from .launcher import launch_process
 from .outcomes import read_phase
+from .quiet import busy_gpus, measuring, open_gate
 from .schedules import Group, Schedule
+from .sides import ONE_SIDE, Side, Sources
+from .texts import Text
+
+
+@dataclass(frozen=True)
+class RunProfile:
+    """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a fleet's node or not."""
+
+    purpose: str = "suite"
+    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = Schedule
+    sides: tuple[Side, ...] = ONE_SIDE
+    rule: Rule | None = None
+    """Of a comparison."""
+    ceilings: bool = True
+    """Whether missing ceilings are measured first."""
+    quiet_gate: bool = True
+    text: Text | None = None
+    """What launches train on."""
+    lines: Callable[[], Iterable[str]] = tuple
+    """Describes the run: its size, then further lines."""
+    unfinished: Run | None = None
+    """The run to be resumed."""
+    sources: Sources | None = None
+    """The interpreters by side, where they are prepared already."""
+    node: Callable[[], Node | None] = lambda: None
+    resume_command: str = field(default_factory=resume_command)
+
+
+def run_plan(
+    plan: Plan,
+    machine: Machine,
+    store: Store,
+    profile: RunProfile,
+    *,
+    budget_seconds: float | None = None,
+    build_missing: bool = True,
+    matrix: Callable[[str], str] | None = None,
+) -> tuple[Run, Schedule]:
+    """Prepare and carry out a run; return it with the final state of its schedule.
+
+    ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
+    """
+    paired = len(profile.sides) > 1
+    store.add_machine(machine.fingerprint, machine.to_dict())
+    sources = profile.sources or sides.prepare(plan, profile.sides, say, build_missing)
+    with measuring(say, wait=True, computes=plan.computes):
+        if profile.ceilings:
+            preparation.ensure_ceilings(plan, store, machine, say)
+        reference = preparation.prepare_references(plan, machine, say)
+        defaults = {}
+        if not paired:
+            place = capabilities.place_of(machine)
+            defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launch_process, say)
+        named = sides.described(profile.sides, sources) if paired else {}
+        run = profile.unfinished or preparation.begin(
+            plan, store, machine, profile.purpose, named, profile.node(), profile.rule
+        )
+        size, *lines = profile.lines()
+        say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
+        described = [f"  {name}: {words}" for name, words in run.sides.items()]
+        for line in filter(None, (*lines, *busy_gpus(plan.cells, machine.gpus), *described)):
+            say(line)
+        gate = open_gate(store, run, say) if profile.quiet_gate and plan.computes else None
+        records = list(store.records(run=run.id))
+        first_losses = _first_losses(profile.sides, records)
+        launchers = {
+            side.name: LaunchRunner(
+                plan,
+                run,
+                launch_process,
+                sources[side.name],
+                reference,
+                machine=machine,
+                gate=gate,
+                default_threads=defaults,
+                variables=side.variables,
+                guest=side.guest,
+                ceilings=store.ceilings(machine.fingerprint),
+                text=profile.text,
+                first_losses=first_losses[side.name],
+                node=profile.node,
+            )
+            for side in profile.sides
+        }
+        shown = None if matrix is None else (lambda: matrix(run.id))
+        with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
+            schedule = profile.schedule(plan, records, host_of(machine))
+            display.follow(schedule)
+            with interruptible(profile.resume_command):
+                Runner(store, launchers, schedule, display, budget_seconds).run()
+    return run, schedule
+
+
+def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, FirstLosses]:
+    """Return the first losses for each side: two files compute different things, even where they have one name."""
+    apart = any(side.step is not None for side in of_run)
+    shared: FirstLosses = {}
+    found: dict[str, FirstLosses] = {side.name: {} if apart else shared for side in of_run}
+    for record in records:
+        if record.network is not None:
+            known = found.get(record.side, shared)
+            note_losses(known, record.cell, record.outcome, family_of(record.network))
+    return found
 
 
 class Observer(Protocol):
@@ -50,7 +163,7 @@ class Runner:
     def __post_init__(self) -> None:
         one = next(iter(self.launchers.values()))  # all are of one run, on one machine
         self._plan, self._run, self._gate = one.plan, one.run, one.gate
-        self._start, self._launched = 0.0, 0
+        self._start, self._launched = self.clock(), 0
 
     def run(self) -> Schedule:
         """Launch what is missing until all is done or the budget is spent; only then the run is marked finished.
@@ -60,34 +173,28 @@ class Runner:
         """
         self._start = self.clock()
         for block in self.schedule.blocks():
-            if not self._run_block(block) and self.schedule.strict:
+            wanted = self.schedule.wanted(block, self._seconds_of_budget())
+            fitting = [launches for launches in wanted if self._fits(launches)]
+            if fitting and self._gate is not None:
+                self._gate.before(block, self._seconds_of_budget())
+            before, complete = self._launched, bool(fitting)
+            for launches in wanted if fitting else ():
+                if not self.schedule.wants(launches[0].cell, launches[0].block):
+                    continue
+                if self._fits(launches):
+                    for planned in launches:
+                        self._launch(planned)
+                    continue
+                complete = False
+                if block == 0 or self.schedule.strict:
+                    break  # else a shorter one may fit
+            if self._gate is not None and self._launched > before:
+                self._gate.after(block)
+            if not complete and self.schedule.strict:
                 break
         if self.schedule.launches_left() == 0:
             self.store.finish_run(self._run.id, datetime.now(UTC))
         return self.schedule
-
-    def _run_block(self, block: int) -> bool:
-        """Make the launches of one block that fit the budget; return whether all of them did."""
-        wanted = self.schedule.wanted(block, self._seconds_of_budget())
-        if not any(self._fits(launches) for launches in wanted):
-            return False
-        if self._gate is not None:
-            self._gate.before(block, self._seconds_of_budget())
-        launched, complete = False, True
-        for launches in wanted:
-            if not self.schedule.wants(launches):
-                continue
-            if not self._fits(launches):
-                complete = False
-                if block == 0 or self.schedule.strict:
-                    break
-                continue  # a shorter one may fit
-            for planned in launches:
-                self._launch(planned)
-            launched = True
-        if self._gate is not None and launched:
-            self._gate.after(block)
-        return complete
 
     def _fits(self, launches: Group) -> bool:
         """Whether launches fit what is left of the budget; the first ones always do.
@@ -98,16 +205,17 @@ class Runner:
         if left is None or self.budget_seconds is None or self._launched == 0:
             return True
         expected = sum(self.schedule.seconds(each.cell) for each in launches)
-        return expected <= left - min(self.schedule.reserved(launches), self.budget_seconds / 2)
+        reserved = self.schedule.reserved(launches[0].cell, launches[0].block)
+        return expected <= left - min(reserved, self.budget_seconds / 2)
 
     def _launch(self, planned: PlannedLaunch) -> None:
-        cell = planned.cell
+        cell, build = planned.cell, self._plan.row_of(planned.cell).build
         self._launched += 1
         seconds = self.schedule.seconds(cell)
         total = self._launched + self.schedule.launches_left() - 1
         self.observer.starts(planned, self._launched, total, seconds)
         # What computes nothing is not worth repeating.
-        repeats = self._gate is not None and self._plan.row_of(cell).build.framework.computes
+        repeats = self._gate is not None and build.framework.computes
         record: Record | None = None
         for record in self.launchers[planned.side].run_launch(
             planned,
@@ -121,11 +229,6 @@ class Runner:
         assert record is not None
         total = self._launched + self.schedule.launches_left()
         self.observer.ends(record, self._launched, total, self._seconds_left())
-        self._check_own_step(record)
-
-    def _check_own_step(self, record: Record) -> None:
-        """Raise UsageError where a step of the user's own lacks its framework and no interpreter was named."""
-        build = self._plan.row_of(record.cell).build
         reason = record.outcome.reason
         unnamed = build.framework.file is not None and build.interpreter is None
         if unnamed and record.outcome.status is Status.CRASHED and "ModuleNotFoundError" in reason:
@@ -153,6 +256,6 @@ class Runner:
             if timed is not None:
                 left = timed - (now - first_read.setdefault((phase, timed), now))
             left = max(0.0, left)
-            self.observer.ticks(phase or "starting", left, left + max(0.0, afterwards))
+            self.observer.ticks(phase or "starting", left, left + afterwards)
 
         return tick

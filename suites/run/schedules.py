@@ -1,37 +1,47 @@
 """Schedules: which launches a run makes next, decided from its plan and its records alone.
 
-    schedule = BlockSchedule(plan, records, host)
+    schedule = Schedule(plan, records, host)
     for block in schedule.blocks():
         for launches in schedule.wanted(block, seconds_left):
             ...                                   # launch, store the record,
             schedule.add(record)
 
-`BlockSchedule` launches each cell a fixed number of times or until its interval is narrow enough, `PairSchedule` both
-sides of a comparison in interleaved pairs, `HalvingSchedule` searches the fastest cell. A resumed run makes its
+`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `PairSchedule` both
+sides of a comparison in interleaved pairs, `search.HalvingSchedule` searches the fastest cell. A resumed run makes its
 schedule from the records so far.
+
+A launch gives one log-median, and a cell's interval is Student's t over those (`reports.statistics`); its relative
+half-width is exp(half) - 1. A cell is done when that reaches the wanted precision, or at the most launches allowed.
+
+Stopping at the first look that meets the precision would favour samples whose spread came out small by chance:
+simulated coverage of the nominal 95 % interval then falls to 91.9 % where launches deviate by twice the precision. So
+the spread that decides on stopping is a mean of the cell's own and of an assumed one (`DOUBT_DEVIATION` times the
+precision, weighted as `DOUBT_FREEDOM` degrees of freedom), as a Bayesian estimate of a variance is; the interval itself
+is not touched. With 5 to 20 launches coverage then is 93.4 to 95.1 % whatever the deviation, at a price of one or two
+launches for quiet cells.
 """
 
 import itertools
 import math
 import random
-from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from statistics import fmean, median
+from dataclasses import dataclass, replace
+from statistics import median
 
-from dlbench.adapters import tuning
-from dlbench.adapters.protocol import TUNED, Cell, Protocol, Status
+import numpy as np
+from scipy.special import stdtrit
+
+from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
-from dlbench.reports.flags import Flag, cell_flags, disturbed, failed_launches, left_out, record_flags
+from dlbench.reports.disturbance import disturbed
+from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, LAUNCH_DEVIATION, summarise
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import SCREEN, SEARCH, Record, last_attempts
+from dlbench.reports.storage.record import SCREEN, Record, last_attempts
 
-from ..planning.duration import LaunchDurations
-from ..planning.plan import Plan, PlannedLaunch, group_of, sizes_of
-from . import precision
-from .precision import LaunchStats
+from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
 
 Group = tuple[PlannedLaunch, ...]
 """Launches that belong together, in order: the two sides of a pair, else one."""
@@ -47,17 +57,134 @@ LOOKS_APART = 1.4
 """A comparison looks at its interval after this many times the pairs of the previous look. Looking after every pair
 would favour intervals that came out narrow by chance."""
 
-FINALISTS = 2
-PAIRS = 8
-"""Launches of each finalist after the choice is made: only these enter the gain, so that luck in the race does not."""
-SPARE = 4
-"""Further blocks at most, in the place of pairs that other programs disturbed."""
-IMPLAUSIBLE = 3
-"""So many launches with an implausible time put a cell out that has times: other programs may cause one."""
+
+DOUBT_DEVIATION = 1.5
+"""Assumed deviation of launches, in multiples of the precision."""
+DOUBT_FREEDOM = 3
+SEARCHABLE = 3
+"""Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/warm_up.py."""
+_QUARTILES_APART = 1.349  # standard deviations of a normal distribution
+_MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / variance
 
 
-class Schedule(ABC):
-    """The launches of one run so far, and those to come."""
+@dataclass(frozen=True)
+class LaunchStats:
+    """One launch that gave a number: median seconds of a step, and wall seconds of a timed sample and of all the rest.
+
+    ``log_variance`` is that of the logarithms of its samples, from their quartiles: a median does not mind spikes.
+    """
+
+    seconds: float
+    log_variance: float
+    samples: int
+    sample_seconds: float
+    startup_seconds: float
+    warmup_samples: int = 0
+
+
+def launch_stats(record: Record) -> LaunchStats | None:
+    """Return what planning needs of a record; None where nothing was timed."""
+    outcome = record.outcome
+    if not outcome.samples_ns:
+        return None
+    steps = np.asarray(outcome.step_seconds())
+    low, high = np.quantile(np.log(steps), [0.25, 0.75])
+    timed = sum(outcome.samples_ns) * 1e-9
+    return LaunchStats(
+        seconds=float(np.median(steps)),
+        log_variance=(float(high - low) / _QUARTILES_APART) ** 2,
+        samples=len(steps),
+        sample_seconds=max(timed / len(steps), 1e-9),
+        startup_seconds=max(record.wall_seconds - timed, 0.0),
+        warmup_samples=len(outcome.warmup_ns),
+    )
+
+
+def half_width(launches: Sequence[LaunchStats]) -> float | None:
+    """Return the relative half-width of the interval over these launches; None with fewer than three."""
+    if len(launches) < ENOUGH_LAUNCHES:
+        return None
+    summary = summarise([[launch.seconds] for launch in launches])
+    assert summary.high is not None
+    return summary.high / summary.median - 1
+
+
+def reached(launches: Sequence[LaunchStats], precision: float) -> bool:
+    """Return whether the interval is narrow enough, the doubt about its own spread included."""
+    count, width = len(launches), half_width(launches)
+    if width is None or width > precision:
+        return False
+    return _half(count, _doubted_variance(_log_variance(launches), count, precision)) <= precision
+
+
+def launches_needed(launches: Sequence[LaunchStats], precision: float, fewest: int, most: int) -> int:
+    """Return how many more launches a cell is expected to need if they deviate as those so far did; 0: it is done."""
+    made = len(launches)
+    if made >= fewest and (made >= most or reached(launches, precision)):
+        return 0
+    variance = _expected_variance(launches)
+    for count in range(max(made + 1, fewest, ENOUGH_LAUNCHES), most):
+        if _half(count, max(variance, _doubted_variance(variance, count, precision))) <= precision:
+            return count - made
+    return most - made
+
+
+def samples_of_launch(launches: Sequence[LaunchStats], fewest: int, most: int, searching: bool = False) -> int:
+    """Return how many samples the next launch should time, between ``fewest`` and ``most``.
+
+    n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)): Kalibera and Jones
+    2013, "Rigorous benchmarking in reasonable time". The variance between launches is that of the log-medians less the
+    part that the samples' own spread adds; where nothing is left of it, the result is ``most``. With too few launches
+    to estimate it the result is ``fewest``: a start usually costs more than its steps. With ``searching`` for the end
+    of warm-up it includes as many samples as warm-up took so far, and at first those that a search needs.
+    """
+    if len(launches) < ENOUGH_LAUNCHES:
+        return min(most, fewest + SEARCHABLE) if searching else fewest
+    within = float(np.mean([launch.log_variance for launch in launches]))
+    noise = float(np.mean([_MEDIAN_VARIANCE * launch.log_variance / launch.samples for launch in launches]))
+    between = _log_variance(launches) - noise
+    if between <= 0:
+        return most
+    startup = float(np.mean([launch.startup_seconds for launch in launches]))
+    sample = float(np.mean([launch.sample_seconds for launch in launches]))
+    least = fewest + (max(launch.warmup_samples for launch in launches) if searching else 0)
+    best = math.sqrt(startup / sample * within / between)
+    return min(most, max(least, math.ceil(min(best, most))))
+
+
+def gain(launches: Sequence[LaunchStats], seconds: float, precision: float) -> float:
+    """Return the half-width that one more launch is expected to take off, per second that it lasts.
+
+    Below the precision nothing is gained; an interval where there was none is worth more than anything else.
+    """
+    count, seconds = len(launches), max(seconds, 1e-9)
+    if count < ENOUGH_LAUNCHES:
+        return (1e6 + count) / seconds
+    variance = _expected_variance(launches)
+    now, then = (max(_half(number, variance), precision) for number in (count, count + 1))
+    return (now - then) / seconds
+
+
+def _log_variance(launches: Sequence[LaunchStats]) -> float:
+    return statistics.variance(math.log(launch.seconds) for launch in launches)
+
+
+def _expected_variance(launches: Sequence[LaunchStats]) -> float:
+    return _log_variance(launches) if len(launches) >= ENOUGH_LAUNCHES else LAUNCH_DEVIATION**2
+
+
+def _doubted_variance(variance: float, count: int, precision: float) -> float:
+    doubt = (DOUBT_DEVIATION * precision) ** 2
+    return (DOUBT_FREEDOM * doubt + (count - 1) * variance) / (DOUBT_FREEDOM + count - 1)
+
+
+def _half(count: int, variance: float) -> float:
+    """Return the relative half-width of Student's interval over so many log-medians of this variance."""
+    return math.expm1(float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * math.sqrt(variance / count))
+
+
+class Schedule:
+    """The launches of one run so far, and those to come: blocks of one launch of each cell."""
 
     strict = False
     """Whether the run ends with the first launch that does not fit its budget."""
@@ -68,6 +195,8 @@ class Schedule(ABC):
         """Records in all, and those that repeat a disturbed launch."""
         self._durations = LaunchDurations(plan)
         self._records: defaultdict[Cell, list[Record]] = defaultdict(list)
+        """By cell, and by what cells share that differ in their threads or their mini-batch only."""
+        self._stats: dict[Cell, tuple[LaunchStats, ...]] = {}
         self._left: dict[Cell, int] = {}
         """Launches that each cell is expected to need."""
         for record in records:
@@ -81,27 +210,53 @@ class Schedule(ABC):
         self._update(record.cell)
 
     def _take(self, record: Record) -> None:
-        self._records[record.cell].append(record)
+        for key in (record.cell, group_of(record.cell), sizes_of(record.cell)):
+            self._records[key].append(record)
         self.count += 1
         self.repeated += record.attempt > 0
         if record.outcome.status is not Status.SKIPPED:
             self._durations.add(record.cell, record.wall_seconds)
 
-    @abstractmethod
     def _update(self, cell: Cell) -> None:
         """Recompute what a cell needs."""
+        counting = last_attempts(self._records[cell])
+        self._stats[cell] = tuple(filter(None, map(launch_stats, counting)))
+        self._left[cell] = self._needed(cell, counting)
 
-    @abstractmethod
+    def _needed(self, cell: Cell, counting: list[Record]) -> int:
+        statuses = [record.outcome.status for record in counting]
+        if any(status not in _WORTH_REPEATING for status in statuses):
+            return 0
+        missing = max(0, self.plan.launches - len({record.launch for record in counting}))
+        failed = statuses.count(Status.CRASHED) >= CRASHES or Status.PARITY_FAILED in statuses
+        if self.plan.interval is None or failed:
+            return missing  # a failed cell has no interval target
+        left = launches_needed(self._stats[cell], self.plan.interval, self.plan.launches, self.plan.most)
+        return min(self.plan.most - len(counting), max(missing, left))
+
     def blocks(self) -> Iterator[int]:
         """Yield the indices of blocks while something may be needed."""
+        return iter(range(self.plan.most))
 
-    @abstractmethod
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block in order, given the seconds left of a budget."""
+        """Return the launches of a block, shuffled by the plan's seed; ``seconds_left`` are those of a budget.
 
-    @abstractmethod
-    def wants(self, launches: Group) -> bool:
-        """Whether these launches are still needed, now that others have ended."""
+        Where time is short, those come first that gain most precision.
+        """
+        found = [planned for planned in self.plan.block(block) if self.wants(planned.cell, block)]
+        # The first block's order serves the cells' budgets: see `Plan.block`.
+        if self.plan.interval is not None and block and seconds_left is not None:
+            seconds = {planned: self.seconds(planned.cell) for planned in found}
+            if sum(seconds.values()) > seconds_left:
+                interval = self.plan.interval
+                found.sort(key=lambda each: -gain(self._stats[each.cell], seconds[each], interval))
+        return [(planned,) for planned in found]
+
+    def wants(self, cell: Cell, block: int) -> bool:
+        """Whether a cell still needs its launch of a block, now that others have ended."""
+        if self._left[cell] == 0 or any(record.launch == block for record in self._records[cell]):
+            return False
+        return block < self.plan.launches or self.plan.interval is not None
 
     def launches_left(self) -> int:
         """Return how many launches are expected to be needed."""
@@ -111,8 +266,8 @@ class Schedule(ABC):
         """Return the expected seconds of those."""
         return sum(count * self.seconds(cell) for cell, count in self._left.items() if count)
 
-    def reserved(self, launches: Group) -> float:
-        """Return the seconds that a budget must leave behind these launches."""
+    def reserved(self, cell: Cell, block: int) -> float:
+        """Return the seconds that a budget must leave behind a cell's launch of a block."""
         return 0.0
 
     def seconds(self, cell: Cell) -> float:
@@ -120,11 +275,32 @@ class Schedule(ABC):
         return self._durations.launch_duration(cell)
 
     def protocol(self, cell: Cell) -> Protocol:
-        """Return how the next launch of a cell measures."""
-        return self.plan.protocol_of(cell)
+        """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
+        protocol = self.plan.protocol_of(cell)
+        if self.plan.interval is None:
+            return protocol
+        searching = protocol.maximum_warmup_steps > 0
+        steps = samples_of_launch(self._stats[cell], protocol.minimum_steps, protocol.steps, searching)
+        return protocol._replace(steps=steps)
 
     def skip_reason(self, cell: Cell) -> str:
         """Return why a cell is not worth starting, judged by others like it; else nothing."""
+        out_of_memory = [
+            each.cell.batch_size
+            for each in self._records[sizes_of(cell)]
+            if each.outcome.status is Status.OUT_OF_MEMORY
+        ]
+        if not self._stats[cell] and min(out_of_memory, default=cell.batch_size) < cell.batch_size:
+            return f"mini-batch {min(out_of_memory)} ran out of memory already"
+        first = min(self._records[group_of(cell)], key=lambda each: each.cell.threads, default=None)
+        if first is None or first.cell.threads >= cell.threads:
+            return ""
+        limit, outcome = self.plan.cell_seconds, first.outcome
+        threads = "1 thread" if first.cell.threads == 1 else f"{first.cell.threads} threads"
+        if outcome.status is Status.TIMED_OUT:
+            return f"at {threads} it did not end within the cell's budget of {limit:g} s"
+        if outcome.samples_ns and (step := median(outcome.step_seconds())) > limit:
+            return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
         return ""
 
     def most_attempts(self) -> int:
@@ -136,94 +312,8 @@ class Schedule(ABC):
         return disturbed(record, self.host)
 
     def launch_stats(self, cell: Cell) -> tuple[LaunchStats, ...]:
-        """Return the statistics of the launches of a cell that gave a number, where an interval needs them."""
-        return ()
-
-
-class BlockSchedule(Schedule):
-    """Blocks of one launch of each cell: a fixed number, or until each cell's interval is narrow enough."""
-
-    def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
-        self._first_of_threads: defaultdict[Cell, dict[int, Record]] = defaultdict(dict)
-        self._out_of_memory: dict[Cell, int] = {}
-        self._stats: dict[Cell, tuple[LaunchStats, ...]] = {}
-        super().__init__(plan, records, host)
-
-    def _take(self, record: Record) -> None:
-        super()._take(record)
-        cell = record.cell
-        self._first_of_threads[group_of(cell)].setdefault(cell.threads, record)
-        if record.outcome.status is Status.OUT_OF_MEMORY:
-            known = self._out_of_memory.get(sizes_of(cell), cell.batch_size)
-            self._out_of_memory[sizes_of(cell)] = min(known, cell.batch_size)
-
-    def _update(self, cell: Cell) -> None:
-        counting = last_attempts(self._records[cell])
-        self._stats[cell] = tuple(filter(None, map(precision.launch_stats, counting)))
-        self._left[cell] = self._needed(cell, counting)
-
-    def _needed(self, cell: Cell, counting: list[Record]) -> int:
-        statuses = [record.outcome.status for record in counting]
-        if any(status not in _WORTH_REPEATING for status in statuses):
-            return 0
-        missing = max(0, self.plan.launches - len({record.launch for record in counting}))
-        failed = statuses.count(Status.CRASHED) >= CRASHES or Status.PARITY_FAILED in statuses
-        if self.plan.interval is None or failed:
-            return missing  # a failed cell has no interval target
-        left = precision.launches_left(self._stats[cell], self.plan.interval, self.plan.launches, self.plan.most)
-        return min(self.plan.most - len(counting), max(missing, left))
-
-    def launch_stats(self, cell: Cell) -> tuple[LaunchStats, ...]:
+        """Return the statistics of the launches of a cell that gave a number."""
         return self._stats[cell]
-
-    def blocks(self) -> Iterator[int]:
-        return iter(range(self.plan.most))
-
-    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches shuffled by the plan's seed; where time is short those that gain most precision first."""
-        found = [planned for planned in self.plan.block(block) if self._wants(planned.cell, block)]
-        # The first block's order serves the cells' budgets: see `Plan.block`.
-        if self.plan.interval is not None and block and seconds_left is not None:
-            seconds = {planned: self.seconds(planned.cell) for planned in found}
-            if sum(seconds.values()) > seconds_left:
-                gain, interval = precision.gain, self.plan.interval
-                found.sort(key=lambda each: -gain(self._stats[each.cell], seconds[each], interval))
-        return [(planned,) for planned in found]
-
-    def wants(self, launches: Group) -> bool:
-        return self._wants(launches[0].cell, launches[0].block)
-
-    def _wants(self, cell: Cell, block: int) -> bool:
-        if self._left[cell] == 0 or any(record.launch == block for record in self._records[cell]):
-            return False
-        return block < self.plan.launches or self.plan.interval is not None
-
-    def protocol(self, cell: Cell) -> Protocol:
-        """Return how the next launch of a cell measures; with a precision to reach, for how many samples."""
-        protocol = self.plan.protocol_of(cell)
-        if self.plan.interval is None:
-            return protocol
-        searching = protocol.maximum_warmup_steps > 0
-        steps = precision.steps(self._stats[cell], protocol.minimum_steps, protocol.steps, searching)
-        return protocol._replace(steps=steps)
-
-    def skip_reason(self, cell: Cell) -> str:
-        """Return why a cell is not worth starting: memory ran out, or fewer threads were too slow."""
-        smallest = cell.batch_size if self._stats[cell] else self._out_of_memory.get(sizes_of(cell), cell.batch_size)
-        if smallest < cell.batch_size:
-            return f"mini-batch {smallest} ran out of memory already"
-        limit = self.plan.cell_seconds
-        peers = self._first_of_threads[group_of(cell)]
-        fewest = min(peers, default=cell.threads)
-        if fewest >= cell.threads:
-            return ""
-        first = peers[fewest].outcome
-        threads = "1 thread" if fewest == 1 else f"{fewest} threads"
-        if first.status is Status.TIMED_OUT:
-            return f"at {threads} it did not end within the cell's budget of {limit:g} s"
-        if first.samples_ns and (step := median(first.step_seconds())) > limit:
-            return f"one step takes {step:.3g} s at {threads}, the cell's budget is {limit:g} s"
-        return ""
 
 
 PairRule = Callable[[Cell, Sequence[Record]], tuple[str, int] | None]
@@ -238,7 +328,7 @@ class PairSchedule(Schedule):
     def __init__(self, plan: Plan, records: Iterable[Record], rule: PairRule) -> None:
         self._rule = rule
         self._stages: dict[Cell, str] = {}
-        super().__init__(plan, records)
+        super().__init__(replace(plan, interval=None), records)
 
     def _update(self, cell: Cell) -> None:
         self._stages[cell], pairs = self._rule(cell, self._records[cell]) or ("", 0)
@@ -251,28 +341,30 @@ class PairSchedule(Schedule):
         """Return a pair for each cell that needs one, shuffled, each with the order of its sides drawn by the seed."""
         pairs = []
         for cell, stage in self._stages.items():
-            if not self._left[cell]:
-                continue
-            index = _next_index(self._records[cell], stage)
-            sides = [BASELINE, CANDIDATE]
-            random.Random(f"{self.plan.seed}:{stage}:{index}:{cell!r}").shuffle(sides)
-            pairs.append(tuple(PlannedLaunch(cell, index, side, stage) for side in sides))
+            if self._left[cell]:
+                index = _next_index(self._records[cell], stage)
+                sides = [BASELINE, CANDIDATE]
+                random.Random(f"{self.plan.seed}:{stage}:{index}:{cell!r}").shuffle(sides)
+                pairs.append(tuple(PlannedLaunch(cell, index, side, stage) for side in sides))
         random.Random(f"{self.plan.seed}:{[pair[0].block for pair in pairs]}").shuffle(pairs)
         return pairs
 
-    def wants(self, launches: Group) -> bool:
-        return self._left[launches[0].cell] > 0
+    def wants(self, cell: Cell, block: int) -> bool:
+        return self._left[cell] > 0
+
+    def skip_reason(self, cell: Cell) -> str:
+        return ""  # each side of each cell is tried
 
     def most_attempts(self) -> int:
         return MOST_ATTEMPTS
 
 
 def _given_up(records: Sequence[Record]) -> bool:
+    """Tell whether a side would end the same way again."""
     for side in (BASELINE, CANDIDATE):
         statuses = [record.outcome.status for record in records if record.side == side]
-        if any(status not in (Status.OK, *ONCE_BY_CHANCE) for status in statuses):
-            return True  # it would end the same way again
-        if sum(map(statuses.count, ONCE_BY_CHANCE)) >= CRASHES:
+        by_chance = sum(map(statuses.count, ONCE_BY_CHANCE))
+        if by_chance >= CRASHES or statuses.count(Status.OK) + by_chance < len(statuses):
             return True
     return False
 
@@ -331,195 +423,3 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
         return "", max(following, int(needed)) - made
 
     return next_pairs
-
-
-def halving_sizes(cells: int) -> list[int]:
-    """Return how many cells each block has, beside the one to beat: halved to the finalists, who run pairs."""
-    found = [cells]
-    while found[-1] > FINALISTS:
-        found.append(max(FINALISTS, math.ceil(found[-1] / 2)))
-    return [*found[:-1], *[found[-1]] * (PAIRS + SPARE)]
-
-
-def halving_plan(plan: Plan) -> Plan:
-    """Return the plan with as many blocks as a search of its cells has; nothing trains on a text."""
-    protocol = plan.protocol._replace(curve_steps=0)
-    blocks = len(halving_sizes(len(plan.cells)))
-    return replace(plan, protocol=protocol, curve_check_steps=0, launches=blocks, launches_most=None, interval=None)
-
-
-def search_starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
-    """Return the cells that a user may start from, the likeliest first.
-
-    They are of the first row that has cells: its default mode, as installed, on as many threads as cores comes first,
-    then the nearest to that.
-    """
-
-    def distance(cell: Cell) -> tuple[object, ...]:
-        usual = cell.mode == plan.row_of(cell).build.framework.default_mode
-        in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
-        return not usual, len(in_force), abs(cell.threads - cores), cell.threads
-
-    names = {cell.framework for cell in plan.cells}
-    first = next(row.build.name for row in plan.rows if row.build.name in names)
-    return tuple(sorted((cell for cell in plan.cells if cell.framework == first), key=distance))
-
-
-class HalvingSchedule(BlockSchedule):
-    """A search: after each block of launches the slower half drops out, and the last ones run pairs.
-
-    Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
-    optimization"): every cell still in the race gets one launch a block, so all have been through the same times of
-    the machine. The cell that the others must beat stays to the end. The survivors of a block follow from the records
-    of the blocks before it.
-    """
-
-    def __init__(
-        self, starts: Sequence[Cell], plan: Plan, records: Iterable[Record] = (), host: Host | None = None
-    ) -> None:
-        """Take the records so far; the first of ``starts`` with a number is what the others must beat."""
-        self.starts = starts
-        self._sizes = halving_sizes(len(plan.cells))
-        self._pairs_from = len(self._sizes) - PAIRS - SPARE
-        self._block = 0
-        self._survivors: dict[int, list[Cell]] = {}
-        super().__init__(plan, records, host)
-        begun = self.count and self._block >= self._pairs_from
-        if begun and any(self._wants(cell, self._block) for cell in plan.cells):
-            self._block += 1  # a pair is neighbours in time: one that another session began is not completed
-        elif not begun and self.tried() < len(plan.cells):
-            # A budget was too short for some cells: they come first now, though at another time than the others did.
-            self._block = 0
-
-    def _take(self, record: Record) -> None:
-        super()._take(record)
-        self._block = max(self._block, record.launch)
-        self._survivors = {}
-
-    @property
-    def to_beat(self) -> Cell:
-        """The cell that the others must beat."""
-        return self._to_beat(self._pairs_from)
-
-    def _to_beat(self, block: int) -> Cell:
-        return next((cell for cell in self.starts if self._times(cell, block)), self.starts[0])
-
-    def survivors(self, block: int) -> list[Cell]:
-        """Return the cells that a block launches: the fastest of the blocks before it, and the one to beat."""
-        if block not in self._survivors:
-            # The cell to beat is settled when the pairs begin: a failure in them brings none back.
-            cells, stays = list(self.plan.cells), self._to_beat(min(block, self._pairs_from))
-            for past, size in enumerate(self._sizes[1 : block + 1], start=1):
-                times = {cell: median(found) for cell in cells if (found := self._times(cell, past))}
-                cells = sorted(times, key=times.__getitem__)[:size]
-            if stays not in cells and self._times(stays, block):
-                cells.append(stays)
-            self._survivors[block] = cells
-        return self._survivors[block]
-
-    def finalists(self) -> list[Cell]:
-        """Return the cells that run pairs, the one to beat among them, without those that failed since."""
-        return [cell for cell in self.survivors(self._pairs_from) if not self._failed(cell)]
-
-    def timed(self, cell: Cell, fit: bool = True) -> dict[int, float]:
-        """Return a cell's seconds a step by block, of its pairs alone; ``fit``: without disturbed launches."""
-        return {
-            record.launch: median(record.outcome.step_seconds())
-            for record in last_attempts(self._records[cell])
-            if record.launch >= self._pairs_from
-            and record.outcome.gives_a_number()
-            and not (fit and left_out(record, self.host))
-        }
-
-    def pairs(self, fit: bool = True) -> list[int]:
-        """Return the blocks of pairs in which every finalist has a time; ``fit``: an undisturbed one."""
-        timed = [set(self.timed(cell, fit)) for cell in self.finalists()]
-        return sorted(set.intersection(*timed)) if timed else []
-
-    def flags(self, cell: Cell) -> list[Flag]:
-        """Return the flags of a cell's pairs, and how many of all its launches gave no time."""
-        counting, timed = last_attempts(self._records[cell]), self.timed(cell)
-        failed = [each for each in counting if not each.outcome.gives_a_number()]
-        found = [record_flags(each, self.host) for each in counting if each.launch in timed]
-        return cell_flags(found) + failed_launches(failed, len(counting))
-
-    def tried(self) -> int:
-        """Return how many cells have a record."""
-        return sum(bool(self._records[cell]) for cell in self.plan.cells)
-
-    def without_number(self) -> dict[str, int]:
-        """Return why cells are out, and how many for each reason, the most frequent first."""
-        failed = (found[0].outcome for cell in self.plan.cells if (found := self._failed(cell)))
-        return dict(Counter(outcome.reason or outcome.status.value for outcome in failed).most_common())
-
-    def _counting(self, cell: Cell, before: int | None) -> list[Record]:
-        return last_attempts(each for each in self._records[cell] if before is None or each.launch < before)
-
-    def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
-        """Return the launches that put a cell out: one is enough, except for an implausible time."""
-        counting = self._counting(cell, before)
-        return [] if _forgiven(counting) else [each for each in counting if each.outcome.status is not Status.OK]
-
-    def _needed(self, cell: Cell, counting: list[Record]) -> int:
-        timed = [each for each in counting if each.outcome.status is not Status.IMPLAUSIBLE]
-        return super()._needed(cell, timed if _forgiven(counting) else counting)
-
-    def _times(self, cell: Cell, before: int) -> list[float]:
-        if self._failed(cell, before):
-            return []
-        counting = self._counting(cell, before)
-        return [median(each.outcome.step_seconds()) for each in counting if each.outcome.gives_a_number()]
-
-    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return the launches of a block; in the first one the most informative first, since time may be short.
-
-        That is the cell to beat, the same tuned, then one of each row and number of threads, tuned where that is among
-        them.
-        """
-        cells = [launches[0].cell for launches in super().wanted(block)]
-        if block == 0:
-            tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
-            first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
-            start = self.starts[0]
-            usual = (start, start._replace(tuning=TUNED))
-            cells.sort(key=lambda cell: (cell != start, cell not in usual, cell not in first))
-        return [(PlannedLaunch(cell, block, SEARCH),) for cell in cells]
-
-    def _wants(self, cell: Cell, block: int) -> bool:
-        # A block that others have followed launches nothing more.
-        if block < self._block or not super()._wants(cell, block) or cell not in self.survivors(block):
-            return False
-        if block < self._pairs_from:
-            return True
-        return not self._failed(cell) and (block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS)
-
-    def reserved(self, launches: Group) -> float:
-        """Return the seconds that a budget must leave behind this launch.
-
-        Until the pairs begin: the expected seconds of all pairs; then those of the rest of this pair, since a single
-        launch of a pair is worth nothing.
-        """
-        cell, block = launches[0].cell, launches[0].block
-        if block >= self._pairs_from:
-            return sum(self.seconds(each) for each in self.finalists() if each != cell and self._wants(each, block))
-        return PAIRS * (FINALISTS + 1) * fmean(map(self.seconds, self.plan.cells))
-
-    def launches_left(self) -> int:
-        """Return the launches still to come, at most: where cells fail they are fewer."""
-        now, survivors = self._block, self.survivors(self._block)
-        here = sum(self._wants(cell, now) for cell in survivors)
-        if now < self._pairs_from:
-            living = sum(self._wants(cell, now) or bool(self._times(cell, now + 1)) for cell in survivors)
-            halving = sum(min(size + 1, living) for size in self._sizes[now + 1 : self._pairs_from])
-            return here + halving + PAIRS * min(FINALISTS + 1, living)
-        missing = PAIRS - len(self.pairs()) - bool(here)
-        return here + len(self.finalists()) * max(0, min(missing, len(self._sizes) - now - 1))
-
-    def seconds_left(self) -> float:
-        return self.launches_left() * fmean(map(self.seconds, self.survivors(self._block) or self.plan.cells))
-
-
-def _forgiven(counting: Sequence[Record]) -> bool:
-    """Whether all that a cell's launches lack is some times: too few are implausible to put it out."""
-    statuses = Counter(each.outcome.status for each in counting)
-    return set(statuses) == {Status.OK, Status.IMPLAUSIBLE} and statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE

@@ -29,7 +29,7 @@ from ..planning import values
 from ..planning.framework import GUEST_DIRECTORY, Framework
 from ..planning.plan import Plan
 from ..planning.values import Build
-from .privacy import private_value
+from .launch import private_value
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

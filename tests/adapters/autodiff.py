@@ -15,15 +15,15 @@ from torch.nn import functional
 ACTIVATIONS = {"relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": lambda values: values}
 
 
-def forward_feedforward(n, family, w, values):
+def forward_feedforward(family, w, values):
     for layer in family.layers:
-        if isinstance(layer, n.Flatten):
+        if layer.kind == "flatten":
             values = values.flatten(1)
-        elif isinstance(layer, n.MaxPool):
+        elif layer.kind == "pool":
             values = functional.max_pool2d(values, layer.kernel, layer.stride, layer.padding)
         else:
             weight, bias = w[layer.name + ".weight"], w[layer.name + ".bias"]
-            if isinstance(layer, n.Convolution):
+            if layer.kind == "convolution":
                 values = functional.conv2d(values, weight, bias, layer.stride, layer.padding)
             else:
                 values = functional.linear(values, weight, bias)
@@ -31,7 +31,7 @@ def forward_feedforward(n, family, w, values):
     return values
 
 
-def forward_residual(n, family, w, values):
+def forward_residual(family, w, values):
     def unit(name, norm, values, stride, padding):
         values = functional.conv2d(values, w[name + ".weight"], None, stride, padding)
         gamma, beta = w[norm + ".gamma"], w[norm + ".beta"]
@@ -40,12 +40,12 @@ def forward_residual(n, family, w, values):
     values = torch.relu(unit("stem", "stem_norm", values, 2, 3))
     values = functional.max_pool2d(values, 3, 2, 1)
     for block in family.bottlenecks:
-        name = block.name
-        inner = torch.relu(unit(name + ".conv1", name + ".norm1", values, block.stride, 0))
+        name, stride = block.name, block.body[0].stride
+        inner = torch.relu(unit(name + ".conv1", name + ".norm1", values, stride, 0))
         inner = torch.relu(unit(name + ".conv2", name + ".norm2", inner, 1, 1))
         inner = unit(name + ".conv3", name + ".norm3", inner, 1, 0)
-        if block.projection:
-            values = unit(name + ".project", name + ".project_norm", values, block.stride, 0)
+        if block.shortcut is not None:
+            values = unit(name + ".project", name + ".project_norm", values, stride, 0)
         values = torch.relu(inner + values)
     return functional.linear(values.mean((2, 3)), w["fc.weight"], w["fc.bias"])
 
@@ -67,7 +67,7 @@ def rnn_step(values, state, *weights):
 CELL_STEPS = {"lstm": (lstm_step, 2), "gru": (gru_step, 1), "rnn": (rnn_step, 1)}
 
 
-def forward_recurrent(n, family, w, inputs):
+def forward_recurrent(family, w, inputs):
     values = functional.embedding(inputs, w["embedding.weight"]) if family.embedding else inputs
     advance, states = CELL_STEPS[family.cell]
     for layer in range(1, family.layers + 1):
@@ -83,7 +83,7 @@ def forward_recurrent(n, family, w, inputs):
     return functional.linear(values, w["fc.weight"], w["fc.bias"])
 
 
-def forward_elman(n, family, w, values):
+def forward_elman(family, w, values):
     phi = ACTIVATIONS[family.activation]
     state = torch.zeros(len(values), family.hidden, dtype=torch.float64)
     outputs = []
@@ -94,7 +94,7 @@ def forward_elman(n, family, w, values):
     return torch.stack(outputs, 1)
 
 
-def forward_attention(n, family, w, tokens):
+def forward_attention(family, w, tokens):
     def dense(name, values):
         return functional.linear(values, w[name + ".weight"], w[name + ".bias"])
 
@@ -130,7 +130,6 @@ def mean_loss(family, outputs, labels):
 
 
 def observe(guest, network, batch_size):
-    n = guest.families
     initial = guest.batches.initial_weights(network)
     before = guest.parity.sample_weights(initial)
     w = {name: torch.from_numpy(value).double().requires_grad_() for name, value in initial.items()}
@@ -141,7 +140,7 @@ def observe(guest, network, batch_size):
     forward = FORWARD.get(network.family.name, forward_feedforward)
     losses = []
     for _ in range(network.parity.steps):
-        loss = mean_loss(network.family, forward(n, network.family, w, inputs), labels)
+        loss = mean_loss(network.family, forward(network.family, w, inputs), labels)
         losses.append(loss.item())
         loss.backward()
         if network.family.clip:

@@ -132,7 +132,7 @@ def larger_epsilon(self, values, gamma, beta, epsilon):
 
 def stride_in_second_convolution(self, block):
     """Compute ResNet v1.5: the stride in the 3x3 convolution, torchvision's choice."""
-    return (1, 0), (block.stride, 1), (1, 0)
+    return (1, 0), (block.body[0].stride, 1), (1, 0)
 
 
 def updating(change):

@@ -17,7 +17,7 @@ from small_networks import small_networks
 from dlbench.adapters import networks
 from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import INSTALLED, Status
-from dlbench.reports.flags import wanting_threads
+from dlbench.reports.thread_evidence import wanting_threads
 from dlbench.suites.planning.framework import catalogue
 
 #: At full size the default modes of these train this one, and adapters outside dlbench; `-m slow` looks at the others.

@@ -107,7 +107,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
             )
         ),
         asked.one_bias(
-            "[value.detach().numpy() for name, value in adapter._training.module.recurrent.named_parameters()"
+            "[value.detach().numpy() for name, value in adapter._training.module.stack.named_parameters()"
             " if 'bias_hh' in name]"
         ),
         asked.threads_of_cells(),
@@ -222,7 +222,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
     ],
     "paddle": [
         *(asked.reference(**settings) for settings in ({}, {"widest_kernels": True})),
-        asked.one_bias("[getattr(adapter.layer.layers, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
+        asked.one_bias("[getattr(adapter.layer.stack, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
         asked.threads_of_variables("paddle"),
         asked.rate(),
         asked.reset("[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, adapter.labels]]"),
@@ -254,7 +254,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
                 asked.reset(COMPILED_BY_MINDSPORE, update=update),
             )
         ),
-        asked.one_bias("[each.asnumpy() for each in adapter.network.layers.layers.b_hh_list]"),
+        asked.one_bias("[each.asnumpy() for each in adapter.network.stack.b_hh_list]"),
         asked.no_word_on_threads(),
         asked.memory(
             {

@@ -235,7 +235,7 @@ def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
     """Carry out one launch of the null framework in a process of its own."""
     launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
     order = LaunchRequest(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
-    return judged(order, launch_process(order), None).outcome
+    return judged(order, launch_process(order).outcome, None)
 
 
 def fastest(launch, near):

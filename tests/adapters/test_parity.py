@@ -21,7 +21,7 @@ from dlbench.adapters.launch import batches, parity
 from dlbench.suites.environments import environment
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
-from dlbench.suites.run import references
+from dlbench.suites.run import preparation
 
 SMALL = small_networks(networks)
 
@@ -186,7 +186,7 @@ def test_a_mistake_is_caught_in_the_small_network_of_every_family(mistake):
 )
 def test_a_mistake_is_caught_at_full_size(mistake, name):
     network, size = NETWORKS[name], SMALLEST_SHIPPED[name]
-    reference = parity.load(str(references.find(network, size)))
+    reference = parity.load(str(preparation.find(network, size)))
     observation = parity_observation(parity, batches, reference_adapter(name, MISTAKES[mistake][0]), network, size)
     verdict = parity.judge(observation, reference, network.parity)
     if (mistake, name) in MISSED:
@@ -211,7 +211,7 @@ def test_rounding_alone_is_not_taken_for_a_mistake(name: str):
 @pytest.mark.slow
 def test_rounding_alone_is_not_taken_for_a_mistake_at_full_size():
     network, size = NETWORKS["lstm32"], SMALLEST_SHIPPED["lstm32"]
-    reference = parity.load(str(references.find(network, size)))
+    reference = parity.load(str(preparation.find(network, size)))
     own = parity_observation(parity, batches, reference_adapter("lstm32", dtype="float32"), network, size)
     verdict = parity.judge(own, reference, network.parity)
     assert verdict.verdict == "agrees"
@@ -274,10 +274,10 @@ def test_the_reference_agrees_with_automatic_differentiation(framework_python, t
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_the_shipped_references_agree_with_automatic_differentiation(framework_python, tmp_path, name):
     size = SMALLEST_SHIPPED.get(name, NETWORKS[name].batch_size)
-    shipped = references.find(NETWORKS[name], size)
+    shipped = preparation.find(NETWORKS[name], size)
     if not shipped.exists():
         size = NETWORKS[name].batch_size
-        shipped = references.find(NETWORKS[name], size)
+        shipped = preparation.find(NETWORKS[name], size)
     differentiate_by_torch(framework_python("torch"), tmp_path, f"{name}:{size}")
     other = parity.load(str(tmp_path / f"{name}-b{size}.npz"))
     verdict = parity.judge(parity.load(str(shipped)), other, NETWORKS[name].parity)

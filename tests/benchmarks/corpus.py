@@ -36,7 +36,7 @@ from dlbench.reports.compare.verdict import (
     judge_stages,
     screen,
 )
-from dlbench.reports.flags import WAITING_SHARE, disturbed
+from dlbench.reports.disturbance import WAITING_SHARE, disturbed
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SCREEN, Record
 from dlbench.suites.run.schedules import for_gate

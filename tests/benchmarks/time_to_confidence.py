@@ -8,7 +8,7 @@ from the cell's launches and its steps with replacement from that launch's steps
 (start-up, parity, warm-up) plus the steps drawn. The truth of a cell is the geometric mean of all its launches'
 medians. Replayed, not carried out: pyperf and pytest-benchmark never ran these networks here.
 
-- ours: launches until the interval is +-2 % (5 to 20), steps by variance and cost: `suites.run.precision` itself.
+- ours: launches until the interval is +-2 % (5 to 20), steps by variance and cost: `suites.run.schedules` itself.
 - fixed 20 x 50: 20 launches of 50 steps; Student's t over launches.
 - pyperf: its defaults, 20 worker processes of 3 values after 1 warm-up value, each value as many loops as make
   0.1 s, and one calibrating process (documentation of pyperf, "Runner"); Student's t over processes.
@@ -28,12 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.flags import disturbed
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.statistics import summarise
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import last_attempts
 from dlbench.reports.storage.store import Store
-from dlbench.suites.run.precision import LaunchStats, launch_stats, launches_left, steps
+from dlbench.suites.run.schedules import LaunchStats, launch_stats, launches_needed, samples_of_launch
 
 PRECISION, FEWEST, MOST = 0.02, 5, 20
 FEWEST_STEPS, MOST_STEPS = 5, 12  # as the suite `quick` has them
@@ -57,9 +57,9 @@ class Pooled(NamedTuple):
 def ours(pool, lot):
     """Launch until the target is reached, as the planner does."""
     launches, drawn, cost = [], [], 0.0
-    while launches_left(launches, PRECISION, FEWEST, MOST):
+    while launches_needed(launches, PRECISION, FEWEST, MOST):
         source = pool[lot.integers(len(pool))]
-        values, seconds = source.again(steps(launches, FEWEST_STEPS, MOST_STEPS, searching=True), lot)
+        values, seconds = source.again(samples_of_launch(launches, FEWEST_STEPS, MOST_STEPS, searching=True), lot)
         low, high = np.quantile(np.log(values), [0.25, 0.75])
         noise = (float(high - low) / 1.349) ** 2
         known = replace(source.stats, seconds=float(np.median(values)), log_variance=noise, samples=len(values))

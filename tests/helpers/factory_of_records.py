@@ -8,7 +8,10 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Parity, Protocol, Status, ThreadEvidence
 from dlbench.hardware_probe import Ceiling
+from dlbench.reports.cells import Matrix, build_matrix
+from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.results import Results
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MACHINE = "m-one"
@@ -103,6 +106,12 @@ def launches(seconds: float | Sequence[float], spread: float = 0.01, **of_cell: 
     """Launches of these seconds a step, of one number three that are so much apart."""
     each = [seconds * f for f in (1 - spread, 1.0, 1 + spread)] if isinstance(seconds, float) else seconds
     return [record([t] * 5, launch=n, **of_cell) for n, t in enumerate(each)]
+
+
+def matrix(*records: Record, cores: int | None = 2, **of_host: Any) -> Matrix:
+    """The cells of these records; every machine has so many cores."""
+    hosts = {r.machine: Host(r.machine, f"machine {r.machine}", cores, cores, 2.0, **of_host) for r in records}
+    return build_matrix(Results(records, hosts))
 
 
 def hole(status: Status, reason: str, **changes: Any) -> Record:

@@ -12,7 +12,7 @@ from typing import Any
 
 import factory_of_records as make
 import sqlalchemy as sa
-from hostile_texts import STORES
+from hostile import STORES
 
 from dlbench.reports.storage import schema
 from dlbench.reports.storage.store import Store

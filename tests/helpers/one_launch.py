@@ -18,10 +18,9 @@ from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.framework import Framework, find
-from dlbench.suites.run import references
-from dlbench.suites.run.judge import judged
+from dlbench.suites.run import preparation
+from dlbench.suites.run.judge import judged, limits_of
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
-from dlbench.suites.run.plausibility import limits_of
 
 #: Of this machine, by its instructions alone.
 LIMITS = limits_of(probe(), None)
@@ -91,11 +90,11 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
     specified = NETWORKS[network] if isinstance(network, str) else network
     size = wanted.batch_size or specified.batch_size
     interpreter = find_framework_python(framework.name)
-    equal_parts = references.parts(specified, size, wanted.world_size)
+    equal_parts = preparation.parts(specified, size, wanted.world_size)
     of_parts = None
     if wanted.reference is None and equal_parts > 1:
-        of_parts = references.fitting(specified, size, True, print, equal_parts=equal_parts)
-    at_hand = references.find if specified.name in NETWORKS else partial(references.ensure, report=print)
+        of_parts = preparation.fitting(specified, size, True, print, equal_parts=equal_parts)
+    at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
     chosen = wanted.reference or (of_parts.path if of_parts else at_hand(specified, size))
     cell = Cell(
         framework.name,
@@ -129,4 +128,4 @@ def launch_once(framework: Framework, mode: str, network: str | Network, cache: 
         variables = {**variables, **devices.variables(None)}
     variables = {**variables, **wanted.variables}
     order = LaunchRequest(launch, interpreter, variables, wanted.timeout, None, chosen, framework.computes)
-    return judged(order, launch_process(order), LIMITS).outcome
+    return judged(order, launch_process(order).outcome, LIMITS)

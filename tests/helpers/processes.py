@@ -68,7 +68,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def launch_null(cache: Path, settings: dict[str, Any], **of_cell: Any) -> Outcome:
     """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
     order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache)}, **of_cell)
-    return judged(order, launch_process(order), None).outcome
+    return judged(order, launch_process(order).outcome, None)
 
 
 def workers_of(cache: Path) -> list[psutil.Process]:

@@ -1,6 +1,6 @@
 """Launches to try claims on, and what the report makes of them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 import factory_of_records as make
@@ -10,7 +10,6 @@ from dlbench.reports.cells import build_matrix
 from dlbench.reports.claims.claims import Claim, Evidence, claims, try_claims
 from dlbench.reports.claims.figures import Tables
 from dlbench.reports.claims.report import tools_of_stands
-from dlbench.reports.curve.rnn import Size, Study, study
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -54,28 +53,3 @@ def here(claim: str | Claim, records: Iterable[Record], cores: int = 4, gpus: tu
     chosen = CLAIMS[claim] if isinstance(claim, str) else claim
     (tried,) = try_claims([chosen], tables_of(records, cores, gpus)).tried
     return tried.here
-
-
-GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
-
-
-def launches(time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object) -> list[make.Record]:
-    return [each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})]
-
-
-def everything() -> list[make.Record]:
-    """A row with one thread and four, and on a GPU; another row; another machine."""
-    gpu = {"device": "cuda:0", "threads": 4}
-    return [
-        *launches(lambda size: 1e-5 * size.steps * size.hidden, threads=1),
-        *launches(lambda size: 1e-5 * size.steps * (20 + size.hidden / 2), threads=4),
-        *launches(lambda size: 2e-3 * size.steps, **gpu),
-        *launches(lambda size: 3e-5 * size.steps * size.hidden, threads=1, mode="loop"),
-        *launches(lambda size: 2e-3 * size.steps**1.0, threads=1, machine="m-two"),
-        *launches(lambda size: 1e-3, [Size(10, 20, 100), Size(100, 20, 2, "sigmoid")], threads=1),
-    ]
-
-
-def found(records: Iterable[make.Record]) -> Study:
-    cells = tables_of(records)
-    return study(cells.matrix, cells.networks)

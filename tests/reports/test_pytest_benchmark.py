@@ -1,23 +1,112 @@
-"""Runs as files of pytest-benchmark and back: nothing is lost, nothing in a file is trusted."""
+"""Runs as files of pytest-benchmark and back: nothing is lost, and a file that cannot be read costs one line."""
 
+import contextlib
+import copy
 import json
+import math
 import statistics
 from datetime import UTC, datetime
 
 import pytest
-from benchmark_files import DATA, foreign, runs_with_records, without, written
-from factory_of_records import record, run
+from factory_of_records import cell, outcome, parity, record, run
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 from pytest_benchmark.stats import Stats
 
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.hardware_probe import probe
 from dlbench.reports.naming import slug
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import counted, run_to_pytest_benchmark, samples_of, stats
 from dlbench.reports.pytest_benchmark.imported import FileError, medians_of, runs_of
 
+# What a launch may give; final_loss_finite and the parity verdict decide whether it may be shown.
+OUTCOMES = st.builds(
+    lambda samples, steps, verdict, finite, status: outcome(
+        [ns * 1e-9 for ns in samples],
+        samples_ns=samples,
+        steps_per_sample=steps,
+        parity=parity(verdict),
+        final_loss_finite=finite,
+        status=status,
+        reason="" if status is Status.OK else "a reason",
+    ),
+    st.lists(st.integers(1, 10**12), min_size=1, max_size=5),
+    st.sampled_from([1, 1, 3, 1000]),
+    st.sampled_from(["agrees", "agrees", "unchecked"]),
+    st.sampled_from([True, True, True, False, None]),
+    st.sampled_from([Status.OK, Status.OK, Status.OK, Status.CRASHED, Status.PARITY_FAILED, Status.TIMED_OUT]),
+)
+
+
+@st.composite
+def runs_with_records(draw):
+    counts = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3, unique=True))
+    cells = [cell(threads=count) for count in counts]
+    records = [
+        record(launch=launch, result=draw(OUTCOMES), threads=each.threads, minutes=launch + each.threads / 100)
+        for launch in range(draw(st.integers(1, 3)))
+        for each in cells
+    ]
+    return run(plan=tuple(cells)), records
+
+
+def written(tmp_path, text):
+    path = tmp_path / "file.json"
+    path.write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+    return path
+
+
+def foreign(**changes):
+    """A file as plain pytest-benchmark writes it."""
+    benchmark = {
+        "group": None,
+        "name": "test_sum[10]",
+        "fullname": "tests/test_mine.py::test_sum[10]",
+        "params": {"n": 10},
+        "param": "10",
+        "extra_info": {"who": "me"},
+        "options": {"timer": "perf_counter"},
+        "stats": {"median": 2e-6, "data": [1e-6, 2e-6, 3.25e-6], "iterations": 100, "rounds": 3},
+    }
+    return {
+        "machine_info": {
+            "node": "secret-host",
+            "machine": "x86_64",
+            "system": "Linux",
+            "python_implementation": "CPython",
+            "python_implementation_version": "3.12.1",
+            "cpu": {"brand_raw": "A CPU", "count": 4, "hz_actual": [3_000_000_000, 0]},
+        },
+        "commit_info": {"id": "abc", "dirty": False, "project": "mine"},
+        "benchmarks": [benchmark],
+        "datetime": "2026-03-01T12:00:00",
+        "version": "5.1.0",
+        **changes,
+    }
+
+
+def changed(content, *path):
+    """The file's text with the value at the end of this path in its place."""
+    *keys, last, value = path
+    place = whole = copy.deepcopy(content)
+    for key in keys:
+        place = place[key]
+    place[last] = value
+    return json.dumps(whole)
+
+
+def without(content, *path):
+    *keys, last = path
+    place = whole = copy.deepcopy(content)
+    for key in keys:
+        place = place[key]
+    del place[last]
+    return json.dumps(whole)
+
+
+DATA = "benchmarks", 0, "stats", "data"
 SECONDS = st.floats(min_value=1e-7, max_value=1e4)
 
 
@@ -124,3 +213,124 @@ def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
     changed = run_to_pytest_benchmark(its_run, [record([5.0], threads=1, minutes=1)], None)
     with pytest.raises(FileError, match="differs"):
         runs_of([*read, files.read(written(tmp_path, changed))], "9.9")
+
+
+# Refused files.
+
+
+def own():
+    machine = probe()
+    records = [record(launch=launch, machine=machine.fingerprint) for launch in range(2)]
+    return json.loads(run_to_pytest_benchmark(run(machine=machine.fingerprint), records, machine.to_dict()))
+
+
+THEIRS = "benchmarks", 0, "extra_info", "dlbench"
+FIRST = *THEIRS, "records", 0
+DEEP = json.loads("[" * 200 + "]" * 200)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "not JSON"),
+        ("not json", "not JSON"),
+        ("[1, 2]", "should be a valid dictionary"),
+        ("{}", "benchmarks"),
+        ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
+        ("[" * 100_000, "nested too deeply"),
+        (changed(foreign(), *DATA, [1.0, math.nan]), "NaN is not a number"),
+        (changed(foreign(), *DATA, [1.0, math.inf]), "Infinity is not a number"),
+        (changed(foreign(), *DATA, [7.25]).replace("7.25", "1e999"), "1e999 is too large"),
+        (changed(foreign(), *DATA, [1.0, -1.0]), "data.1: Input should be greater than or equal to 0"),
+        (changed(foreign(), *DATA, [1e300]), "data.0: Input should be less than"),
+        (changed(foreign(), *DATA, [10**400]), "data.0"),
+        (changed(foreign(), *DATA, ["1.0"]), "data.0: Input should be a valid number"),
+        (changed(foreign(), *DATA, [True]), "data.0: Input should be a valid number"),
+        (changed(foreign(), *DATA, []), "data: List should have at least 1 item"),
+        (changed(foreign(), "benchmarks", 0, "stats", "iterations", 0), "iterations"),
+        (changed(foreign(), "benchmarks", 0, "stats", "median", "x"), "median: Input should be a valid number"),
+        (changed(foreign(), "benchmarks", 0, "fullname", 7), "fullname: Input should be a valid string"),
+        (changed(foreign(), "benchmarks", 0, "fullname", "\ud800"), "fullname: Input should be a valid string"),
+        (changed(foreign(), "benchmarks", 0, "extra_info", "x", DEEP), "levels deep"),
+        (changed(foreign(), "benchmarks", foreign()["benchmarks"] * 2), "appears in it twice"),
+        (changed(foreign(), "datetime", "yesterday"), "datetime"),
+        (changed(foreign(), "datetime", "0001-01-01T00:00:00+23:00"), "datetime"),
+        (without(foreign(), "benchmarks"), "benchmarks: Field required"),
+        (changed(own(), *DATA, 0, 1.5), "one of the two was changed"),
+        (changed(own(), *DATA, [1.0]), "one of the two was changed"),
+        (changed(own(), *FIRST, "outcome", "samples_ns", 0, -1), "is out of range"),
+        (changed(own(), *FIRST, "outcome", "samples_ns", 0, "1"), "should be a valid integer"),
+        (changed(own(), *FIRST, "outcome", "steps_per_sample", 0), "is out of range"),
+        (changed(own(), *FIRST, "cell", "framework", ["torch"]), "should be a valid string"),
+        (changed(own(), *FIRST, "cell", "network", "\x1b[31m"), "cannot be printed"),
+        (changed(own(), *FIRST, "cell", "network", "x" * 200), "too long"),
+        (changed(own(), *FIRST, "cell", "threads", -1), "is out of range"),
+        (changed(own(), *FIRST, "cell", "threads", 2), "several cells"),
+        (changed(own(), *FIRST, "run", "another"), "not of the file's own run"),
+        (changed(own(), *FIRST, "started", "2026-03-01T12:00:00"), "no time zone"),
+        (changed(own(), *FIRST, "schema", 99), "schema version 99"),
+        (changed(own(), *FIRST, "schema", None), "no schema version"),
+        (without(own(), *FIRST, "outcome"), "outcome: Field required"),
+        (changed(own(), *THEIRS, "records", []), "lacks its dlbench records"),
+        (changed(own(), *THEIRS, "timed", [7]), "which records were timed"),
+        (changed(own(), *THEIRS, "schema", 2), "schema version 2"),
+        (changed(own(), "dlbench", "run", None), "its run is not an object"),
+        (changed(own(), "dlbench", "run", "machine", "x" * 12), "another than the one its run names"),
+        (changed(own(), "dlbench", "holes", 3), "holes are not a list"),
+        (changed(own(), "dlbench", "machine", 3), "machine is not an object"),
+        (changed(own(), "dlbench", "machine", "cpu", "model", "Another"), "another than the one its run names"),
+    ],
+    # Whole files would make names that differ from one process to the next: they hold the machine's present clock rate.
+    ids=lambda value: value if len(value) < 70 else "file",
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
+    path = written(tmp_path, text)
+    with pytest.raises(FileError) as caught:
+        runs_of([files.read(path)], "9.9")
+    said = str(caught.value)
+    assert part in said
+    assert str(path) in said
+    assert "\n" not in said
+    assert len(said) < len(str(path)) + 330
+    assert caught.value.exit_code == 2
+
+
+def test_a_huge_file_is_refused_unread(tmp_path):
+    path = tmp_path / "huge.json"
+    with path.open("wb") as stream:
+        stream.truncate(files.LARGEST_FILE + 1)
+    with pytest.raises(FileError, match="larger than 500 MB"):
+        files.read(path)
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["ok", "2026-01-01", 10**30, -1]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value, here=()):
+    yield here
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(inner, (*here, key))
+
+
+@pytest.mark.parametrize("content", [foreign(), own()], ids=["foreign", "own"])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data):
+    place = data.draw(st.sampled_from([each for each in places(content) if each]))
+    text = changed(content, *place, data.draw(ANYTHING))
+    found = []
+    with contextlib.suppress(FileError):
+        found = runs_of([files.read(written(tmp_path, text))], "9.9")
+    for imported in found:
+        json.dumps(imported.run.to_dict(), allow_nan=False)
+        run_to_pytest_benchmark(imported.run, imported.records, imported.machine)

@@ -9,7 +9,7 @@ from inside import Guest
 from known_networks import NETWORKS
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.flags import wanting_threads
+from dlbench.reports.thread_evidence import wanting_threads
 
 pytestmark = pytest.mark.framework
 

@@ -1,23 +1,63 @@
 """Time against mini-batch size: best sizes and knees of known laws, missing cells, tables, and the picture."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import factory_of_records as make
 import numpy as np
 import pytest
-from exported import texts
+from exported import exporters, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
-from records_of_figure1 import FORMATS, SIZES, busy, figure_of, holes, records_of, saturating
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.curve.figure1 import PAYS, Line, fastest_sizes, figure1_to_picture, knee_of
+from dlbench.reports.curve.figure1 import PAYS, Figure1, Line, fastest_sizes, figure1, figure1_to_picture, knee_of
 from dlbench.reports.statistics import Summary, judge, published, ratio, summarise
 from dlbench.reports.storage.record import Record
+
+FORMATS = exporters("figure1")
+SIZES = (16, 32, 64, 128, 256, 512)
+
+
+def saturating(half: float, sizes: Sequence[int] = SIZES, highest: float = 1000.0) -> dict[int, float]:
+    """Seconds of a device that gives half of its highest rate at a mini-batch of ``half``: T(b) = (b + half) / highest.
+
+    A doubling from b multiplies the rate by 2 (b + half) / (2 b + half), which falls under 1.1 at b = 4.5 half.
+    """
+    return {size: (size + half) / highest for size in sizes}
+
+
+def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
+    """Launches with these times by mini-batch size (three of each, half a per cent apart, unless given)."""
+    return [r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **of_cell)]
+
+
+def figure_of(records: Sequence[Record]) -> Figure1:
+    return figure1(make.matrix(*records))
+
+
+def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
+    return [make.hole(status, f"{status.value}!", batch_size=size, **of_cell) for size, status in sizes.items()]
+
+
+def busy() -> Figure1:
+    """Two rows on three networks at two places, some of whose sizes did not fit."""
+    records: list[Record] = []
+    modes = {"torch": "eager", "jax": "jit"}.items()
+    places = (("cpu", "float32"), ("cuda:0", "bfloat16"))
+    networks = {"fcn5": SIZES, "resnet50": SIZES[:4], "lstm32": SIZES[2:]}
+    for row, place, network in itertools.product(modes, places, networks):
+        of_cell = dict(zip(("framework", "mode", "device", "precision"), (*row, *place), strict=True))
+        of_cell["network"] = network
+        records += records_of(saturating(10.0, networks[network]), **of_cell)
+        if network == "resnet50":
+            records += holes({256: Status.OUT_OF_MEMORY, 512: Status.SKIPPED}, **of_cell)
+    return figure_of(records)
 
 
 def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record] = ()) -> Line:

@@ -4,19 +4,43 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import factory_of_records as make
 import pytest
 from processes import suite_of_null
-from records_of_claims import GRID, everything, found, launches, small
+from records_of_claims import small, tables_of
 
 from dlbench.adapters.protocol import Status
+from dlbench.reports.curve.rnn import Size, Study, study
 from dlbench.reports.formats.export import FORMATS
 from dlbench.reports.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
+GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
+
+
+def launches(time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object) -> list[make.Record]:
+    return [each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})]
+
+
+def everything() -> list[make.Record]:
+    """A row with one thread and four, and on a GPU; another row; another machine."""
+    gpu = {"device": "cuda:0", "threads": 4}
+    return [
+        *launches(lambda size: 1e-5 * size.steps * size.hidden, threads=1),
+        *launches(lambda size: 1e-5 * size.steps * (20 + size.hidden / 2), threads=4),
+        *launches(lambda size: 2e-3 * size.steps, **gpu),
+        *launches(lambda size: 3e-5 * size.steps * size.hidden, threads=1, mode="loop"),
+        *launches(lambda size: 2e-3 * size.steps**1.0, threads=1, machine="m-two"),
+        *launches(lambda size: 1e-3, [Size(10, 20, 100), Size(100, 20, 2, "sigmoid")], threads=1),
+    ]
+
+
+def found(records: Iterable[make.Record]) -> Study:
+    cells = tables_of(records)
+    return study(cells.matrix, cells.networks)
 
 
 def test_lines_threads_crossings_and_rows() -> None:

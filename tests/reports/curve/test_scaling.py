@@ -1,20 +1,27 @@
 """Scaling over workers: speed-ups by their definitions, rivals, missing cells, tables, the picture."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import factory_of_records as make
 import pytest
-from exported import texts
+from exported import exporters, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
-from records_of_workers import FORMATS, busy, found_in, launches
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.curve.scaling import At, Line, Point, workers_to_picture
+from dlbench.reports.curve.scaling import At, Line, Point, Workers, workers, workers_to_picture
 from dlbench.reports.storage.record import Record
+
+FORMATS = exporters("scaling")
+launches = partial(make.launches, spread=0.005)
+
+
+def found_in(*records: Record, cpus: int | None = 2) -> Workers:
+    return workers(make.matrix(*records, cores=cpus, logical_cpus=cpus))
 
 
 def line_of(*records: Record, cpus: int | None = 2) -> Line:
@@ -178,7 +185,17 @@ def test_a_verdict_on_a_disturbed_side_says_so() -> None:
 
 
 def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:
-    first, second = workers_to_picture(busy(), tmp_path / "scaling.svg")
+    records: list[Record] = []
+    for framework, mode in (("torch", "eager"), ("onnxruntime", "training")):
+        for network in ("fcn5", "resnet50"):
+            of_cell: dict[str, Any] = {"framework": framework, "mode": mode, "network": network}
+            for count in (1, 2, 4):
+                records += launches(1 / count, device="cuda:0", world_size=count, **of_cell)
+                for batch in (32, 64):
+                    records += launches(batch / count**0.9, batch_size=batch, world_size=count, **of_cell)
+    records += launches(1.0, machine="m-two", framework="mxnet")
+    records.append(make.hole(Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"))
+    first, second = workers_to_picture(found_in(*records), tmp_path / "scaling.svg")
     words = texts(first)
     for word in (
         "fcn5",

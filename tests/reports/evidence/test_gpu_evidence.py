@@ -17,7 +17,8 @@ from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports import flags, gpu_evidence
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Verdict, compare_sides
-from dlbench.reports.flags import KINDS, contended, disturbed, left_out, record_flags
+from dlbench.reports.disturbance import contended, disturbed, left_out
+from dlbench.reports.flags import KINDS, record_flags
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Results

@@ -1,4 +1,4 @@
-"""One against the mean of the others: held against scipy's tests, and against the formula written out."""
+"""One against the mean of the others, compared with SciPy's tests and with the formula written out."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.reports.ratio.nodes import Means, against_others
+from dlbench.reports.ratio.nodes import Estimates, against_others
 
 LOGS = st.lists(st.floats(-2.0, 2.0), min_size=3, max_size=6).filter(lambda logs: np.std(logs) > 1e-3)
 
 
-def means(groups, common=False):
-    """Return one thing's means, of a list of logarithms for each node; of all alike with their pooled variance."""
+def against(groups, common=False):
+    """Compare nodes on one benchmark, of a list of logarithms for each; of all alike with their pooled variance."""
     freedoms = np.array([len(each) - 1.0 for each in groups])
     variances = np.array([np.var(each, ddof=1) for each in groups])
     if common:
@@ -20,12 +20,14 @@ def means(groups, common=False):
         freedoms = np.full(len(groups), freedoms.sum())
     counts = np.array([len(each) for each in groups])
     column = (np.array([np.mean(each) for each in groups]), variances / counts, freedoms)
-    return Means(*(each[:, None] for each in column), np.full((len(groups), 1), common))
+    estimates = Estimates(*(each[:, None] for each in column))
+    shape = len(groups), 1
+    return against_others(estimates, np.ones(shape, dtype=bool), np.full(shape, common))
 
 
 @given(LOGS, LOGS)
 def test_of_two_nodes_it_is_welchs_t(one, other):
-    found = against_others(means([one, other]), np.ones((2, 1), dtype=bool))
+    found = against([one, other])
     expected = stats.ttest_ind(one, other, equal_var=False)
     ends = expected.confidence_interval(0.95)
     assert found.p_values()[0, 0] == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
@@ -38,14 +40,14 @@ def test_of_two_nodes_it_is_welchs_t(one, other):
 
 @given(LOGS, LOGS)
 def test_of_two_nodes_that_deviate_alike_it_is_students_t(one, other):
-    found = against_others(means([one, other], common=True), np.ones((2, 1), dtype=bool))
+    found = against([one, other], common=True)
     expected = stats.ttest_ind(one, other, equal_var=True)
     assert found.p_values()[0, 0] == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
 
 
 @given(st.lists(LOGS, min_size=3, max_size=5))
 def test_of_more_nodes_it_is_the_contrast_of_means_with_no_more_freedom_than_the_node_has(groups):
-    found = against_others(means(groups), np.ones((len(groups), 1), dtype=bool))
+    found = against(groups)
     parts = [np.var(each, ddof=1) / len(each) for each in groups]
     for place, own in enumerate(groups):
         others = [np.mean(each) for number, each in enumerate(groups) if number != place]
@@ -56,25 +58,25 @@ def test_of_more_nodes_it_is_the_contrast_of_means_with_no_more_freedom_than_the
         assert found.freedoms[place, 0] == pytest.approx(min(freedom, len(own) - 1), rel=1e-6)
 
 
-def test_a_node_without_the_thing_or_without_others_has_no_difference():
-    table = Means(*(np.array([[1.0], [2.0], [np.nan]]) for _ in range(3)), np.zeros((3, 1), dtype=bool))
+def test_a_node_without_the_benchmark_or_without_others_has_no_difference():
+    table = Estimates(*(np.array([[1.0], [2.0], [np.nan]]) for _ in range(3)))
     only_the_first = np.array([[True], [False], [True]])
-    found = against_others(table, only_the_first)
+    found = against_others(table, only_the_first, np.zeros((3, 1), dtype=bool))
     assert np.isnan(found.values[:, 0]).tolist() == [True, False, True]
     assert found.values[1, 0] == 1.0
 
 
-def test_the_mean_over_things_has_the_errors_of_each_once():
+def test_the_mean_over_benchmarks_has_the_errors_of_each_once():
     values = np.array([[1.0, 3.0, np.nan], [0.0, 1.0, 2.0]])
-    table = Means(values, values + 1.0, values + 2.0, np.zeros((2, 3), dtype=bool))
-    found = against_others(table, np.ones((2, 3), dtype=bool))
+    table = Estimates(values, values + 1.0, values + 2.0)
+    found = against_others(table, np.ones((2, 3), dtype=bool), np.zeros((2, 3), dtype=bool))
     mean = found.means()
     assert mean.values.tolist() == [1.5, -1.5]
     assert mean.variances[0] == pytest.approx((found.variances[0, 0] + found.variances[0, 1]) / 4)
 
 
-def test_launches_without_any_spread_tell_the_least_difference_and_none_where_there_is_none():
-    found = against_others(means([[1.0] * 3, [1.0] * 3, [1.1] * 3]), np.ones((3, 1), dtype=bool))
+def test_launches_without_any_spread_show_the_least_difference_and_none_where_there_is_none():
+    found = against([[1.0] * 3, [1.0] * 3, [1.1] * 3])
     assert found.p_values()[:, 0].tolist() == [0.0, 0.0, 0.0]
-    same = against_others(means([[1.0] * 3] * 3), np.ones((3, 1), dtype=bool))
+    same = against([[1.0] * 3] * 3)
     assert same.p_values()[:, 0].tolist() == [1.0, 1.0, 1.0]

@@ -13,13 +13,13 @@ from dlbench.reports.flags import (
     KINDS,
     PARITY,
     Flag,
-    capacity_of,
     cell_flags,
     few_launches,
     launch_flags,
     record_flags,
 )
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.thread_evidence import capacity_of
 
 HOST = Host("m", "two CPUs", 2, 2, 2.0)
 QUOTA = Host("m", "a quota of 1.5", 2, 2, 1.5)

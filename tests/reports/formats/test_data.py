@@ -1,38 +1,19 @@
-"""JSON and CSV of matrix and threads: the same numbers, each key described."""
+"""JSON and CSV of reports: the same numbers, each key described."""
 
-import csv as csv_of_python
+import csv
 import io
-import json as json_of_python
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import factory_of_records as make
 import pytest
-import records_of_claims
-import records_of_figure1
-import records_of_progress
-import records_of_workers
-from exported import exporter
-from matrices_to_export import busy, laws
-from records_of_published import TENSORFLOW, found_in, launches
+from kept_stores import kept_store
 
 import dlbench.reports
-from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import build_matrix
-from dlbench.reports.curve import threads as scaling
 
-FOUND: dict[str, Callable[[], Any]] = {
-    "against": lambda: found_in(*launches(0.5, **TENSORFLOW), make.hole(Status.CRASHED, "signal 11")),
-    "figure1": records_of_figure1.busy,
-    "matrix": lambda: build_matrix(busy()),
-    "progress": records_of_progress.busy,
-    "rnn": lambda: records_of_claims.found(records_of_claims.everything()),
-    "scaling": records_of_workers.busy,
-    "threads": lambda: scaling.curves(build_matrix(laws())),
-}
 INSIDE = {
     "against": ("machines", "cells"),
     "figure1": ("panels", "lines", "points"),
@@ -67,11 +48,20 @@ def keys_of(content: Any) -> Iterator[str]:
         yield from (key for each in content for key in keys_of(each))
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_csv_says_what_json_says_and_the_schema_describes_each_key(name: str) -> None:
-    found = FOUND[name]()
-    content = json_of_python.loads(exporter(name, "json")(found))
-    rows = list(csv_of_python.DictReader(io.StringIO(exporter(name, "csv")(found))))
+@pytest.mark.parametrize("name", ["against", "figure1", "matrix", "progress", "rnn", "scaling", "threads"])
+def test_csv_says_what_json_says_and_the_schema_describes_each_key(
+    name: str, command: Callable[..., tuple[Any, str, str]], tmp_path: Path
+) -> None:
+    store = "workers" if name == "scaling" else "cpu"
+    kept_store(tmp_path, store)
+    of_store = "--store", f"{store}.sqlite"
+    chosen = {
+        "against": ("matrix", "--against", "shi2016", *of_store),
+        "rnn": ("rnn", "--reference", "brandfonbrener2017"),
+    }
+    words = ("report", *chosen.get(name, (name, *of_store)), "--format")
+    content = json.loads(command(*words, "json")[1])
+    rows = list(csv.DictReader(io.StringIO(command(*words, "csv")[1])))
     lines = list(lines_of(content, INSIDE.get(name, ()), {}))
     assert {column.partition(".")[0] for column in rows[0]} - set(lines[0]) == ADDED.get(name, set())
     for row, line in zip(rows, lines, strict=True):

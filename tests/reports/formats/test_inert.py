@@ -8,10 +8,9 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from hostile_texts import HOSTILE, hostile_store, texts_of
+from hostile import CHECKS, HOSTILE, check_seen, check_svg, hostile_store, texts_of
 from hypothesis import given
 from hypothesis import strategies as st
-from inertness import CHECKS, check_seen, check_svg
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import reports

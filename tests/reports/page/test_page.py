@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_texts import HOSTILE, hostile_store
-from inertness import check_csv, check_html
+from hostile import HOSTILE, check_csv, check_html, hostile_store
 from kept_stores import block, kept_store
 
 from dlbench.hardware_probe.doctor import Finding, Severity
@@ -156,12 +155,6 @@ def test_an_empty_result_and_nothing_but_failures_have_a_page() -> None:
 def test_a_page_is_the_same_for_the_same_results(kept: Document, page: str) -> None:
     again = Document(kept.title, replace(kept.source), kept.made, kept.version)
     assert page_to_file_text(again) == page
-
-
-def test_the_head_has_sentences_that_the_reports_bring() -> None:
-    store = EXAMPLES / "2026-11-23-what-tuning-is-worth" / "store.sqlite.xz"
-    text = page_to_file_text(document(store, all_runs=True))
-    assert "tuning makes 3 of 9 rows faster" in text
 
 
 def test_each_cell_without_a_time_is_counted_once(tmp_path: Path) -> None:

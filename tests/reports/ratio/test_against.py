@@ -6,18 +6,42 @@ from importlib import resources
 
 import factory_of_records as make
 import pytest
+from exported import exporters
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
-from records_of_published import CEILINGS, COUNTERPARTS, FORMATS, TENSORFLOW, found_in, launches
 
 from dlbench.adapters.protocol import BOUND, Status
+from dlbench.hardware_probe import Ceilings
 from dlbench.reports.builds import Builds
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.published import SHI2016, Counterpart, study
 from dlbench.reports.ratio.against import Against, Match, Pair, against
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
+
+FORMATS = exporters("against")
+launches = make.launches
+COUNTERPARTS = {
+    "caffe": Counterpart("caffe", "Caffe"),
+    "cntk": Counterpart("", "CNTK", "its interpreter is gone"),
+    "tensorflow": Counterpart("tensorflow", "TensorFlow"),
+    "torch": Counterpart("pytorch", "PyTorch"),
+}
+TENSORFLOW = {"framework": "tensorflow", "adapter": "tensorflow", "mode": "function"}
+CEILINGS = {1: 100e9, 2: 190e9, 4: 360e9, 8: 700e9}
+
+
+def found_in(
+    *records: Record, cores: int | None = 8, ceilings: dict[int, float] | None = None, all_modes: bool = False
+) -> Against:
+    measured = Ceilings(tuple(make.ceiling(p, rate) for p, rate in (ceilings or CEILINGS).items()))
+    hosts = {r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records}
+    results = Results(records, hosts, dict.fromkeys(hosts, measured))
+    builds = Builds(records, {})
+    return against(build_matrix(results), study(SHI2016), COUNTERPARTS, builds, all_modes)
+
 
 DESKTOP, SERVER = (study(SHI2016).hosts[name].fingerprint for name in ("desktop_i7_3820", "server_2x_e5_2630v3"))
 # Multiply-adds of fcn5 for one example, by hand: 26752 -> 2048 -> 2048 -> 2048 -> 26752. A training step is forward,
@@ -193,8 +217,7 @@ def test_what_cannot_have_been_this_network_is_not_compared() -> None:
     # CNTK's lstm32 took 0.579 s on one core of the desktop: 2.5 times its peak for the network of the specification.
     stands = {**COUNTERPARTS, "cntk": Counterpart("cntk", "CNTK")}
     records = launches(2.0, framework="cntk", adapter="cntk", network="lstm32", batch_size=128)
-    matrix = build_matrix(Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "two", 2, 2, 2.0)}))
-    match = on(against(matrix, study(SHI2016), stands, Builds(records, {})), DESKTOP)
+    match = on(against(make.matrix(*records), study(SHI2016), stands, Builds(records, {})), DESKTOP)
     pair = only(match)
     assert pair.share_then.low > 2
     assert (pair.speedup, pair.per_peak, match.means) == (None, None, ())

@@ -3,27 +3,116 @@
 import csv
 import io
 import json
+import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import factory_of_records as make
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kept_stores import kept_store
-from records_of_fleets import CALM, KIND, readings, records, source
+from scipy.stats import binom
 
 import dlbench.reports
 from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe import Reading
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import SHARED_NODE
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
+from dlbench.reports.ratio.nodes import FAST, LIKE, MEAN, Kind, NodeSeen, contrasts
 from dlbench.reports.report import ReportOptions, Source
-from dlbench.reports.storage.hosts import Node
-from dlbench.reports.storage.results import Narrowing
+from dlbench.reports.statistics import SIGNIFICANCE, summarise
+from dlbench.reports.storage.hosts import Host, Node
+from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
+
+KIND = Host("kind-1", "EPYC, 4 CPUs", 4, 4, 4.0, cpu_model="EPYC", memory_gib=16)
+CALM = Reading(1e11, 1e10, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, "NumPy 2, 512 x 512", "2026-03-01T12:00:00.000+00:00")
+
+Times = Mapping[str, Mapping[str, float | Sequence[float]]]
+"""By node and network: seconds of each launch, or of three a little apart."""
+
+
+def records(
+    times: Times, fleet: str = "f1", shared: Sequence[str] = (), machine: str = KIND.fingerprint
+) -> list[Record]:
+    """Return a run's records for each node."""
+    return [
+        replace(each, node=Node(fleet, node, tuple(shared)))
+        for node, networks in times.items()
+        for network, seconds in networks.items()
+        for each in make.launches(seconds, network=network, machine=machine, run=f"{fleet}-{machine}-{node}")
+    ]
+
+
+def source(
+    found: Iterable[Record],
+    readings: Mapping[str, Sequence[Reading]] | None = None,
+    hosts: Mapping[str, Host] | None = None,
+    narrowing: Narrowing | None = None,
+    runs: Sequence[Run] = (),
+    **options: Any,
+) -> Source:
+    """Return what a report asks, of these records and, by node, of these readings."""
+    kept = list(found)
+    known = dict(hosts or {KIND.fingerprint: KIND})
+    of_records = {each.run: make.run(id=each.run, machine=each.machine, node=each.node) for each in kept}
+    every = [*of_records.values(), *runs]
+    nodes = {run.id: run.node.name for run in every if run.node is not None}
+
+    def sentinels(run: str) -> list[tuple[int, str, dict[str, Any]]]:
+        return [(place, "before", asdict(each)) for place, each in enumerate((readings or {}).get(nodes[run], ()))]
+
+    return Source(
+        Results,
+        lambda: [(run, 1) for run in every],
+        ReportOptions(**options),
+        of_run=lambda run: Results(tuple(each for each in kept if each.run == run), known),
+        sentinels=sentinels,
+        narrowing=narrowing or Narrowing(),
+    )
+
+
+def readings(products: Sequence[float], bandwidths: Sequence[float], **changes: Any) -> list[Reading]:
+    """Return calm readings of these rates, a minute apart."""
+    return [
+        replace(
+            CALM,
+            gemm_flops_per_second=product,
+            bandwidth_bytes_per_second=bandwidth,
+            taken=f"2026-03-01T12:{minute:02}:00.000+00:00",
+            **changes,
+        )
+        for minute, (product, bandwidth) in enumerate(zip(products, bandwidths, strict=True))
+    ]
+
+
+def kind(logs: np.ndarray[tuple[int, int, int], np.dtype[np.float64]]) -> Kind:
+    """Return a kind of the log-medians of launches, shape (nodes, benchmarks, launches), nodes named n1, n2, ..."""
+    names = [f"n{place + 1}" for place in range(len(logs))]
+    times = {
+        f"benchmark {place}": {name: summarise([[s] for s in each]) for name, each in zip(names, of, strict=True)}
+        for place, of in enumerate(np.exp(logs.transpose(1, 0, 2)))
+    }
+    return Kind(KIND, {name: NodeSeen(name) for name in names}, dict(times))
+
+
+def drawn(
+    rng: np.random.Generator, shape: tuple[int, int, int], launch: float = 0.01, node: float = 0.0, slow: float = 1.0
+) -> np.ndarray[tuple[int, int, int], np.dtype[np.float64]]:
+    """Return log-medians, shape (nodes, benchmarks, launches): of launches and nodes that deviate; the last is slow."""
+    nodes, benchmarks, _ = shape
+    levels = rng.normal(0.0, node, (nodes, 1, 1)) + rng.normal(0.0, 1.0, (1, benchmarks, 1))
+    levels[-1] += np.log(slow)
+    return levels + rng.normal(0.0, launch, shape)
+
 
 SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}
 SLOW = {**SAME, "n3": {"fcn5": 1.3, "fcn8": 2.6}}
@@ -38,18 +127,24 @@ def shown(found, top=12):
 
 
 def by_node(found):
-    """Return of each node what is said of it, by its name."""
+    """Return of each node its facts, its mean, and its benchmarks."""
     (kind,) = REPORT.as_data(found)["machines"]
-    return {each.pop("node"): each for each in kind["nodes"]}
+    nodes = {each["node"]: {**each, "on": []} for each in kind["nodes"]}
+    for each in kind["ratios"]:
+        if each["benchmark"] == "mean":
+            nodes[each["node"]].update(each)
+        else:
+            nodes[each["node"]]["on"].append(each)
+    return nodes
 
 
 def ratios(found):
-    """Return every ratio by node and thing, and verdicts."""
+    """Return every ratio by node and benchmark, and verdicts."""
     nodes = by_node(found)
     numbers = {
         (name, each.get("network"), end): each["ratio"][end]
         for name, node in nodes.items()
-        for each in (node, *node["things"])
+        for each in (node, *node["on"])
         for end in ("value", "low", "high")
     }
     return numbers, {name: node["verdict"] for name, node in nodes.items()}
@@ -83,18 +178,18 @@ def test_the_slow_node_is_named_with_its_ratio_and_on_what():
     found = found_in(records(SLOW), rates)
     (line,) = REPORT.headline(found)
     assert re.match(r"n3 is slow: 1\.36x \(1\.\d+-1\.\d+\) the time of the 5 other nodes of its kind \(geometric", line)
-    assert line.endswith("(geometric mean of 4 things); most on memory bandwidth, 2.00x.")
+    assert line.endswith("(geometric mean of 4 benchmarks); most on memory bandwidth, 2.00x.")
     text = shown(found)
     assert max(map(len, text.splitlines())) <= 80
-    assert "n3, thing by thing" in text
+    assert "n3, by benchmark" in text
     assert REPORT.has_section(found)
     nodes = by_node(found)
-    assert nodes["n3"]["things"][0]["thing"] == "memory bandwidth"
+    assert nodes["n3"]["on"][0]["benchmark"] == "memory bandwidth"
     assert nodes["n3"]["readings"] == 4
     assert {name for name, each in nodes.items() if each["verdict"] == "slow"} == {"n3"}
 
 
-def test_of_two_nodes_nobody_can_say_which_is_at_fault():
+def test_of_two_nodes_either_may_be_at_fault():
     found = found_in(records({name: SLOW[name] for name in ("n1", "n3")}))
     (line,) = REPORT.headline(found)
     assert line.startswith("n3 takes 1.30x (")
@@ -122,9 +217,9 @@ def test_readings_that_others_disturbed_and_repeated_ones_do_not_count():
     assert REPORT.headline(found) == [NOTHING]
     # Of another library the rates do not compare; and who asks for a network asks for no speed of the machine.
     other = {**dict.fromkeys(SAME, calm), "n6": [replace(each, method="NumPy 3") for each in calm]}
-    assert "n6 is not compared on 2 things" in " ".join(shown(found_in(records(SAME), other)).split())
+    assert "n6 is not compared on 2 benchmarks" in " ".join(shown(found_in(records(SAME), other)).split())
     narrowed = found_in(records(SAME), dict.fromkeys(SAME, calm), narrowing=Narrowing(axes={"network": "fcn5"}))
-    assert {tuple(on["network"] for on in each["things"]) for each in by_node(narrowed).values()} == {("fcn5",)}
+    assert {tuple(on["network"] for on in each["on"]) for each in by_node(narrowed).values()} == {("fcn5",)}
 
 
 def test_what_is_missing_is_said():
@@ -141,7 +236,7 @@ def test_what_is_missing_is_said():
     found += [replace(each, outcome=wrong) for each in records({"n8": {"fcn5": 1.0}})]
     other = replace(KIND, fingerprint="kind-2", name="Xeon, 2 CPUs")
     lines = REPORT.as_data(found_in(found, hosts={KIND.fingerprint: KIND, "kind-2": other}))["missing"]
-    fcn8 = "1 thing (fcn8, mini-batch 64, torch eager, 1 thread)"
+    fcn8 = "1 benchmark (fcn8, mini-batch 64, torch eager, 1 thread)"
     assert lines == [
         "n8 has no result that counts (3 parity failed).",
         "n9 has no result that counts (1 crashed).",
@@ -156,7 +251,7 @@ def test_one_fleet_can_be_chosen_and_one_that_is_not_there_is_an_error():
     assert {len(each["fleets"]) for each in by_node(found_in(found)).values()} == {2}
     assert REPORT.headline(found_in(found, fleet="20261101")) == [NOTHING]
     assert REPORT.headline(found_in(found, fleet="20261102"))[0].startswith("n3 is slow")
-    assert found_in(found, narrowing=Narrowing(suite="other")).kinds == ()
+    assert found_in(found, narrowing=Narrowing(suite="other")) == []
     with pytest.raises(ReportError, match="There is no fleet 'x'; there are 20261101, 20261102"):
         found_in(found, fleet="x")
     with pytest.raises(ReportError, match="2 fleets begin with '2026'"):
@@ -177,16 +272,17 @@ def test_json_and_csv_say_the_same_and_the_schema_describes_each_key():
     content = json.loads(export(REPORT, found, ReportOptions(), "json"))
     rows = list(csv.DictReader(io.StringIO(export(REPORT, found, ReportOptions(), "csv"))))
     (kind,) = content["machines"]
-    things = [(node, thing) for node in kind["nodes"] for thing in ({**node, "thing": "mean"}, *node["things"])]
-    for row, (node, thing) in zip(rows, things, strict=True):
-        assert (row["node"], row["thing"], row["verdict"]) == (node["node"], thing["thing"], thing["verdict"])
-        assert float(row["ratio.value"]) == thing["ratio"]["value"]
-        assert row["network"] == (thing.get("network") or "")
+    for row, each in zip(rows, kind["ratios"], strict=True):
+        assert [row[key] for key in ("node", "benchmark", "verdict")] == [
+            each[key] for key in ("node", "benchmark", "verdict")
+        ]
+        assert float(row["ratio.value"]) == each["ratio"]["value"]
+        assert row["network"] == (each["network"] or "")
     schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     chapter = schema.partition("## `dlbench report fleet --json`")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(\w+)`", chapter))
     axes = set(make.cell()._asdict())
-    for part in (content, kind, kind["nodes"][0], kind["nodes"][0]["things"][0], kind["spreads"][0]):
+    for part in (content, kind, kind["nodes"][0], kind["ratios"][0], kind["spreads"][0]):
         assert set(part) - axes - {"specification"} <= named
 
 
@@ -235,3 +331,81 @@ def test_the_command_reads_a_store_and_narrows_it(stored, command):
     code, _, errors = command("report", "fleet", "--store", str(stored), "--fleet", "g")
     assert code != 0
     assert "There is no fleet 'g'; there are f1." in errors
+
+
+# Nodes whose truth is known.
+
+SEED = 20261123
+ROUNDS = 120
+
+
+def judged(logs):
+    """Return the ratios on benchmarks, and the mean of each node."""
+    (ratios,) = contrasts([kind(logs)])
+    return [each for each in ratios if each.benchmark != MEAN], [each for each in ratios if each.benchmark == MEAN]
+
+
+@pytest.mark.parametrize(("shape", "noisy"), [((6, 4, 3), 1.0), ((5, 3, 5), 1.0), ((6, 4, 4), 3.0), ((2, 4, 4), 1.0)])
+def test_alike_nodes_raise_few_false_alarms_and_intervals_cover_what_they_say(shape, noisy):
+    rng = np.random.default_rng(SEED)
+    alarms, covered = [], []
+    for _ in range(ROUNDS):
+        logs = drawn(rng, shape, launch=0.0)
+        noise = rng.normal(0.0, 0.03, shape)
+        noise[0] *= noisy
+        families = judged(logs + noise)
+        alarms.append([any(each.p_adjusted < SIGNIFICANCE for each in family) for family in families])
+        covered.append([np.mean([r.ratio.low <= 1 <= r.ratio.high for r in family]) for family in families])
+    most = binom.ppf(0.999, ROUNDS, SIGNIFICANCE)
+    assert np.sum(alarms, axis=0).max() <= most
+    for share in np.mean(covered, axis=0):
+        # Intervals of a node that is noisier than the others cover more than they say.
+        assert 0.93 <= share <= (0.97 if noisy == 1.0 else 0.985)
+
+
+def test_a_node_five_per_cent_slow_is_found_and_no_other():
+    rng = np.random.default_rng(SEED)
+    for _ in range(20):
+        on, means = judged(drawn(rng, (8, 6, 3), node=0.003, slow=1.05))
+        assert [each.verdict for each in means[:-1]] == [LIKE] * 7
+        assert means[-1].verdict == "slow"
+        assert means[-1].ratio.value == pytest.approx(1.05, rel=0.015)
+        assert means[-1].others == 7
+        assert "slow" in {each.verdict for each in on if each.node.name == "n8"}
+
+
+@pytest.mark.parametrize("factor", [1.3, 3.0, 30.0])
+def test_a_very_slow_node_makes_no_other_look_fast(factor):
+    logs = drawn(np.random.default_rng(SEED), (3, 4, 4), slow=factor)
+    on, means = judged(logs)
+    assert [each.verdict for each in means] == [LIKE, LIKE, "slow"]
+    assert [each.others for each in means] == [1, 1, 2]
+    assert FAST not in {each.verdict for each in on}
+    assert means[-1].ratio.value == pytest.approx(factor, rel=0.02)
+
+
+def test_several_slow_nodes_and_a_fast_one_are_all_named():
+    logs = drawn(np.random.default_rng(SEED), (9, 4, 4))
+    for node, factor in ((0, 3.0), (1, 1.2), (2, 0.8)):
+        logs[node] += math.log(factor)
+    _, means = judged(logs)
+    assert [each.verdict for each in means] == ["slow", "slow", FAST, *[LIKE] * 6]
+    assert [each.ratio.value for each in means[:3]] == pytest.approx([3.0, 1.2, 0.8], rel=0.02)
+
+
+def test_a_node_slow_on_one_benchmark_only_is_named_there():
+    logs = drawn(np.random.default_rng(SEED), (6, 12, 4))
+    logs[2, 7] += math.log(1.15)
+    on, means = judged(logs)
+    assert [(each.node.name, each.benchmark) for each in on if each.verdict == "slow"] == [("n3", "benchmark 7")]
+    assert "slow" not in {each.verdict for each in means}
+
+
+def test_of_one_launch_each_there_is_no_p_value_and_noise_is_no_finding():
+    rng = np.random.default_rng(SEED)
+    on, means = judged(drawn(rng, (10, 4, 1), slow=1.5))
+    assert {each.p_adjusted for each in on} == {None}
+    assert [each.verdict for each in means].count("slow") == 1
+    assert means[-1].verdict == "slow"
+    on, means = judged(drawn(rng, (10, 4, 1)))
+    assert not {"slow", FAST} & {each.verdict for each in (*on, *means)}

@@ -5,24 +5,71 @@ import random
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import factory_of_records as make
 import numpy as np
 import pytest
 import scipy.stats
-from exported import texts
+from exported import exporters, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
-from records_of_progress import DATES, FORMATS, MIDDLE, NEW, OLD, launches, names, only, progress_of
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
-from dlbench.reports.builds import Build, released
+from dlbench.reports.builds import Build, Builds, released
 from dlbench.reports.formats.layout import times
-from dlbench.reports.ratio.progress import REPORT
+from dlbench.reports.ratio.progress import REPORT, Progress, Ranking, progress
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import Ratio, geometric_mean, mean_of_pairs, ratio, summarise
+from dlbench.reports.storage.record import Record
+
+DATES = {
+    ("caffe", "1.0.0"): date(2017, 4, 18),
+    ("mxnet", "1.9.1"): date(2022, 5, 17),
+    ("tensorflow", "2.21.0"): date(2026, 3, 6),
+    ("pytorch", "2.13.0"): date(2026, 7, 8),
+}
+BATCHES = {"fcn5": 64, "fcn8": 64, "lstm32": 128}
+FORMATS = exporters("progress")
+
+
+def launches(
+    times: float | list[float], framework: str = "caffe", version: str = "1.0.0", adapter: str = "", **of_cell: Any
+) -> list[Record]:
+    """Launches of these seconds, or three about them, of a version of a framework."""
+    each = [times * f for f in (0.99, 1.0, 1.01)] if isinstance(times, float) else times
+    software = {"version": version} if version else {}
+    network = of_cell.get("network", "fcn5")
+    where = {"mode": "m", "batch_size": BATCHES[network], **of_cell, "framework": framework}
+    return [
+        make.record(
+            result=make.outcome([t] * 5, of_cell.get("threads", 1), software=software),
+            launch=n,
+            environment=f"{framework}-{version}",
+            **{**where, "adapter": adapter or {"torch": "pytorch"}.get(framework, framework)},
+        )
+        for n, t in enumerate(each)
+    ]
+
+
+def progress_of(records: list[Record], all_modes: bool = False) -> Progress:
+    return progress(make.matrix(*records), Builds(records, DATES), all_modes)
+
+
+def only(found: Progress) -> Ranking:
+    (ranking,) = found.rankings
+    return ranking
+
+
+def names(ranking: Ranking) -> list[str]:
+    return [standing.cell.row.framework for standing in ranking.standings]
+
+
+OLD = launches([2.0, 2.1, 1.9, 2.05])
+MIDDLE = launches(1.0, "mxnet", "1.9.1")
+NEW = launches([0.5, 0.52, 0.49], "torch", "2.13.0+cpu")
 
 
 def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order_of_records() -> None:

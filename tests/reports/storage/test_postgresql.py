@@ -293,17 +293,6 @@ def session(tmp_path: Path) -> Session:
     return found
 
 
-def test_while_the_server_is_there_it_gets_everything_at_once(session: Session) -> None:
-    session.store.append(make.record())
-    session.store.add_sentinel("run-1", 0, "before", {"quiet": True})
-    session.store.finish_run("run-1", make.START)
-    assert (session.said, session.store.behind, session.launches()) == ([], False, [0])
-    with Store.open(session.target) as server:
-        assert server.runs() == [make.run(finished=make.START)]
-        assert server.sentinels("run-1") == [(0, "before", {"quiet": True})]
-        assert server.machines() == {make.MACHINE: make.MACHINE_DICT}
-
-
 def test_without_the_server_a_run_continues_and_everything_is_delivered_once(session: Session) -> None:
     session.store.append(make.record())
     session.up = False

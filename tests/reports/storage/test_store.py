@@ -23,8 +23,8 @@ from properties import examples
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
+from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import StoreError
-from dlbench.reports.flags import contended
 from dlbench.reports.storage import queries, schema
 from dlbench.reports.storage.record import FIRST_LOOK, Record, last_attempts
 from dlbench.reports.storage.results import Results
@@ -89,17 +89,6 @@ def test_a_plain_copy_of_the_file_holds_all_even_where_a_reader_was_at_work(path
             copy.write_bytes(path.read_bytes())
             with Store.open(copy, create=False) as copied:
                 assert len(copied.records()) == n + 1
-
-
-def test_sentinels_are_kept_by_run_and_block() -> None:
-    with empty_store() as store:
-        store.add_sentinel("run-1", 0, "before", {"gemm": 1.0})
-        store.add_sentinel("run-2", 0, "before", {})
-        store.add_sentinel("run-1", 0, "after", {"gemm": 2.0})
-        assert store.sentinels("run-1") == [(0, "before", {"gemm": 1.0}), (0, "after", {"gemm": 2.0})]
-        assert store.sentinels("run-3") == []
-        with pytest.raises(ValueError, match="before or after"):
-            store.add_sentinel("run-1", 0, "meanwhile", {})
 
 
 @pytest.mark.parametrize("name", ["with space.sqlite", "hash#.sqlite", "percent%20.sqlite", "what?.sqlite", "ü.db"])

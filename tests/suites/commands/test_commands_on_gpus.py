@@ -9,7 +9,7 @@ from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.storage.store import Store
-from dlbench.suites.run.quiet_gate import busy_gpus
+from dlbench.suites.run.quiet import busy_gpus
 
 SUITE = suite_of_null(
     devices=["cpu", "gpus"], protocol={"cell_seconds": 100.0}, device_step_seconds=0.005, device_memory_bytes=200000000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from processes import run_command
 
 from dlbench.suites.commands.doctor import folded
-from dlbench.suites.run import machine_lock
+from dlbench.suites.run import quiet
 
 pytestmark = pytest.mark.alone
 
@@ -31,7 +31,7 @@ def test_the_command_on_this_machine(tmp_path: Path) -> None:
 
 def test_a_measurement_is_left_in_peace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLBENCH_LOCK_FOLDER", str(tmp_path))
-    with machine_lock.measuring(pytest.fail):
+    with quiet.measuring(pytest.fail):
         ended = run_command(tmp_path, "doctor", DLBENCH_LOCK_FOLDER=str(tmp_path))
     assert ended.returncode == 0
     assert "looking" not in ended.stderr

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_texts import ALL, HOSTILE, write_hostile_adapter
-from inertness import CHECKS, check_seen, check_terminal
+from hostile import ALL, CHECKS, HOSTILE, check_seen, check_terminal, write_hostile_adapter
 from rich.console import Console
 
 from dlbench.hardware_probe.doctor import Finding, Severity

@@ -8,8 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hostile_texts import STORES, hostile_store
-from inertness import check_html, check_xml
+from hostile import STORES, check_html, check_xml, hostile_store
 
 from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.store import Store

@@ -1,15 +1,21 @@
-"""The pytest plugin in sessions of its own: cells as benchmarks, holes as skips and failures, verdicts."""
+"""The pytest plugin in sessions of its own: cells as benchmarks, missing cells as skips and failures, verdicts."""
 
 import ast
+import importlib.metadata
 import inspect
+import json
+import os
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
 
+import command_server
 import pytest
+from hostile import check_seen, write_hostile_adapter
 from hypothesis import given
 from hypothesis import strategies as st
-from plugin_sessions import ARGUMENTS, PLUGIN, SUITE, content
+from processes import PATIENCE, suite_of_null
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.logger import Logger
 
@@ -22,7 +28,65 @@ from dlbench.suites.in_pytest.session import MeasuredCell, clock
 
 pytest_plugins = ["pytester"]
 
+PLUGIN = "dlbench.suites.in_pytest.plugin"
+# An editable install made before the entry point was there does not know it.
+INSTALLED = any(each.value == PLUGIN for each in importlib.metadata.entry_points(group="pytest11"))
+ARGUMENTS = (
+    *(() if INSTALLED else ("-p", PLUGIN)),
+    *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:timeout"),
+    "--benchmark-quiet",
+)
+SUITE = suite_of_null(
+    step_seconds=0.002,
+    threads=[1, 2],
+    protocol={"launches": 2, "warmup_steps": 1, "minimum_steps": 2, "cell_seconds": 20.0},
+)
 FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cpu-1]"
+# Launches that were made up: verdicts must not hang on what else this machine does.
+MADE_UP = """
+from dlbench.adapters.protocol import Outcome, Status
+from dlbench.suites.in_pytest import session as pytest_session
+from dlbench.suites.run.launcher import Launched
+
+class MadeUp:
+    made = 0
+
+    def __call__(self, order, tick):
+        MadeUp.made += 1
+        seconds = order.launch.settings["step_seconds"] / order.launch.cell.threads
+        samples = [round(seconds * 1e9 * (1 + 0.001 * (MadeUp.made % 3))) for _ in range(5)]
+        return Launched(Outcome(Status.OK, samples_ns=samples), 0.1)
+
+pytest_session.launch_process = MadeUp()
+"""
+
+
+@pytest.fixture
+def session(pytester, monkeypatch, tmp_path):
+    """Give a function that runs pytest with the plugin in a process of its own, in a folder with a suite."""
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+    (tmp_path / "temporary").mkdir()
+    # Where the lock lies that keeps two from measuring at once: others may be measuring.
+    for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER"):
+        monkeypatch.setenv(name, str(tmp_path / "temporary"))
+    # Neither these tests' own options, nor that they may themselves be spread over processes.
+    for name in [name for name in os.environ if name.startswith(("PYTEST_ADDOPTS", "PYTEST_XDIST_"))]:
+        monkeypatch.delenv(name)
+    pytester.path.joinpath("mine.toml").write_text(SUITE)
+
+    def run(*words, suite="mine.toml"):
+        chosen = () if suite is None else ("--dlbench-suite", suite)
+        given = "--basetemp", str(tmp_path / "base"), *ARGUMENTS, *chosen, *words
+        output = tmp_path / "temporary"
+        code = command_server.call(given, pytester.path, dict(os.environ), output, PATIENCE, "pytest")
+        out, err = ((output / name).read_text().splitlines() for name in ("out", "err"))
+        return pytest.RunResult(code, out, err, 0.0)
+
+    return run
+
+
+def content(pytester, name="out.json"):
+    return json.loads(pytester.path.joinpath(name).read_text())
 
 
 def test_who_does_not_use_it_hardly_pays_for_it():
@@ -236,3 +300,114 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
     found = session(*words, "-v", "--dlbench-no-quiet-gate", "--dlbench-threads", "1", "--dlbench-batch-sizes", "8")
     found.assert_outcomes(passed=1)
     found.stdout.fnmatch_lines(["dlbench::dlbench[[]own-*-b8-train_step-file-cpu-1[]] PASSED*"])
+
+
+@pytest.mark.slow
+def test_neither_names_nor_reasons_do_anything(session, tmp_path):
+    word = write_hostile_adapter(tmp_path / "adapter")
+    store, file = str(tmp_path / "s.sqlite"), str(tmp_path / "out.json")
+    words = "-rs", "-v", "--dlbench-adapter", word
+    for further in (("--dlbench-store", store, "--benchmark-json", file), ("--dlbench-baseline", store)):
+        found = session(*words, *further, suite=str(tmp_path / "mine.toml"))
+        assert [line for line in found.errlines if line and "Wrote benchmark data" not in line] == []
+        found.assert_outcomes(passed=1, skipped=1)
+        check_seen("\n".join(found.outlines))
+    assert r"INCONCLUSIVE  dlbench[fcn5-b64-mine-able\x1b[2J" in found.stdout.str()
+    assert ": unsupported: " in found.stdout.str()
+    assert len(json.loads((tmp_path / "out.json").read_text())["benchmarks"]) == 1
+
+
+# Sessions with a baseline.
+
+
+@pytest.mark.usefixtures("base")
+@pytest.mark.parametrize(("undecided", "code"), [("pass", 0), ("fail", 6)])
+@pytest.mark.slow
+def test_a_session_says_when_it_decides_nothing(session, pytester, undecided, code):
+    words = "--dlbench-launches", "2", "--dlbench-baseline", "base.json", "--dlbench-undecided", undecided
+    found = session(*words, suite=slower(pytester, 1.0))
+    assert found.ret == code
+    found.stdout.fnmatch_lines(["verdict undecided: of 2 benchmarks 2 inconclusive"])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return tmp_path_factory.mktemp("saved") / "folder"
+
+
+@pytest.fixture
+def base(session, pytester, saved):
+    """Save what the made-up launches of the suite give, as a file, in a store, and by --benchmark-save."""
+    if not saved.exists():
+        pytester.makeconftest(MADE_UP)
+        words = "--benchmark-json", "base.json", "--dlbench-store", "base.sqlite", "--benchmark-save", "base"
+        session(*words, "--dlbench-launches", "4").assert_outcomes(passed=2)
+        shutil.copytree(pytester.path, saved)
+    shutil.copytree(saved, pytester.path, dirs_exist_ok=True)
+
+
+def slower(pytester, by):
+    pytester.path.joinpath("slow.toml").write_text(SUITE.replace("0.002", str(0.002 * by)))
+    return "slow.toml"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "factor", "launches", "code", "said"),
+    [
+        ("base.json", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*"),
+        pytest.param("base.sqlite", 1.25, 4, pytest.ExitCode.TESTS_FAILED, "slower by +2*", marks=pytest.mark.slow),
+        pytest.param("base.json", 0.75, 4, pytest.ExitCode.OK, "faster: -2*", marks=pytest.mark.slow),
+        ("base.json", 1.25, 2, pytest.ExitCode.OK, "too few launches: 2, and 3 are needed on each side"),
+    ],
+)
+@pytest.mark.usefixtures("base")
+def test_only_a_regression_fails_the_session(session, pytester, baseline, factor, launches, code, said):
+    words = "--dlbench-launches", str(launches), "--dlbench-baseline", baseline
+    found = session(*words, suite=slower(pytester, factor))
+    assert found.ret == code
+    found.assert_outcomes(passed=2)
+    verdict = {25: "REGRESSION", -25: "IMPROVEMENT"}[round(100 * factor - 100)] if launches > 2 else "INCONCLUSIVE"
+    ending = {"REGRESSION": "failed", "IMPROVEMENT": "passed", "INCONCLUSIVE": "undecided"}[verdict]
+    found.stdout.fnmatch_lines(
+        [
+            *[f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)],
+            f"2 {verdict}",
+            f"verdict {ending}: *2 benchmarks*",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("base")
+def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pytester):
+    words = "--dlbench-launches", "4", "--benchmark-compare", "0001"
+    slow = slower(pytester, 1.25)
+    found = session(*words, suite=slow)
+    assert found.ret == pytest.ExitCode.OK
+    assert "REGRESSION" not in found.stdout.str()
+    pytester.makeini("[pytest]\ndlbench_verdict = true\n")
+    found = session(*words, suite=slow)
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines(["2 REGRESSION"])
+
+
+def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):
+    pytester.makepyfile("def test_sum(benchmark): benchmark.pedantic(sum, args=(range(10000),), rounds=5)")
+    session("--benchmark-json", "here.json", suite=None).assert_outcomes(passed=1)
+    # Three files are three launches; this session is but one.
+    found = session(*["--dlbench-baseline", "here.json"] * 3, suite=None)
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["INCONCLUSIVE*test_sum: too few launches: 1, and 3 are needed on each side"])
+
+
+@pytest.mark.slow
+def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
+    benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
+    pytester.makepyfile(test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)")
+    told = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0", "machine_info": {}}
+    pytester.path.joinpath("other.json").write_text(json.dumps(told))
+    found = session("--dlbench-baseline", "other.json", suite=None)
+    assert found.ret == pytest.ExitCode.OK
+    found.stdout.fnmatch_lines(["COMPARISON*the baseline is of another machine*"])
+    pytester.makepyfile(test_new="def test_new(benchmark): benchmark.pedantic(sum, args=([1],))")
+    found = session("--dlbench-baseline", "other.json", "test_new.py", suite=None)
+    found.stdout.fnmatch_lines(["No benchmark of this session is in the baseline."])

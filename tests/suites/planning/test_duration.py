@@ -5,7 +5,7 @@ from pretended_runs import PLAN
 
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.networks import of_family
-from dlbench.suites.planning.duration import LaunchDurations, rough_duration
+from dlbench.suites.planning.plan import LaunchDurations, rough_duration
 
 CELLS = {(cell.mode, cell.network, cell.threads): cell for cell in PLAN.cells}
 EAGER = CELLS["eager", "fcn5", 1]

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from dlbench.adapters.protocol import BOUND, Cell
 from dlbench.reports.storage.networks import specification_of_cells
 from dlbench.suites.cli import build_app
-from dlbench.suites.planning.rerun import rerun_by_name, rerun_command
-from dlbench.suites.planning.suite import load
+from dlbench.suites.planning.suite import load, rerun_by_name, rerun_command
 
 cells = st.builds(
     lambda **given: Cell(adapter="", mode="null", framework="null", device="cpu", **given),

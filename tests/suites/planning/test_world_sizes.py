@@ -11,7 +11,7 @@ from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
-from dlbench.suites.run import references
+from dlbench.suites.run import preparation
 
 SUITE = suite_of_null(
     step_seconds=0.2,
@@ -42,8 +42,8 @@ def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
 @pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])
 def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each_worker(size, workers):
     # Workers of more than 8 examples each have those of 8 several times: the largest that is shipped.
-    found = references.fitting(NETWORKS["resnet50"], size, True, pytest.fail, equal_parts=workers)
-    assert found == references.Reference(references.find(NETWORKS["resnet50"], 8, workers), 8, workers)
+    found = preparation.fitting(NETWORKS["resnet50"], size, True, pytest.fail, equal_parts=workers)
+    assert found == preparation.Reference(preparation.find(NETWORKS["resnet50"], 8, workers), 8, workers)
 
 
 @pytest.mark.slow

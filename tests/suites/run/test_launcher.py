@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -24,7 +25,8 @@ from dlbench.suites.run.launcher import MARK, launch_process, no_tick, of_a_laun
 
 def launch(folder, settings=None, tick=no_tick, **options):
     order = null_order(folder, settings, **options)
-    return judged(order, launch_process(order, tick), None)
+    launched = launch_process(order, tick)
+    return replace(launched, outcome=judged(order, launched.outcome, None))
 
 
 def launch_script(folder, body, tick=no_tick, **options):

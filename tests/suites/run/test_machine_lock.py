@@ -16,14 +16,14 @@ import pytest
 from processes import PATIENCE
 
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
-from dlbench.suites.run import machine_lock
-from dlbench.suites.run.machine_lock import measuring, other_dlbench
+from dlbench.suites.run import quiet
+from dlbench.suites.run.quiet import measuring, other_dlbench
 
 pytestmark = pytest.mark.alone
 
 HOLDER = """
 import sys
-from dlbench.suites.run.machine_lock import measuring
+from dlbench.suites.run.quiet import measuring
 with measuring(lambda line: print(line, flush=True), wait="wait" in sys.argv):
     print("held", flush=True)
     sys.stdin.readline()
@@ -115,7 +115,7 @@ def test_children_do_not_inherit_the_lock() -> None:
 
 def test_a_folder_that_cannot_be_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DLBENCH_LOCK_FOLDER")
-    monkeypatch.setattr(machine_lock, "_SHARED", ())
+    monkeypatch.setattr(quiet, "_SHARED", ())
     (tmp_path / f"dlbench-{os.getuid()}").write_text("in the way")
     with pytest.raises(FrameworkEnvironmentError, match="TMPDIR") as error, measuring(refuse_report):
         pass
@@ -156,7 +156,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return folder
 
 
-def tried_by_another(place: Path, name: str = machine_lock._NAME) -> str:
+def tried_by_another(place: Path, name: str = quiet._NAME) -> str:
     """Try to take the lock from another process, as another user where this one is root."""
     as_whom = {}
     if os.getuid() == 0:
@@ -183,7 +183,7 @@ def test_another_user_sees_that_it_is_held_whatever_the_umask(place: Path) -> No
 
 def test_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
-    (place / machine_lock._NAME).symlink_to(tmp_path / "elsewhere")
+    (place / quiet._NAME).symlink_to(tmp_path / "elsewhere")
     with measuring(refuse_report):  # by the lock of this user
         assert tried_by_another(tmp_path, "elsewhere") == "free"
 

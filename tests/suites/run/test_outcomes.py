@@ -22,7 +22,8 @@ from dlbench.adapters.protocol import (
     ThreadEvidence,
     to_dict,
 )
-from dlbench.suites.run.outcomes import UnreadableError, outcome_of, read_answer, read_phase
+from dlbench.suites.run.launcher import outcome_of
+from dlbench.suites.run.outcomes import UnreadableError, read_answer, read_phase
 
 HONEST = Outcome(
     Status.OK,

@@ -10,7 +10,7 @@ from processes import null_cell
 
 from dlbench.adapters.protocol import Contention, HostObservation, Outcome, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.suites.run.plausibility import Claim, Limits, implausible, limits_of
+from dlbench.suites.run.judge import Limits, implausible, limits_of
 
 #: Without ceilings: 64 operations a cycle at 6.5 GHz.
 MACHINE = probe()
@@ -59,11 +59,11 @@ def claim(step=1.0, **changes):
         read_cpu_seconds=0.1,
     )
     limits, telemetry = changes.pop("limits", LIMITS), changes.pop("telemetry", None)
-    return Claim(cell, network, outcome, outside._replace(**changes), limits, telemetry)
+    return cell, network, outcome._replace(outside=outside._replace(**changes)), limits, telemetry
 
 
 def reason(made, computes=True):
-    return implausible(made, computes)
+    return implausible(*made, computes)
 
 
 @pytest.mark.parametrize("network", sorted(NETWORKS))
@@ -143,9 +143,9 @@ def test_a_clock_that_lies_is_seen(reported):
 
 
 def test_warm_up_found_later_counts_as_time():
-    made = claim()
-    shown = made.outcome._replace(samples_ns=[10**9] * 5, warmup_ns=[7] * 3 + [10**9] * 15, evidence_steps=STEPS)
-    assert reason(replace(made, outcome=shown)) == ""
+    cell, network, outcome, *more = claim()
+    shown = outcome._replace(samples_ns=[10**9] * 5, warmup_ns=[7] * 3 + [10**9] * 15, evidence_steps=STEPS)
+    assert reason((cell, network, shown, *more)) == ""
 
 
 def test_what_computes_nothing_is_held_against_the_clock_alone():
@@ -195,8 +195,8 @@ def sampled(utilisation):
 
 
 def test_a_gpu_is_held_against_what_gpus_do_and_against_what_its_driver_saw():
-    made = claim(cell=GPU, timed_cpu_seconds=1.0, reported_cpu=1.0, telemetry=sampled(60))
-    made = replace(made, outcome=made.outcome._replace(timed_between=[0.0, 20.0]))
-    assert reason(made) == ""
-    idle = replace(made, telemetry=sampled(0))
-    assert reason(idle) == "the driver saw the GPU idle for all of the 20 s in which steps were timed"
+    cell, network, outcome, limits, _ = claim(cell=GPU, timed_cpu_seconds=1.0, reported_cpu=1.0)
+    outcome = outcome._replace(timed_between=[0.0, 20.0])
+    assert reason((cell, network, outcome, limits, sampled(60))) == ""
+    idle = reason((cell, network, outcome, limits, sampled(0)))
+    assert idle == "the driver saw the GPU idle for all of the 20 s in which steps were timed"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.suites.run.precision import LaunchStats, gain, half_width, launches_left, reached, steps
+from dlbench.suites.run.schedules import LaunchStats, gain, half_width, launches_needed, reached, samples_of_launch
 
 TARGET = {"precision": 0.02, "fewest": 5, "most": 20}
 
@@ -43,7 +43,7 @@ def test_the_half_width_is_that_of_students_interval_and_within_the_precision_wh
 @given(medians, st.integers(1, 10), st.integers(0, 15), st.sampled_from([0.001, 0.02, 0.3]))
 def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(found, fewest, more, precision):
     launches, most = launches_of(found), fewest + more
-    left = launches_left(launches, precision, fewest, most)
+    left = launches_needed(launches, precision, fewest, most)
     assert left > 0 or len(found) >= fewest
     assert left == 0 or fewest <= len(found) + left <= most
     done = len(found) >= most or reached(launches, precision)
@@ -56,7 +56,7 @@ def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(found, few
 )  # fmt: skip
 def test_steps_stay_within_their_bounds(found, within, sample, startup, fewest, more, warmup, searching):
     launches = launches_of(found, within, 20, sample, startup, warmup)
-    assert fewest <= steps(launches, fewest, fewest + more, searching) <= fewest + more
+    assert fewest <= samples_of_launch(launches, fewest, fewest + more, searching) <= fewest + more
 
 
 def test_steps_are_kalibera_and_jones_optimum():
@@ -65,7 +65,7 @@ def test_steps_are_kalibera_and_jones_optimum():
     between, within, startup, sample = 0.01, 0.10, 8.0, 0.5
     # Launches in plenty, so that the estimates of both variances are the truth, nearly.
     found = np.exp(rng.normal(0, math.sqrt(between**2 + math.pi / 2 * within**2 / 40), 4000))
-    chosen = steps(launches_of(found, within, 40, sample, startup), 1, 1000)
+    chosen = samples_of_launch(launches_of(found, within, 40, sample, startup), 1, 1000)
     assert chosen == pytest.approx(math.sqrt(startup / sample) * within / between, rel=0.1)
     counts = np.arange(1, 200)
     variance_for_a_second = (between**2 + within**2 / counts) * (startup + counts * sample)
@@ -74,9 +74,9 @@ def test_steps_are_kalibera_and_jones_optimum():
 
 def test_a_search_for_warm_up_keeps_its_samples():
     launches = launches_of([1.0, 1.3, 0.8, 1.2, 0.7], within=0.001, warmup_samples=9)
-    assert steps(launches, 5, 30) == 5
-    assert steps(launches, 5, 30, searching=True) == 14
-    assert steps(launches, 5, 12, searching=True) == 12
+    assert samples_of_launch(launches, 5, 30) == 5
+    assert samples_of_launch(launches, 5, 30, searching=True) == 14
+    assert samples_of_launch(launches, 5, 12, searching=True) == 12
 
 
 def test_a_cell_without_an_interval_gains_most_then_a_noisy_one_by_the_second():
@@ -95,7 +95,7 @@ def test_optional_stopping_leaves_coverage_between_93_and_97_per_cent(deviation)
     for _ in range(4000):
         seconds = np.exp(rng.normal(0, deviation, TARGET["most"]))  # the true time is 1 second a step
         launches = launches_of(seconds)
-        count = next(n for n in range(len(launches) + 1) if launches_left(launches[:n], **TARGET) == 0)
+        count = next(n for n in range(len(launches) + 1) if launches_needed(launches[:n], **TARGET) == 0)
         covered.append(abs(np.log(seconds[:count]).mean()) <= students_half(seconds[:count]))
         made.append(count)
     assert 0.93 - 2 * 0.0034 <= np.mean(covered) <= 0.97

@@ -14,8 +14,8 @@ from recorded_trees import READING
 from dlbench.hardware_probe import ProbeError
 from dlbench.hardware_probe.sentinel import Reading, take
 from dlbench.reports.storage.store import Store
-from dlbench.suites.run import quiet_gate as quiet
-from dlbench.suites.run.quiet_gate import (
+from dlbench.suites.run import quiet
+from dlbench.suites.run.quiet import (
     GIVE_UPS,
     PATIENCE_SECONDS,
     RECORD_LENGTH,

@@ -14,7 +14,7 @@ from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation
-from dlbench.suites.run.references import Reference, fitting
+from dlbench.suites.run.preparation import Reference, fitting
 
 SHIPPED = {
     network: {

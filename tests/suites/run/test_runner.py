@@ -26,8 +26,7 @@ from dlbench.adapters.protocol import TUNED, Contention, Outcome, Status, Thread
 from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning.plan import PlannedLaunch
-from dlbench.suites.run.references import Reference
+from dlbench.suites.run.preparation import Reference
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
@@ -103,7 +102,7 @@ def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
         before = launched(store)
         launcher = Pretender(ends_at=end)
         runner = runner_of(store, store.runs()[0], launcher)
-        wanted = [each for each in ORDER if runner.schedule.wants((PlannedLaunch(*each),))]
+        wanted = [each for each in ORDER if runner.schedule.wants(*each)]
         assert wanted == ORDER[len(before) :]
         try:
             runner.run()

@@ -37,17 +37,15 @@ from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.reports.storage.hosts import host_of
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import PlannedLaunch, expand, narrow_to, sizes_of
+from dlbench.suites.planning.plan import expand, narrow_to, sizes_of
 from dlbench.suites.planning.values import Capacity
-from dlbench.suites.run import fastest
-from dlbench.suites.run.schedules import (
+from dlbench.suites.run import search as fastest
+from dlbench.suites.run.schedules import PairSchedule, for_compare, for_gate
+from dlbench.suites.run.search import (
     FINALISTS,
     PAIRS,
     SPARE,
     HalvingSchedule,
-    PairSchedule,
-    for_compare,
-    for_gate,
     halving_plan,
     halving_sizes,
     search_starts,
@@ -337,7 +335,7 @@ def search(of, seconds, failing=None, disturbed=None, starts=None, how=WRONG, re
     for block in schedule.blocks():
         for (planned,) in schedule.wanted(block):
             cell = planned.cell
-            if not schedule.wants((planned,)):
+            if not schedule.wants(cell, block):
                 continue
             record = make.record([seconds(cell, block)] * 3, launch=block, **cell._asdict())
             if failing and failing(cell, block):
@@ -357,10 +355,6 @@ def rising(of):
 
 def pairs_begin(of):
     return of.launches - PAIRS - SPARE
-
-
-def wants(schedule, cell, block):
-    return schedule.wants((PlannedLaunch(cell, block),))
 
 
 @given(st.integers(1, 500))
@@ -480,8 +474,8 @@ def test_a_pair_that_another_session_began_is_not_completed():
     before = [record for record in records if record.launch < begun]
     one = next(record for record in records if record.launch == begun)
     schedule = HalvingSchedule(search_starts(of, 2), of, [*before, one])
-    assert not any(wants(schedule, cell, begun) for cell in of.cells)
-    assert all(wants(schedule, cell, begun + 1) for cell in schedule.finalists())
+    assert not any(schedule.wants(cell, begun) for cell in of.cells)
+    assert all(schedule.wants(cell, begun + 1) for cell in schedule.finalists())
     assert len(schedule.pairs()) == 2
 
 
@@ -564,9 +558,9 @@ def test_a_search_continues_from_its_records_alone():
     # A way that a short budget left untried comes first while no pair is run, and never after that.
     last = of.cells[-1]
     untried = [record for record in records if record.cell != last]
-    assert not wants(HalvingSchedule(starts, of, untried), last, 0)
+    assert not HalvingSchedule(starts, of, untried).wants(last, 0)
     early = HalvingSchedule(starts, of, [record for record in untried if record.launch < pairs_begin(of)])
-    assert [cell for cell in of.cells if wants(early, cell, 0)] == [last]
+    assert [cell for cell in of.cells if early.wants(cell, 0)] == [last]
     early.add(make.record([0.1] * 3, launch=0, **last._asdict()))
     assert last in early.survivors(pairs_begin(of))
 

@@ -1,0 +1,148 @@
+"""What counts as disturbed: other programs used a launch's CPUs or its GPU, or something slowed its GPU down.
+
+Thresholds are generous to the noise of a shared virtual machine. With more threads than CPUs, or than the quota's worth
+of them, waiting for a CPU is the launch's own doing, and so is being throttled. A launch bound to two of sixty-four
+CPUs has two. PSI counts waiting of any process, the launch's own helper threads too: it is used only where the launch
+left a CPU free. On a corpus of real launches beside other work, waiting over 10 % or pressure over 10 % found four in
+five of those that were more than 5 % slow (VERDICTS.md).
+
+A GPU is disturbed by another process on it. It is slowed by a reason that means something is wrong, in more than
+`GPU_THROTTLED_SHARE` of the samples and in two at least; such a launch is not repeated, as the GPU would be hotter
+still.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlbench.adapters.protocol import Cell, Contention, Outcome, Status, ThreadEvidence
+from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
+from dlbench.reports.thread_evidence import EXCEEDED_FACTOR, EXCEEDED_SLACK, capacity_of, long_enough, wanting_threads
+
+WAITING_SHARE = 0.10
+"""Contended: this share of the time that threads wanted to run was spent waiting, with no more threads than CPUs."""
+PRESSURE_SHARE = 0.10
+"""Contended: some process of the machine waited for a CPU for this share of the time, with fewer threads than CPUs."""
+OTHERS_PER_WAITED = 0.5
+"""Others are blamed for waiting only where they had at least this many CPU seconds for each second waited."""
+OTHERS_SHARE = 0.10
+"""Contended, with more threads than CPUs, where waiting says nothing: others had this share of those CPUs."""
+STEAL_SHARE = 0.05
+"""Contended: the hypervisor took this share of the CPUs' time."""
+THROTTLED_SHARE = 0.05
+"""Contended, or with more threads than its quota throttled: the control group was, for this share of the time.
+
+The kernel adds up the CPUs on which the group was throttled: the share may exceed 1.
+"""
+GPU_THROTTLED_SHARE = 0.05
+"""Slowed: more than this share of the GPU's samples had a slowing reason, and two of them at least."""
+
+
+def disturbed(record: Record, host: Host | None) -> bool:
+    """Tell whether other programs disturbed this launch."""
+    return bool(disturbances(record.cell, record.outcome, host, record.quota_cpus, record.telemetry))
+
+
+def left_out(record: Record, host: Host | None) -> bool:
+    """Tell whether a comparison leaves this launch out: others disturbed it, or its GPU was slowed."""
+    return disturbed(record, host) or bool(slowed(record.cell, record.outcome, record.telemetry))
+
+
+def contended(record: Record, host: Host | None) -> bool | None:
+    """Tell whether others disturbed this launch; None where its evidence does not say."""
+    outcome = record.outcome
+    if disturbed(record, host):
+        return True
+    if not _ended(outcome):
+        return None
+    if not record.cell.on_cpu:
+        return None if observe_launch(outcome, record.telemetry).other_processes is None else False
+    return None if outcome.contention is None or long_enough(outcome) is None else False
+
+
+def disturbances(
+    cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: float | None, telemetry: Mapping[str, Any] | None
+) -> str:
+    """Return how others disturbed this launch, in words; empty where its evidence shows nothing."""
+    if not _ended(outcome):
+        return ""
+    if cell.on_cpu:
+        return " and ".join(_causes(cell, outcome, host, capacity_of(cell, outcome, host, quota_cpus)))
+    others = observe_launch(outcome, telemetry, cell.world_size).other_processes
+    processes = f"{others} other process{'es' if others and others > 1 else ''}"
+    return f"{processes} held the GPU too; end them, or measure on another GPU" if others else ""
+
+
+def slowed(cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | None) -> str:
+    """Return how heat or the power supply slowed the GPU of this launch, in words; empty where nothing did."""
+    if cell.on_cpu or not _ended(outcome):
+        return ""
+    seen: DeviceObserved = observe_launch(outcome, telemetry, cell.world_size)
+    share = seen.slowed_share or 0.0
+    if share <= GPU_THROTTLED_SHARE or round(share * (seen.samples or 0)) < 2:
+        return ""
+    slowing = {word for bit, word in REASONS.items() if bit & SLOWING}
+    why = " and ".join(word for word in seen.clock_reasons or {} if word in slowing)
+    clock = f", at {seen.sm_mhz.median:.0f} MHz" if seen.sm_mhz else ""
+    return f"the GPU was slowed {share:.0%} of the time: {why}{clock}"
+
+
+def throttled(cell: Cell, outcome: Outcome, capacity: float | None) -> str:
+    """Return how the launch's own quota throttled it, with more threads than it allows; else an empty text."""
+    found = _evidence(cell, outcome, capacity)
+    if found is None or capacity is None or found[2] or cell.all_threads <= capacity:
+        return ""
+    share = (found[1].throttled_seconds or 0.0) / found[0].wall_seconds
+    worth = f"{cell.all_threads} threads in {capacity:.3g} CPUs' worth of time"
+    return f"throttled {share:.0%} of the time, {worth}" if share > THROTTLED_SHARE else ""
+
+
+def _ended(outcome: Outcome) -> bool:
+    return outcome.status in (Status.OK, Status.PARITY_FAILED)
+
+
+def _evidence(cell: Cell, outcome: Outcome, capacity: float | None) -> tuple[ThreadEvidence, Contention, bool] | None:
+    """Return the evidence that there is, and whether the launch's own threads had a CPU each."""
+    contention, threads = outcome.contention, long_enough(outcome)
+    if contention is None or threads is None:
+        return None
+    within = capacity is not None and max(cell.all_threads, _own_threads(threads, contention, capacity)) <= capacity
+    # Somebody must have run meanwhile: a launch's threads also wait for one another.
+    others, waited = contention.others_cpu_seconds, contention.run_queue_seconds or 0.0
+    return threads, contention, within and (others is None or others >= OTHERS_PER_WAITED * waited)
+
+
+def _causes(cell: Cell, outcome: Outcome, host: Host | None, capacity: float | None) -> list[str]:
+    if (found := _evidence(cell, outcome, capacity)) is None:
+        return []
+    threads, contention, within = found
+    wall, waited, others = threads.wall_seconds, contention.run_queue_seconds, contention.others_cpu_seconds
+    causes = []
+    # Of the CPUs themselves: use of CPUs that a quota keeps from the launch is no matter.
+    usable = len(outcome.cpus) if outcome.cpus else None if host is None else host.effective_cpus
+    if usable and cell.all_threads > usable and others is not None and others > OTHERS_SHARE * usable * wall:
+        had = f"{cell.all_threads} threads on {usable} CPU{'s' if usable != 1 else ''}"
+        causes.append(f"{had}, of which other programs used {others / wall:.1f}")
+    if waited and within and (share := waited / (waited + threads.cpu_seconds)) > WAITING_SHARE:
+        causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")
+    pressure = (contention.pressure_seconds or 0.0) / wall
+    if within and capacity is not None and cell.all_threads < capacity and not causes and pressure > PRESSURE_SHARE:
+        causes.append(f"processes waited for a CPU {pressure:.0%} of the time though it left one free")
+    # Stolen time is counted over all CPUs of the machine, whichever of them the launch used.
+    cpus = 1 if host is None else host.machine_cpus or host.effective_cpus or 1
+    if (share := (contention.steal_seconds or 0.0) / (wall * cpus)) > STEAL_SHARE:
+        causes.append(f"the hypervisor took {share:.0%} of the CPUs' time")
+    if within and (share := (contention.throttled_seconds or 0.0) / wall) > THROTTLED_SHARE:
+        causes.append(f"its control group was throttled {share:.0%} of the time")
+    return causes
+
+
+def _own_threads(threads: ThreadEvidence, contention: Contention, capacity: float) -> float:
+    # How many threads the launch itself kept running. Waiting alone does not tell: a helper thread that waits behind
+    # others looks like one thread more. CPU seconds do, and so does wanting more threads than there are CPUs.
+    running = threads.cpu_seconds / threads.wall_seconds
+    wanting = wanting_threads(threads, contention)
+    limit = threads.requested * EXCEEDED_FACTOR + EXCEEDED_SLACK
+    grown = wanting if running > limit or wanting > capacity * EXCEEDED_FACTOR + EXCEEDED_SLACK else 0.0
+    return max(threads.framework_says or 0, grown)

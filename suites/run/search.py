@@ -1,0 +1,417 @@
+"""The search for the fastest way to run a network here: its schedule, its result, and how to set it."""
+
+import json
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from dlbench.adapters import axes, tuning
+from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
+from dlbench.reports.compare.verdict import PairedEstimate, estimate_pairs, pairs_for
+from dlbench.reports.disturbance import left_out
+from dlbench.reports.flags import Flag, cell_flags, failed_launches, record_flags
+from dlbench.reports.formats.json import plain
+from dlbench.reports.naming import rest_of
+from dlbench.reports.ratio.tuning import of_estimate
+from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import SEARCH, Record, last_attempts
+
+from ..display.screen import as_called, counted
+from ..environments import environment
+from ..planning.plan import Plan, PlannedLaunch
+from .schedules import Group, Schedule
+
+FINALISTS = 2
+PAIRS = 8
+"""Launches of each finalist after the choice is made: only these enter the gain, so that luck in the race does not."""
+SPARE = 4
+"""Further blocks at most, in the place of pairs that other programs disturbed."""
+IMPLAUSIBLE = 3
+"""So many launches with an implausible time put a cell out that has times: other programs may cause one."""
+
+
+def halving_sizes(cells: int) -> list[int]:
+    """Return how many cells each block has, beside the one to beat: halved to the finalists, who run pairs."""
+    found = [cells]
+    while found[-1] > FINALISTS:
+        found.append(max(FINALISTS, math.ceil(found[-1] / 2)))
+    return [*found[:-1], *[found[-1]] * (PAIRS + SPARE)]
+
+
+def halving_plan(plan: Plan) -> Plan:
+    """Return the plan with as many blocks as a search of its cells has; nothing trains on a text."""
+    protocol = plan.protocol._replace(curve_steps=0)
+    blocks = len(halving_sizes(len(plan.cells)))
+    return replace(plan, protocol=protocol, curve_check_steps=0, launches=blocks, launches_most=None, interval=None)
+
+
+def search_starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
+    """Return the cells that a user may start from, the likeliest first.
+
+    They are of the first row that has cells: its default mode, as installed, on as many threads as cores comes first,
+    then the nearest to that.
+    """
+
+    def distance(cell: Cell) -> tuple[object, ...]:
+        usual = cell.mode == plan.row_of(cell).build.framework.default_mode
+        in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
+        return not usual, len(in_force), abs(cell.threads - cores), cell.threads
+
+    names = {cell.framework for cell in plan.cells}
+    first = next(row.build.name for row in plan.rows if row.build.name in names)
+    return tuple(sorted((cell for cell in plan.cells if cell.framework == first), key=distance))
+
+
+class HalvingSchedule(Schedule):
+    """A search: after each block of launches the slower half drops out, and the last ones run pairs.
+
+    Successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter
+    optimization"): every cell still in the race gets one launch a block, so all have been through the same times of
+    the machine. The cell that the others must beat stays to the end. The survivors of a block follow from the records
+    of the blocks before it.
+    """
+
+    def __init__(
+        self, starts: Sequence[Cell], plan: Plan, records: Iterable[Record] = (), host: Host | None = None
+    ) -> None:
+        """Take the records so far; the first of ``starts`` with a number is what the others must beat."""
+        self.starts = starts
+        self._sizes = halving_sizes(len(plan.cells))
+        self._pairs_from = len(self._sizes) - PAIRS - SPARE
+        self._block = 0
+        self._survivors: dict[int, list[Cell]] = {}
+        super().__init__(plan, records, host)
+        begun = self.count and self._block >= self._pairs_from
+        if begun and any(self.wants(cell, self._block) for cell in plan.cells):
+            self._block += 1  # a pair is neighbours in time: one that another session began is not completed
+        elif not begun and self.tried() < len(plan.cells):
+            # A budget was too short for some cells: they come first now, though at another time than the others did.
+            self._block = 0
+
+    def _take(self, record: Record) -> None:
+        super()._take(record)
+        self._block = max(self._block, record.launch)
+        self._survivors = {}
+
+    @property
+    def to_beat(self) -> Cell:
+        """The cell that the others must beat."""
+        return self._to_beat(self._pairs_from)
+
+    def _to_beat(self, block: int) -> Cell:
+        return next((cell for cell in self.starts if self._times(cell, block)), self.starts[0])
+
+    def survivors(self, block: int) -> list[Cell]:
+        """Return the cells that a block launches: the fastest of the blocks before it, and the one to beat."""
+        if block not in self._survivors:
+            # The cell to beat is settled when the pairs begin: a failure in them brings none back.
+            cells, stays = list(self.plan.cells), self._to_beat(min(block, self._pairs_from))
+            for past, size in enumerate(self._sizes[1 : block + 1], start=1):
+                times = {cell: median(found) for cell in cells if (found := self._times(cell, past))}
+                cells = sorted(times, key=times.__getitem__)[:size]
+            if stays not in cells and self._times(stays, block):
+                cells.append(stays)
+            self._survivors[block] = cells
+        return self._survivors[block]
+
+    def finalists(self) -> list[Cell]:
+        """Return the cells that run pairs, the one to beat among them, without those that failed since."""
+        return [cell for cell in self.survivors(self._pairs_from) if not self._failed(cell)]
+
+    def timed(self, cell: Cell, fit: bool = True) -> dict[int, float]:
+        """Return a cell's seconds a step by block, of its pairs alone; ``fit``: without disturbed launches."""
+        return {
+            record.launch: median(record.outcome.step_seconds())
+            for record in last_attempts(self._records[cell])
+            if record.launch >= self._pairs_from
+            and record.outcome.gives_a_number()
+            and not (fit and left_out(record, self.host))
+        }
+
+    def pairs(self, fit: bool = True) -> list[int]:
+        """Return the blocks of pairs in which every finalist has a time; ``fit``: an undisturbed one."""
+        timed = [set(self.timed(cell, fit)) for cell in self.finalists()]
+        return sorted(set.intersection(*timed)) if timed else []
+
+    def flags(self, cell: Cell) -> list[Flag]:
+        """Return the flags of a cell's pairs, and how many of all its launches gave no time."""
+        counting, timed = last_attempts(self._records[cell]), self.timed(cell)
+        failed = [each for each in counting if not each.outcome.gives_a_number()]
+        found = [record_flags(each, self.host) for each in counting if each.launch in timed]
+        return cell_flags(found) + failed_launches(failed, len(counting))
+
+    def tried(self) -> int:
+        """Return how many cells have a record."""
+        return sum(bool(self._records[cell]) for cell in self.plan.cells)
+
+    def without_number(self) -> dict[str, int]:
+        """Return why cells are out, and how many for each reason, the most frequent first."""
+        failed = (found[0].outcome for cell in self.plan.cells if (found := self._failed(cell)))
+        return dict(Counter(outcome.reason or outcome.status.value for outcome in failed).most_common())
+
+    def _counting(self, cell: Cell, before: int | None) -> list[Record]:
+        return last_attempts(each for each in self._records[cell] if before is None or each.launch < before)
+
+    def _failed(self, cell: Cell, before: int | None = None) -> list[Record]:
+        """Return the launches that put a cell out: one is enough, except for an implausible time."""
+        counting = self._counting(cell, before)
+        return [] if _forgiven(counting) else [each for each in counting if each.outcome.status is not Status.OK]
+
+    def _needed(self, cell: Cell, counting: list[Record]) -> int:
+        timed = [each for each in counting if each.outcome.status is not Status.IMPLAUSIBLE]
+        return super()._needed(cell, timed if _forgiven(counting) else counting)
+
+    def _times(self, cell: Cell, before: int) -> list[float]:
+        if self._failed(cell, before):
+            return []
+        counting = self._counting(cell, before)
+        return [median(each.outcome.step_seconds()) for each in counting if each.outcome.gives_a_number()]
+
+    def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
+        """Return the launches of a block; in the first one the most informative first, since time may be short.
+
+        That is the cell to beat, the same tuned, then one of each row and number of threads, tuned where that is among
+        them.
+        """
+        cells = [launches[0].cell for launches in super().wanted(block)]
+        if block == 0:
+            tuned_last = sorted(cells, key=lambda cell: cell.tuning == TUNED)
+            first = set({cell._replace(tuning=TUNED): cell for cell in tuned_last}.values())
+            start = self.starts[0]
+            usual = (start, start._replace(tuning=TUNED))
+            cells.sort(key=lambda cell: (cell != start, cell not in usual, cell not in first))
+        return [(PlannedLaunch(cell, block, SEARCH),) for cell in cells]
+
+    def wants(self, cell: Cell, block: int) -> bool:
+        """Whether a cell still needs its launch of a block; one that others have followed launches nothing more."""
+        if block < self._block or not super().wants(cell, block) or cell not in self.survivors(block):
+            return False
+        if block < self._pairs_from:
+            return True
+        return not self._failed(cell) and (block < self._pairs_from + PAIRS or len(self.pairs()) < PAIRS)
+
+    def reserved(self, cell: Cell, block: int) -> float:
+        """Return the seconds that a budget must leave behind this launch.
+
+        Until the pairs begin: the expected seconds of all pairs; then those of the rest of this pair, since a single
+        launch of a pair is worth nothing.
+        """
+        if block >= self._pairs_from:
+            return sum(self.seconds(each) for each in self.finalists() if each != cell and self.wants(each, block))
+        return PAIRS * (FINALISTS + 1) * fmean(map(self.seconds, self.plan.cells))
+
+    def launches_left(self) -> int:
+        """Return the launches still to come, at most: where cells fail they are fewer."""
+        now, survivors = self._block, self.survivors(self._block)
+        here = sum(self.wants(cell, now) for cell in survivors)
+        if now < self._pairs_from:
+            living = sum(self.wants(cell, now) or bool(self._times(cell, now + 1)) for cell in survivors)
+            halving = sum(min(size + 1, living) for size in self._sizes[now + 1 : self._pairs_from])
+            return here + halving + PAIRS * min(FINALISTS + 1, living)
+        missing = PAIRS - len(self.pairs()) - bool(here)
+        return here + len(self.finalists()) * max(0, min(missing, len(self._sizes) - now - 1))
+
+    def seconds_left(self) -> float:
+        """Return the expected seconds of those."""
+        return self.launches_left() * fmean(map(self.seconds, self.survivors(self._block) or self.plan.cells))
+
+
+def _forgiven(counting: Sequence[Record]) -> bool:
+    """Whether all that a cell's launches lack is some times: too few are implausible to put it out."""
+    statuses = Counter(each.outcome.status for each in counting)
+    return set(statuses) == {Status.OK, Status.IMPLAUSIBLE} and statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE
+
+
+_CONFIDENCE = 0.95
+_REASONS = 3
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The finalists of a search, and how many ways were planned and tried."""
+
+    seconds: Mapping[Cell, float]
+    """Of a step, median over the launches in pairs, by finalist, the fastest first."""
+    slower: Mapping[Cell, PairedEstimate]
+    """Seconds over the fastest's, in pairs, of each finalist but the fastest."""
+    flags: Mapping[Cell, list[Flag]]
+    start: Cell
+    """Where a user starts."""
+    beaten: Cell
+    """The same, or the nearest to it that has a number."""
+    planned: int
+    tried: int
+    failed: Mapping[str, int]
+    """Number of ways without a number, by the reason."""
+    confidence: float = _CONFIDENCE
+    """Of each interval, so that all hold together: the fastest is chosen by the same pairs that its gain comes from."""
+    disturbed: int = 0
+    """Pairs that are left out, since other programs disturbed one of their launches."""
+
+    @property
+    def best(self) -> Cell:
+        """The fastest way."""
+        return next(iter(self.seconds))
+
+    @property
+    def gain(self) -> PairedEstimate | None:
+        """How many times as fast the fastest is as the one to beat; None where that is it, or has no number."""
+        return self.slower.get(self.beaten)
+
+
+def search_result(plan: Plan, schedule: HalvingSchedule) -> SearchResult | None:
+    """Return the result of a search; None where it did not reach a pair."""
+    blocks = schedule.pairs()
+    if not blocks:
+        return None
+    by_block = {cell: schedule.timed(cell) for cell in schedule.finalists()}
+    timed = {cell: [seconds[block] for block in blocks] for cell, seconds in by_block.items()}
+    # Bonferroni over every comparison of two finalists: whichever is then called the fastest, its intervals hold.
+    confidence = 1 - (1 - _CONFIDENCE) / max(1, len(timed) * (len(timed) - 1) // 2)
+
+    def slower(cell: Cell, than: Cell) -> PairedEstimate:
+        return estimate_pairs(timed[than], timed[cell], confidence)
+
+    def place(cell: Cell) -> tuple[int, float]:
+        # By the very estimates that are shown, so that none of them says that another is faster.
+        return sum(slower(cell, other).ratio > 1 for other in timed), fmean(np.log(timed[cell]))
+
+    cells = sorted(timed, key=place)
+    return SearchResult(
+        {cell: median(timed[cell]) for cell in cells},
+        {cell: slower(cell, cells[0]) for cell in cells[1:]},
+        {cell: schedule.flags(cell) for cell in cells},
+        schedule.starts[0],
+        schedule.to_beat,
+        len(plan.cells),
+        schedule.tried(),
+        schedule.without_number(),
+        confidence,
+        len(schedule.pairs(fit=False)) - len(blocks),
+    )
+
+
+def recipe(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Return how to run a way: variables to set, the settings in force with their effect, and steps besides in words.
+
+    What a row's process has besides, to keep it quiet or in its own folder, is left out.
+    """
+    build = plan.row_of(cell).build
+    framework = build.framework
+    in_force = {name: framework.tuning[name] for name in tuning.in_force(cell.tuning, plan.tunable(cell))}
+    chosen = [framework.modes[cell.mode].variables, *(tuned.variables for tuned in in_force.values())]
+    of_threads = {name for each in (framework.variables, *chosen) for name, text in each.items() if "{threads}" in text}
+    own = build.interpreter is None
+    folder = environment.locate(framework).directory if own else environment.external_source(build).folder
+    wanted = of_threads.union(*chosen)
+    variables = framework.launch_variables(cell.mode, cell.threads, folder, in_force)
+    settings = {}
+    for name, tuned in in_force.items():
+        values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
+        settings[name] = f"{tuned.why} ({values})" if values else tuned.why
+    besides = []
+    if cell.world_size > 1:
+        besides.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
+    if cell.affinity == BOUND:
+        besides.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
+    if cell.on_cpu and cell.threads and not of_threads:
+        hint = f"`dlbench list --capabilities` says how {framework.title} takes a thread count"
+        besides.append(f"Threads: {cell.threads}; {hint}")
+    return {name: value for name, value in variables.items() if name in wanted}, settings, besides
+
+
+def lines(plan: Plan, found: SearchResult, command: str | None) -> list[str]:
+    """Return the result in sentences; ``command`` is the one that measures the fastest again, where there is one."""
+    best = found.best
+    of = f"{found.tried} of {found.planned}" if found.tried < found.planned else f"{found.planned}"
+    speed = f"{found.seconds[best]:.4g} s a step, {best.batch_size / found.seconds[best]:.4g} items/s"
+    sentences = [f"Fastest of {of} ways: {_named(plan, best)}: {speed}.", _gain(plan, found)]
+    for cell, slower in found.slower.items():
+        if cell != found.beaten:
+            sentences.append(f"Next: {_named(plan, cell)} takes {_times(slower)} as long{_doubt(found, slower)}.")
+    if sum(slower.low > 0 for slower in found.slower.values()) > 1:
+        sentences.append(f"These intervals hold simultaneously at {_CONFIDENCE:.0%} confidence.")
+    if found.disturbed:
+        sentences.append(f"Left out: {counted(found.disturbed, 'pair')} that other programs disturbed.")
+    for cell, flags in found.flags.items():
+        sentences += [f"Mark on {_named(plan, cell)}: {flag.sentence}." for flag in flags]
+    sentences.append(f"Mode {best.mode}: {plan.row_of(best).build.framework.modes[best.mode].summary}")
+    variables, settings, besides = recipe(plan, best)
+    sentences += besides
+    if variables:
+        sentences.append("Variables: " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
+    sentences += [f"Setting {name}: {effect}" for name, effect in settings.items()]
+    sentences += reasons(found.failed)
+    if others := found.planned - found.tried:
+        sentences.append(
+            f"The budget was too short for the other {others}: a new search with a longer one tries them too."
+        )
+    return sentences + ([f"Measure it again: {as_called(command)}"] if command else [])
+
+
+def reasons(failed: Mapping[str, int]) -> list[str]:
+    """Return in sentences why ways gave no number, the most frequent reasons."""
+    shown = [f"No number from {counted(count, 'way')}: {reason}" for reason, count in failed.items()]
+    return shown[:_REASONS] + ([f"{len(shown) - _REASONS} more reasons"] if len(shown) > _REASONS else [])
+
+
+def data(plan: Plan, found: SearchResult, command: str | None) -> dict[str, Any]:
+    """Return the result as plain JSON types."""
+    variables, settings, _ = recipe(plan, found.best)
+    return {
+        "ways": [
+            {
+                **axes.values(cell),
+                "seconds_per_minibatch": seconds,
+                "times_the_fastest": of_estimate(found.slower.get(cell)),
+                "flags": plain(tuple(found.flags[cell])),
+            }
+            for cell, seconds in found.seconds.items()
+        ],
+        "start": axes.values(found.start),
+        "against": axes.values(found.beaten),
+        "gain": of_estimate(found.gain),
+        "confidence": found.confidence,
+        "disturbed_pairs": found.disturbed,
+        "planned": found.planned,
+        "tried": found.tried,
+        "failed": dict(found.failed),
+        "mode": plan.row_of(found.best).build.framework.modes[found.best.mode].summary,
+        "variables": variables,
+        "settings": settings,
+        "command": command,
+    }
+
+
+def _named(plan: Plan, cell: Cell) -> str:
+    # In a row without settings nothing is tuned.
+    return rest_of(cell) + (", tuned" if cell.tuning == TUNED and plan.tunable(cell) else "")
+
+
+def _gain(plan: Plan, found: SearchResult) -> str:
+    if found.best == found.start:
+        return "This is already the configuration as installed."
+    lost = f"{_named(plan, found.start)}, where a user starts, failed"
+    if found.gain is None:
+        return f"{lost}."
+    gain = f"{_times(found.gain)} as fast as {_named(plan, found.beaten)}{_doubt(found, found.gain)}."
+    return gain if found.beaten == found.start else f"{lost}; it is {gain}"
+
+
+def _times(found: PairedEstimate) -> str:
+    pairs = counted(found.pairs, "pair")
+    interval = f" ({found.low:.3f} to {found.high:.3f}, {pairs})" if found.low > 0 else f" ({pairs})"
+    return f"{found.ratio:.3f} times{interval}"
+
+
+def _doubt(result: SearchResult, found: PairedEstimate) -> str:
+    if not found.low <= 1.0 <= found.high:
+        return ""
+    needed = pairs_for(result.confidence)
+    return "; noise may explain it" if found.low > 0 else f"; {needed} pairs are needed for an interval"
