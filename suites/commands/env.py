@@ -106,6 +106,6 @@ def env_remove(given: Given) -> None:
 
     - `dlbench env remove torch`
     """
-    for framework in map(find, given.names):
+    for framework in list(map(find, given.names)):  # a wrong name removes nothing
         removed = environment.remove(framework)
         say(f"{framework.title}: {'removed' if removed else 'was not built'}")

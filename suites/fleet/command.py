@@ -22,8 +22,7 @@ from ..display.screen import StatusLine, complain, counted, err, print_json, pro
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
 from ..planning import values
-from .jobs import AT_WORK, BROKEN, Fleet, chosen, statuses
-from .local import Local
+from .jobs import AT_WORK, BROKEN, Fleet, Local, chosen, statuses
 from .slurm import Slurm, further_options
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
@@ -32,9 +31,8 @@ _WATCH_SECONDS = 1.0, 10.0
 """The first and the longest pause between two queries of scheduler and store."""
 _SCHEDULERS = ("slurm", "local")
 
-_WHICH: options.Options = {
-    "fleet_id": options.argument("[FLEET]", "The fleet's id. Without it, the newest.", str | None, None)
-}
+_NEWEST = "The fleet's id. Without it, the newest."
+_WHICH: options.Options = {"fleet_id": options.argument("[FLEET]", _NEWEST, str | None, None)}
 _STORE: options.Options = {"store_file": options.STORE}
 _NODE: options.Options = {"node": option("--node", "Only this node's job.", metavar="NAME")}
 _WAIT: options.Options = {"wait": flag("--wait", "Wait until all jobs have ended.")}
