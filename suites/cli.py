@@ -19,13 +19,13 @@ COMMANDS = {
     "list": ("commands.list", "List the networks, frameworks and suites."),
     "plan": ("commands.plan", "Show what a run would measure and how long it takes."),
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
-    "tune": ("commands.tune", "Search for the fastest way to run a network here."),
+    "tune": ("commands.run", "Search for the fastest way to run a network here."),
     "compare": ("commands.compare", "Compare two stored runs, or with --now two sides."),
     "gate": ("commands.compare", "Fail on a confirmed regression, for CI."),
     "history": ("commands.history", "Show each cell over many runs, and since when it changed."),
     "explain": ("commands.explain", "Show where the time of one training step goes."),
     "report": ("commands.report", "Show what was measured, and what it means."),
-    "doctor": ("commands.doctor", "Find what on this machine harms measurement."),
+    "doctor": ("commands.probe", "Find what on this machine harms measurement."),
     "probe": ("commands.probe", "Show what this machine is, and measure its ceilings."),
     "export": ("commands.stores", "Write launches or runs in the forms of other tools."),
     "import": ("commands.stores", "Read result files of pytest-benchmark into a store."),
@@ -79,8 +79,7 @@ def build_app(chosen: str) -> typer.Typer:
             continue
         found = importlib.import_module(f"dlbench.suites.{module}")
         if name == "report":
-            from .commands.page import page_command
-            from .commands.site import site_command
+            from .commands.page import page_command, site_command
 
             found.report_app.command("page")(page_command)
             found.report_app.command("site")(site_command)

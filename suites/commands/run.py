@@ -1,4 +1,4 @@
-"""`dlbench run`: measures a suite on this machine."""
+"""`dlbench run` and `dlbench tune`: measure a suite on this machine; find the fastest way to run a network here."""
 
 import shlex
 from dataclasses import replace
@@ -7,26 +7,32 @@ from pathlib import Path
 
 import typer
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters import axes as axes_of_cells
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
 from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import SEARCH, SEARCHING, Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock, precision_lines
-from ..display.screen import counted, program, say, show
+from ..display.screen import counted, print_json, program, resume_command, say, show
 from ..environments import folders
-from ..errors import NOTHING_MEASURED
+from ..errors import NOTHING_MEASURED, UsageError
 from ..fleet.node import fleet_node
+from ..planning import values
 from ..planning.axes import SuiteOverrides
+from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, memory_line
-from ..run import preparation, resume
+from ..planning.suite import load, rerun_command
+from ..run import preparation, resume, search
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import Schedule
+from ..run.search import PAIRS, SPARE, HalvingSchedule
+from ..run.sides import Side
 from . import options
 from .options import Given, flag, option, takes
-from .plan import kind_of_protocol, planned, size_of, training_lines
+from .plan import kind_of_protocol, plan_of, planned, size_of, training_lines
 from .report import matrix_so_far
 
 CONDITIONS: options.Options = {
@@ -140,3 +146,131 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
     if not any(record.outcome.status is Status.OK for record in records):
         say("dlbench: no cell gave a valid number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
+
+
+_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device"]
+_EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each", "1..cpus"
+
+
+_SEARCH: options.Options = {
+    "suite": option(
+        "--suite",
+        "Suite with the network and the length of launches: a name, or a file ending in .toml.",
+        *(str, "tuning"),
+        metavar="SUITE",
+    ),
+    "cell_budget": options.CELL_BUDGET,
+    "no_quiet_gate": options.NO_QUIET_GATE,
+    "as_json": options.JSON,
+}
+
+
+@takes(options.AXES, options.BUILDS, options.SESSION, _SEARCH)
+def tune_command(given: Given) -> None:
+    """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
+
+    Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
+    (as installed, on as many threads as cores), then run pairs. Only these pairs make the gain. A way is out as soon as
+    one launch fails, for example its parity check (where it has times, the third implausible one). Without --threads it
+    tries 1 to the number of CPUs (on a GPU as many as the suite says); without a mode, all modes of the framework; each
+    setting alone and left out. A budget reserves time for the pairs: a short one tries fewer ways.
+    Launches are stored; reports show a search only where its --run is asked for.
+
+    Examples:
+
+    - `dlbench tune --network fcn5 --framework torch --budget 20m`
+    - `dlbench tune --network lstm32 --frameworks torch,jax --threads 1,2`
+    - `dlbench tune --network my_net --suite my_suite.toml --framework torch`
+    - `dlbench tune --step train_step.py --threads 1..cpus`
+    """
+    seconds, machine = options.seconds_of(given.budget), probe()
+    chosen, plan = _ways(given, machine)
+    check_count(plan, given.yes)
+    preparation.check_interpreters(chosen.builds)
+    unfinished = None
+    if given.resume:
+        plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
+    starts = search.search_starts(plan, preparation.capacity(machine).cores)
+    profile = RunProfile(
+        SEARCHING,
+        partial(HalvingSchedule, starts),
+        (Side(SEARCH),),
+        ceilings=False,
+        quiet_gate=not given.no_quiet_gate,
+        lines=lambda: (*_words(plan), memory_line(plan, machine)),
+        unfinished=unfinished,
+    )
+    with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
+        _, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build)
+    assert isinstance(schedule, HalvingSchedule)
+    found = search.search_result(plan, schedule)
+    if found is None:
+        _say_why_not(schedule)
+        raise typer.Exit(NOTHING_MEASURED)
+    command = _command(plan, found.best, given)
+    if given.as_json:
+        print_json(search.data(plan, found, command))
+    else:
+        for line in search.lines(plan, found, command):
+            show(line, whole=True)
+    if schedule.launches_left():
+        say(
+            f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}"
+        )
+
+
+def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
+    """Return the command that measures a way again; None for a suite that trains: a search leaves that out."""
+    if load(given.suite).protocol.curve_steps:
+        return None
+    # An interpreter of another row would make a row, too.
+    python = [word for word in given.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)]
+    further = options.words_of(
+        Given(**{**vars(given), "step": None, "python": python}), options.BUILDS, {"cell_budget": options.CELL_BUDGET}
+    )
+    step = plan.row_of(cell).build.framework.file
+    words = rerun_command(cell, given.suite, step, tuning=cell.tuning, launches=PAIRS)
+    return " ".join([words, *map(shlex.quote, [*further, *options.words_of_store(given.store_file)])])
+
+
+def _words(plan: Plan) -> tuple[str, str]:
+    """Return how large a search is, and how it goes."""
+    ways = len(plan.cells)
+    launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
+    steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
+    return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
+
+
+def _say_why_not(schedule: HalvingSchedule) -> None:
+    for line in search.reasons(schedule.without_number()):
+        say(line)
+    if schedule.launches_left():
+        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
+    elif disturbed := len(schedule.pairs(fit=False)):
+        say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
+    else:
+        say(f"dlbench: none of the {counted(schedule.tried(), 'configuration')} tried completed all its launches.")
+
+
+def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
+    """Return the ways to be tried, and their plan; raises UsageError where times would not compare."""
+    chosen = options.choices(given)
+    if chosen.own is None:
+        if not chosen["networks"]:
+            raise UsageError("Name the network to find the fastest way for: --network fcn5.")
+        if not chosen["frameworks"]:
+            raise UsageError("Name the frameworks to search among: --framework torch, or --frameworks torch,jax.")
+        names = values.words(chosen["frameworks"])
+        named = {name.partition(":")[0] for name in names}
+        names += [each.name for each in chosen.builds if each.name not in named and each.name != each.framework.name]
+        rows = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
+        chosen = chosen.but(frameworks=rows)
+    devices = values.words(chosen["devices"]) if chosen["devices"] else load(given.suite).devices
+    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in devices else {})}
+    chosen = chosen.but(**{**every, **chosen.words})
+    found = plan_of(given.suite, chosen, machine, given.seed)
+    if len(found.cells) == 1:
+        raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
+    if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
+        raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
+    return chosen, search.halving_plan(found)
