@@ -15,7 +15,7 @@ import pytest
 from hostile import check_seen, write_hostile_adapter
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import PATIENCE, suite_of_null
+from processes import PATIENCE, share_digests, suite_of_null
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.logger import Logger
 
@@ -65,6 +65,7 @@ pytest_session.launch_process = MadeUp()
 def session(pytester, monkeypatch, tmp_path):
     """Give a function that runs pytest with the plugin in a process of its own, in a folder with a suite."""
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+    share_digests(tmp_path / "home")
     (tmp_path / "temporary").mkdir()
     # Where the lock lies that keeps two from measuring at once: others may be measuring.
     for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER"):
