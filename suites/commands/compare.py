@@ -11,8 +11,8 @@ import typer
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_runs
 from dlbench.reports.compare.report import REPORT as COMPARED
-from dlbench.reports.compare.report import Outcome, gate_outcome
-from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
+from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_not
 from dlbench.reports.report import ReportOptions
@@ -160,9 +160,9 @@ def gate_command(given: Given) -> None:
     ending = gate_outcome(found)
     if form != "terminal":
         say(ending.line)  # where a report is for programs, a person reads what stands beside it
-    if ending.outcome is Outcome.FAILED:
-        raise typer.Exit(GATE_FAILED if found.regressions else GATE_BROKEN)
-    if ending.outcome is Outcome.UNDECIDED and not lenient:
+    if ending.outcome == "failed":
+        raise typer.Exit(GATE_FAILED if found.having(Verdict.REGRESSION) else GATE_BROKEN)
+    if ending.outcome == "undecided" and not lenient:
         raise typer.Exit(GATE_UNDECIDED)
 
 

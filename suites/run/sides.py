@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_sides_of_run
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_sides
 from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Run
@@ -266,4 +266,4 @@ def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:
     host: Host = read_host(run.machine, store.machine(run.machine))
     if not any(record.side for record in records):
         raise UsageError(f"Run {run.id} has no pair of launches yet. Resume it (--resume), or compare another.")
-    return compare_sides_of_run(run, records, host, rule)
+    return compare_sides(run, records, host, rule)

@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -38,7 +38,7 @@ from dlbench.reports.compare.verdict import (
 )
 from dlbench.reports.disturbance import WAITING_SHARE, disturbed
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import SCREEN, Record
+from dlbench.reports.storage.record import SCREEN, Record, Run
 from dlbench.suites.run.schedules import for_gate
 
 PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
@@ -102,6 +102,7 @@ class CorpusLaunch:
 
 
 Pair = tuple[CorpusLaunch, CorpusLaunch]  # baseline, candidate
+A_GATE = Run("corpus", "corpus", Protocol(), 0, (), "", datetime.now(UTC), "", None, 0, purpose="gate")
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ def gate(pairs: Iterable[Pair]) -> Decision | None:
         launch = sum(record.stage == stage for record in records) // 2
         records += [pair[0].record(BASELINE, stage, launch), pair[1].record(CANDIDATE, stage, launch)]
         if following(cell, records) is None:
-            (found,) = compare_sides(records, host, {}, "gate", DEFAULT).cells
+            (found,) = compare_sides(A_GATE, records, host).cells
             screened, _ = pairs_of(records, host, SCREEN)
             return Decision(found.judgement.verdict, taken, screen(*screened, DEFAULT) is Screening.SUSPECT)
     return None
