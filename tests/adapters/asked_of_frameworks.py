@@ -283,12 +283,6 @@ def _threads(guest: Guest, asked: int, settings: dict[str, Any], setup: str = ""
 
 
 @question
-def no_word_on_threads(guest: Guest) -> None:
-    """The framework does not report its threads."""
-    assert _threads(guest, 1, {}) is None
-
-
-@question
 def threads_of_cells(guest: Guest, environment: str = "{}", **settings: Any) -> None:
     """Threads are the cell's whatever the environment says."""
     assert [_threads(guest, asked, settings, f"os.environ.update({environment})") for asked in (1, 2, 5)] == [1, 2, 5]
@@ -301,25 +295,6 @@ def threads_of_variables(guest: Guest, name: str, **settings: Any) -> None:
     variables = framework.launch_variables(framework.default_mode, 5)
     assert [_threads(guest, asked, settings) for asked in (1, 4)] == [1, 1]
     assert _threads(guest, 5, settings, **variables) == 5
-
-
-@question
-def description(
-    guest: Guest, named: str = "", threads: int | None = None, settings: dict[str, Any] | None = None, **expected: str
-) -> None:
-    """It names what decides speed, in these words; "…" stands for any others. ``threads`` are the BLAS's.
-
-    Of ``named``, keys with blanks between them, any words will do.
-    """
-    described = guest(f"""
-        adapter = prepared("small-dense", **{settings or {}!r})
-        adapter.step(); adapter.synchronize()
-        answer = adapter.describe()
-    """)
-    for name, words in {**dict.fromkeys(named.split(), "…"), **expected}.items():
-        begins, whole = words.removesuffix("…"), str(described[name])
-        assert whole.startswith(begins) if words.endswith("…") else whole == words, (name, whole)
-    assert threads is None or described["blas"]["threads"] == threads
 
 
 @question
@@ -409,26 +384,6 @@ def spinning(guest: Guest) -> None:
     assert forced == [True, False]
 
 
-@question
-def rates_in_proportion(guest: Guest, same: str) -> None:
-    """A new rate holds from the next step; the expression ``same`` keeps its value meanwhile."""
-    still, ratio, kept = guest(f"""
-        adapter = prepared("small-dense")
-        first = {same}
-        def move(rate):
-            before = {{name: value.copy() for name, value in adapter.parameters()}}
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            return max(float(np.abs(value - before[name]).max()) for name, value in adapter.parameters())
-        still, few, many = move(0.0), move(1e-3), move(1e-1)
-        answer = still, many / few, first == {same}
-    """)
-    assert still == 0.0
-    # Gradients change little in so short a way.
-    assert 95.0 < ratio < 105.0
-    assert kept
-
-
 #: A step of so many examples of a small network asks for more memory than is left.
 _MANY_EXAMPLES = """
 network, examples = SMALL["small-dense"], 3000000
@@ -443,6 +398,6 @@ def onnx_sessions(sessions: int, same: str) -> list[Any]:
     return [
         *(pool(threads, sessions) for threads in (1, 2, 5)),
         spinning(),
-        rates_in_proportion(same),
+        rate(same),
         memory(provoked, _MANY_EXAMPLES, 2**26),
     ]

@@ -244,19 +244,6 @@ def test_two_workers_average_over_their_batch_normalisations(name, mode, launch)
 @two_cpus
 @about_cpus
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "mode"), default_modes())
-def test_two_bound_workers_train_together(name, mode, launch):
-    cpus = sorted(os.sched_getaffinity(0))[:2]
-    outcome = launch(name, mode, "lstm32", batch_size=4, world_size=2, cpus=cpus[::-1])
-    if outcome.status is Status.UNSUPPORTED:
-        pytest.skip(outcome.reason)
-    check_parity(outcome)
-    assert outcome.cpus == cpus
-
-
-@two_cpus
-@about_cpus
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mode"),
     [pytest.param(each.name, mode, marks=marks(each)) for each, mode in modes() if each.name not in ALWAYS_BOUND],

@@ -1,6 +1,5 @@
 """CPUs, processes, and what the system saw of a launch."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -8,7 +7,6 @@ import sys
 import threading
 import time
 
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,59 +97,6 @@ def test_a_living_helper_and_its_own_child_are_seen():
     finally:
         os.killpg(helper.pid, 9)
         helper.wait()
-
-
-# A helper of a helper, whose parent has ended: it works in a session of its own.
-TWICE_FORKED = """
-import os, sys, time
-from dlbench.adapters.launch import evidence
-if {adopting}:
-    evidence.adopt_orphans()
-before = evidence.companions()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        until = time.process_time() + 0.5
-        while time.process_time() < until:
-            pass
-        os.write({done}, b"done")
-        time.sleep(60)
-    os._exit(0)
-os.wait()
-sys.stdin.buffer.read(4)
-spent = evidence.cpu_seconds_by_process(before, evidence.companions())
-print(max(spent))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
-@pytest.mark.parametrize("adopting", [True, False])
-def test_a_helper_whose_parent_has_ended_is_seen_once_orphans_are_adopted(adopting):
-    reading, writing = os.pipe()
-    statements = TWICE_FORKED.format(adopting=adopting, done=writing)
-    child = subprocess.Popen(
-        [sys.executable, "-c", statements],
-        stdin=reading,
-        stdout=subprocess.PIPE,
-        pass_fds=[writing],
-        start_new_session=True,
-        env={**os.environ, "DLBENCH_TEST_ORPHAN": str(os.getpid())},
-    )
-    try:
-        assert child.stdout is not None
-        spent = float(child.stdout.readline())
-    finally:
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get("DLBENCH_TEST_ORPHAN") == str(os.getpid()):
-                    process.kill()
-        child.communicate()
-        os.close(reading)
-        os.close(writing)
-    assert (spent >= 0.4) is adopting
-
-
-seconds = st.floats(0, 1e6)
 
 
 def burn(seconds):

@@ -83,3 +83,20 @@ def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
 def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
     """XLA's CPU back end computes it too, though no cell there asks for it."""
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, guest("answer = list(SMALL)"))
+
+
+def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: Guest) -> None:
+    said = guest("""
+        from guest.jax import devices
+        def refused(workers, device="cuda:0"):
+            cell = Cell("jax", "jax", "jit", "small-dense", device, 1, 4, world_size=workers)
+            return ADAPTER(cell, {"keep_programs": False}, "").supports(SMALL["small-dense"])
+        answer = [refused(2, "cpu")]
+        devices.gpu_plugins = lambda: ["xla_cuda12"]
+        gpu = types.SimpleNamespace(compute_capability="9.0")
+        devices.find_devices = lambda name: [gpu]
+        answer += [refused(1), refused(2)]
+        del jax.shard_map
+        answer.append(refused(2, "cpu"))
+    """)
+    asked.check_reasons(said, ["", "", "each worker needs its own device, and JAX sees 1", "jax.shard_map"])

@@ -45,21 +45,3 @@ def pooled(image, kernel, stride, padding):
     return made(image, lambda builder, inputs: builder.pool(inputs, kernel, stride, padding))
 """
     asked.check_padding_is_symmetric(guest, layers, [(8, 2, 1, 1)])
-
-
-def test_moving_statistics_do_not_enter_the_step(guest: Guest) -> None:
-    same = guest("""
-        from guest.keras import networks as built
-        def observed():
-            network = SMALL["small-residual"]
-            seen = small.parity_observation(parity, batches, make("small-residual"), network, 4)
-            return seen.losses, [value.tolist() for _, value in sorted(seen.updates.items())]
-        usual = observed()
-        class Odd(keras.layers.BatchNormalization):
-            def __init__(self, **given):
-                odd = keras.initializers.Constant(5.0)
-                super().__init__(moving_mean_initializer=odd, moving_variance_initializer=odd, **given)
-        built.layers.BatchNormalization = Odd
-        answer = usual == observed()
-    """)
-    assert same

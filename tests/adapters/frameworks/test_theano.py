@@ -37,24 +37,6 @@ def test_products_go_to_the_openblas_of_numpys_wheel(guest: Guest) -> None:
     assert "Dot" not in operations
 
 
-@pytest.mark.parametrize("allow_gc", [True, False])
-def test_the_setting_allow_gc_reaches_theano_and_a_users_theanorc_does_not(
-    guest: Guest, scratch: Path, allow_gc: bool
-) -> None:
-    home = scratch / "home"
-    home.mkdir(exist_ok=True)
-    (home / ".theanorc").write_text("[global]\nfloatX = float64\nopenmp = True\n")
-    found = guest(
-        f"""
-        adapter = prepared("small-dense", allow_gc={allow_gc})
-        import theano
-        answer = theano.config.floatX, adapter.describe()["allow_gc"], adapter.describe()["openmp"]
-        """,
-        HOME=str(home),
-    )
-    assert found == ["float32", allow_gc, False]
-
-
 def test_a_second_process_finds_most_of_what_the_first_compiled(guest: Guest, scratch: Path) -> None:
     """Most, because some of Theano's operations are compiled anew by each process (4 of 17 here)."""
     cache = scratch / "reused"

@@ -27,18 +27,3 @@ def test_kernels_are_kept_for_the_next_process_apart_for_each_compiler(guest: Gu
     assert count
     assert guest(program.format(change="")) == [path, count]
     assert guest(program.format(change='software.compiler = lambda command: ("another clang", "")'))[0] != path
-
-
-def test_the_loss_is_that_before_the_update(guest: Guest) -> None:
-    """A loss is a promise: kept until it is read, it would be computed from the updated weights."""
-    first, second, third = guest("""
-        adapter = prepared("small-dense")
-        adapter.set_learning_rate(0.0)
-        answer = []
-        for rate in (0.0, 0.5, 0.0):
-            adapter.set_learning_rate(rate)
-            adapter.step(); adapter.synchronize()
-            answer.append(adapter.last_loss())
-    """)
-    assert first == second
-    assert third < second
