@@ -31,14 +31,6 @@ def loaded_libraries() -> List[str]:
     return sorted(path for path in paths if ".so" in os.path.basename(path))
 
 
-class _Version(ctypes.Structure):
-    """MKL's ``MKLVersion``."""
-
-    _fields_ = [(name, ctypes.c_int) for name in ("major", "minor", "update")] + [
-        (name, ctypes.c_char_p) for name in ("status", "build", "processor", "platform")
-    ]
-
-
 def describe_mkl() -> Dict[str, Any]:
     """Return the version and the threads of MKL; empty where it is not found.
 
@@ -48,13 +40,9 @@ def describe_mkl() -> Dict[str, Any]:
     if not paths:
         return {}
     library = ctypes.CDLL(paths[0])
-    version = _Version()
+    version = (ctypes.c_int * 32)()  # MKL's ``MKLVersion``, which begins with major, minor and update
     library.MKL_Get_Version(ctypes.byref(version))
-    return {
-        "name": "mkl",
-        "version": "%d.%d.%d" % (version.major, version.minor, version.update),
-        "threads": int(library.MKL_Get_Max_Threads()),
-    }
+    return {"name": "mkl", "version": "%d.%d.%d" % tuple(version[:3]), "threads": int(library.MKL_Get_Max_Threads())}
 
 
 class CntkAdapter(Adapter):

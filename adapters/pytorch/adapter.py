@@ -190,26 +190,6 @@ def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:
     return tensor.clone(memory_format=images if tensor.dim() == 4 else torch.contiguous_format)
 
 
-class Feed:
-    """Copies a mini-batch from pinned or pageable memory of the host into tensors that stay on the device.
-
-    From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of its
-    own, and the host waits. ``pairs`` are the tensors on the host and on the device.
-    """
-
-    def __init__(self, tensors: List[torch.Tensor], device: str, pinned: bool) -> None:
-        self.pinned = pinned
-        # Both keep the order in memory, NHWC too, so that the copy is one plain transfer.
-        self.pairs = [
-            (tensor.pin_memory() if pinned else tensor, torch.empty_like(tensor, device=device)) for tensor in tensors
-        ]
-
-    def __call__(self) -> None:
-        """Copy the mini-batch once. Work on one stream runs in order: the last step has read its own by then."""
-        for host, device in self.pairs:
-            device.copy_(host, non_blocking=self.pinned)
-
-
 PROFILER = "torch.profiler"
 _MICROSECONDS = 1e-6
 
@@ -371,11 +351,22 @@ class TorchAdapter(EveryFamily):
         if self.cell.placement == "resident":
             self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
-        self._feed = Feed(self._held, DEVICE, pinned=self.cell.placement == "pinned")
-        self._held = [host for host, _ in self._feed.pairs]
+        if self.cell.placement == "pinned":
+            self._held = [tensor.pin_memory() for tensor in self._held]
+        # These keep the order in memory, NHWC too, so that a copy is one plain transfer.
+        self._on_device = [torch.empty_like(tensor, device=DEVICE) for tensor in self._held]
         self._feed()
         self.step = self._step_with_copy  # type: ignore[method-assign]
-        return [device for _, device in self._feed.pairs]
+        return self._on_device
+
+    def _feed(self) -> None:
+        """Copy the mini-batch from the host's memory. Work on one stream runs in order: the last step has read its own.
+
+        From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of
+        its own, and the host waits.
+        """
+        for host, device in zip(self._held, self._on_device):
+            device.copy_(host, non_blocking=self.cell.placement == "pinned")
 
     def _make_step(self) -> Callable[..., Any]:
         scaled = self.cell.precision == "float16"

@@ -22,7 +22,7 @@ from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Cell, Profile
 from . import devices
-from .networks import RECURRENCES, Model, place, training_step
+from .networks import RECURRENCES, TensorFlowNetwork, place, training_step
 
 
 class TensorFlowAdapter(EveryFamily):
@@ -65,9 +65,9 @@ class TensorFlowAdapter(EveryFamily):
         self._step = function.get_concrete_function(*self._batch)
         self._loss = tf.constant(float("nan"))
 
-    def _build(self, weights: Dict[str, np.ndarray]) -> Model:
+    def _build(self, weights: Dict[str, np.ndarray]) -> TensorFlowNetwork:
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
-        return Model(self._network, weights, self._recurrence)
+        return TensorFlowNetwork(self._network, weights, self._recurrence)
 
     def _placed(self, batch: Batch) -> Tuple[Any, Any]:
         if self.cell.world_size > 1:

@@ -44,14 +44,37 @@ def held(layout: Layout, canonical: np.ndarray) -> Any:
     return tf.reshape(turned, layout.joined(tuple(turned.shape)))
 
 
-class TensorFlowFunctions(Functions):
-    """Networks by tf.nn; dense weights are held as (inputs, outputs)."""
+class TensorFlowNetwork(Functions):
+    """A network by tf.nn; ``w`` are its trainable variables in forward order, dense weights as (inputs, outputs)."""
 
     activations = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh}
 
-    def __init__(self, family: Any, weights: Mapping[str, Any], unrolled: bool) -> None:
-        super().__init__(family, dict(weights))
-        self.unrolled = unrolled
+    def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
+        self.unrolled = recurrence == "unrolled"
+        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
+        variables = {
+            name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
+            for name, layout in self._layouts.items()
+        }
+        super().__init__(network.family, variables)
+
+    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
+        for name, variable in self.w.items():
+            variable.assign(held(self._layouts[name], weights[name]))
+
+    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield every variable's current value by its canonical name, in canonical layout."""
+        for name, variable in self.w.items():
+            # A view of the CPU's memory: a change of the variable copies first while the view exists.
+            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
+
+    def loss(self, inputs: Any, labels: Any) -> Any:
+        """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the squared error."""
+        scores = self.scores(inputs)
+        if self.family.loss == "squares":
+            return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
+        flat = tf.reshape(labels, [-1])
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores))
 
     def dense(self, name: str, values: Any) -> Any:
         return tf.nn.bias_add(tf.matmul(values, self.w[name + ".weight"]), self.w[name + ".bias"])
@@ -83,12 +106,12 @@ class TensorFlowFunctions(Functions):
         return tf.split(values, count, axis=1)
 
     def product(self, name: str, output: Any) -> Any:
-        product, bias = tf.matmul(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
+        product, bias = tf.matmul(output, self.hidden_weight), self.w.get(name + ".hidden_bias")
         return product if bias is None else tf.nn.bias_add(product, bias)
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         # Read once, not at each turn of a loop.
-        self.w = dict(self.w, **{name + ".hidden_weight": tf.convert_to_tensor(self.w[name + ".hidden_weight"])})
+        self.hidden_weight = tf.convert_to_tensor(self.w[name + ".hidden_weight"])
         steps, batch, features = values.shape
         # The inputs' share of all steps' sums, in one product.
         flat = tf.matmul(tf.reshape(values, [-1, features]), self.w[name + ".input_weight"])
@@ -128,36 +151,6 @@ class TensorFlowFunctions(Functions):
         return tf.nn.gelu(values, approximate=True)
 
 
-class Model:
-    """A network: its trainable variables by canonical name, in forward order, with their layouts, and its loss."""
-
-    def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
-        self.family = network.family
-        self._unrolled = recurrence == "unrolled"
-        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
-        self.variables: Dict[str, Any] = {
-            name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
-            for name, layout in self._layouts.items()
-        }
-
-    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
-        for name, variable in self.variables.items():
-            variable.assign(held(self._layouts[name], weights[name]))
-
-    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, variable in self.variables.items():
-            # A view of the CPU's memory: a change of the variable copies first while the view exists.
-            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
-
-    def loss(self, inputs: Any, labels: Any) -> Any:
-        """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the squared error."""
-        scores = TensorFlowFunctions(self.family, self.variables, self._unrolled).scores(inputs)
-        if self.family.loss == "squares":
-            return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
-        flat = tf.reshape(labels, [-1])
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores))
-
-
 def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
     """Convolve (batch, height, width, channels) with symmetric zero padding.
 
@@ -190,11 +183,11 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
 
 
-def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
+def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], Any]:
     """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
 
     def step(inputs: Any, labels: Any) -> Any:
-        variables = list(model.variables.values())
+        variables = list(model.w.values())
         with tf.GradientTape() as tape:
             loss = model.loss(inputs, labels)
         for variable, gradient in zip(variables, clipped(model, tape.gradient(loss, variables))):
@@ -204,7 +197,7 @@ def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
     return step
 
 
-def clipped(model: Model, gradients: Any) -> Any:
+def clipped(model: TensorFlowNetwork, gradients: Any) -> Any:
     """Return the gradients, scaled down together where their norm is beyond what the model allows."""
     return tf.clip_by_global_norm(gradients, model.family.clip)[0] if model.family.clip else gradients
 

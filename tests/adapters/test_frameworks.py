@@ -23,8 +23,8 @@ LIMITED = 256 << 20  # further bytes that a process may ask for
 #: How often the loss is traced, of a step that is compiled.
 TRACED_BY_TENSORFLOW = """
 from guest.tensorflow import networks as built
-traces, loss = [], built.Model.loss
-built.Model.loss = lambda *given: traces.append(1) or loss(*given)
+traces, loss = [], built.TensorFlowNetwork.loss
+built.TensorFlowNetwork.loss = lambda *given: traces.append(1) or loss(*given)
 """
 TRACED_BY_KERAS = """
 traces, compute = [], keras.Model.compute_loss

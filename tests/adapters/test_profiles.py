@@ -19,9 +19,6 @@ from dlbench.adapters.libraries.profiles import (
     RECURRENT,
     REDUCTION,
     Calls,
-    Span,
-    TslEvent,
-    TslLine,
 )
 
 #: Names of which each is the only one to show that a word of the rules, or their order, is needed.
@@ -77,7 +74,7 @@ def test_names_tell_the_kind(kind):
 
 spans = st.lists(
     st.builds(
-        lambda name, start, length: Span(name, float(start), float(length)),
+        lambda name, start, length: (name, float(start), float(length)),
         st.sampled_from("abc"),
         st.integers(0, 60),
         st.integers(0, 40),
@@ -88,9 +85,9 @@ spans = st.lists(
 
 @given(spans)
 def test_own_times_add_up_to_the_time_that_any_span_covers(spans):
-    covered = {unit for span in spans for unit in range(int(span.start), int(span.start + span.duration))}
+    covered = {unit for span in spans for unit in range(int(span[1]), int(span[1] + span[2]))}
     found = profiles.self_durations(spans)
-    assert sorted(name for name, _ in found) == sorted(span.name for span in spans)
+    assert sorted(name for name, _ in found) == sorted(span[0] for span in spans)
     assert sum(duration for _, duration in found) == len(covered)
 
 
@@ -138,22 +135,22 @@ def test_onnx_runtimes_first_runs_do_not_count():
 
 
 def test_of_the_hosts_line_only_operators_count_and_of_the_device_its_streams():
-    host = TslLine(
+    host = (
         "/host:CPU",
         "main",
         [
-            TslEvent("TfrtCpuExecutable::Execute", 0, 100, False),
-            TslEvent("ExecutorState::Process", 0, 100, False),
-            TslEvent("while.3", 5, 80, True),
-            TslEvent("dot.12.clone", 10, 60, True),
-            TslEvent("end: dot.12.clone", 70, 0, False),
-            TslEvent("grad/MatMul_1:MatMul", 90, 8, False),
+            ("TfrtCpuExecutable::Execute", 0, 100, False),
+            ("ExecutorState::Process", 0, 100, False),
+            ("while.3", 5, 80, True),
+            ("dot.12.clone", 10, 60, True),
+            ("end: dot.12.clone", 70, 0, False),
+            ("grad/MatMul_1:MatMul", 90, 8, False),
         ],
     )
     lines = [
         host,
-        TslLine("/device:GPU:0", "Stream #13(Compute)", [TslEvent("loop_add_fusion_4", 0, 10, True)]),
-        TslLine("/device:GPU:0", "XLA Modules", [TslEvent("jit_step", 0, 100, False)]),
+        ("/device:GPU:0", "Stream #13(Compute)", [("loop_add_fusion_4", 0, 10, True)]),
+        ("/device:GPU:0", "XLA Modules", [("jit_step", 0, 100, False)]),
     ]
     on_cpu = {each.name: round(each.seconds * 1e9) for each in profiles.tsl_calls(lines, on_cpu=True)}
     assert on_cpu == {"while": 20, "dot": 60, "MatMul": 8}
@@ -163,16 +160,8 @@ def test_of_the_hosts_line_only_operators_count_and_of_the_device_its_streams():
 
 def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
     lines = [
-        TslLine("/host:CPU", "caller", [TslEvent("dot.1", 0, 2, True), TslEvent("dot.1", 60, 2, True)]),
-        TslLine(
-            "/host:CPU",
-            "pool",
-            [
-                TslEvent("end: dot.1", 50, 1, False),
-                TslEvent("add.2", 51, 9, True),
-                TslEvent("end: dot.1", 100, 1, False),
-            ],
-        ),
+        ("/host:CPU", "caller", [("dot.1", 0, 2, True), ("dot.1", 60, 2, True)]),
+        ("/host:CPU", "pool", [("end: dot.1", 50, 1, False), ("add.2", 51, 9, True), ("end: dot.1", 100, 1, False)]),
     ]
     found = list(profiles.tsl_calls(lines, on_cpu=True))
     assert sum(each.seconds for each in found if each.name == "dot") == pytest.approx(90e-9)
