@@ -68,6 +68,7 @@ class Adapter:
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     data_parallel = ""
+    loss: Any = float("nan")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         """Keep the cell; a subclass sets thread counts and execution mode here, before anything else runs.
@@ -178,8 +179,8 @@ class Adapter:
         raise NotImplementedError
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step, as computed before its update."""
-        raise NotImplementedError
+        """Return the mean loss of the last step, as computed before its update; by default what it left in ``loss``."""
+        return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the current value of every parameter by its canonical name, in canonical layout, in any order."""

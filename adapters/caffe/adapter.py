@@ -21,7 +21,7 @@ from ..base import Adapter
 from ..families import LEARNING_RATE, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..libraries import blas
-from ..libraries.walks import Functions
+from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
 from ..protocol import Cell
 
@@ -40,6 +40,7 @@ class CaffeFunctions(Functions):
     """Networks as layers of a net; values are their tops. ``continues`` is the LSTM's input of that name."""
 
     activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
+    rows = staticmethod(as_they_are)
 
     def __init__(self, family: Family, spec: Any, continues: Any) -> None:
         super().__init__(family, {})
@@ -87,9 +88,6 @@ class CaffeFunctions(Functions):
 
     def pixel_mean(self, values: Any) -> Any:
         return self._add("average", L.Pooling(values, pool=P.Pooling.AVE, global_pooling=True))
-
-    def rows(self, values: Any) -> Any:
-        return values
 
     def embedded(self, name: str, symbols: Any) -> Any:
         sizes = {"input_dim": self.family.vocabulary, "num_output": self.family.embedding}
@@ -160,6 +158,7 @@ class CaffeAdapter(Adapter):
     """
 
     one_hot = True
+    multiply = staticmethod(blas_product)
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -219,9 +218,6 @@ class CaffeAdapter(Adapter):
             "automatic_gradients": (callable(getattr(caffe.Net, "backward", None)), "whether a Net has backward()"),
             "several_processes": (bool(caffe.has_nccl()), "caffe.has_nccl()"),
         }
-
-    def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        return blas_product(size)
 
 
 def _solver(net: Any) -> Any:

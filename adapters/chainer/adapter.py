@@ -7,6 +7,7 @@ one cell side by side, in the order candidate, input, forget, output. Chainer's 
 
 import ctypes
 import os
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import chainer
@@ -18,7 +19,7 @@ from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Family, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries import blas
-from ..libraries.walks import HIDDEN, Functions, State, Turn, gelu_by_tanh
+from ..libraries.walks import HIDDEN, Functions, State, Turn, as_they_are, gelu_by_tanh
 from ..networks import Network
 from ..protocol import Cell
 
@@ -47,6 +48,8 @@ class ChainerFunctions(Functions):
     """Networks by chainer.functions; values of steps are rows."""
 
     activations = {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh}
+    gelu = staticmethod(partial(gelu_by_tanh, tanh=F.tanh))
+    rows = staticmethod(as_they_are)
 
     def dense(self, name: str, values: Any) -> Any:
         return F.linear(values, self.w[name + ".weight"], self.w[name + ".bias"])
@@ -66,9 +69,6 @@ class ChainerFunctions(Functions):
 
     def pixel_mean(self, values: Any) -> Any:
         return F.reshape(F.average_pooling_2d(values, values.shape[2:]), values.shape[:2])
-
-    def rows(self, values: Any) -> Any:
-        return values
 
     def embedded(self, name: str, symbols: Any) -> Any:
         return F.embed_id(symbols, self.w[name + ".weight"])
@@ -111,9 +111,6 @@ class ChainerFunctions(Functions):
         mask = np.triu(np.full((steps, steps), HIDDEN, np.float32), 1)
         shares = F.softmax(scores + np.broadcast_to(mask, scores.shape), axis=3)
         return F.reshape(F.transpose(F.matmul(shares, value), (0, 2, 1, 3)), (-1, width))
-
-    def gelu(self, values: Any) -> Any:
-        return gelu_by_tanh(values, F.tanh)
 
 
 def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:

@@ -54,6 +54,7 @@ class EquinoxFunctions(Functions):
     """Networks of Equinox's layers; ``in_rows``: the logits of all steps of all examples are one product."""
 
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
+    gelu = staticmethod(partial(jax.nn.gelu, approximate=True))
 
     def __init__(self, family: Family, weights: Arrays, in_rows: bool = False) -> None:
         super().__init__(family, weights)
@@ -148,9 +149,6 @@ class EquinoxFunctions(Functions):
 
     def logits_of_steps(self, values: Any) -> Any:
         return super().logits_of_steps(values) if self.in_rows else self.rows(self.dense("fc", values))
-
-    def gelu(self, values: Any) -> Any:
-        return jax.nn.gelu(values, approximate=True)
 
 
 class EquinoxAdapter(JaxAdapter):

@@ -59,6 +59,7 @@ class FlaxFunctions(Functions):
     """Networks of Flax's layers."""
 
     activations = {"sigmoid": nnx.sigmoid, "relu": nnx.relu, "tanh": nnx.tanh}
+    gelu = staticmethod(partial(nnx.gelu, approximate=True))
 
     def _normalising(self, name: str, make: Callable[[Any], Any]) -> Any:
         return _with(make, {("scale",): self.w[name + ".gamma"], ("bias",): self.w[name + ".beta"]})
@@ -127,9 +128,6 @@ class FlaxFunctions(Functions):
         parts = self.dense(name + "qkv", values).reshape(batch, steps, 3, self.family.heads, -1)
         mixed = nnx.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
         return mixed.reshape(batch, steps, width)
-
-    def gelu(self, values: Any) -> Any:
-        return nnx.gelu(values, approximate=True)
 
 
 class FlaxAdapter(JaxAdapter):

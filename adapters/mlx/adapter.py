@@ -41,6 +41,7 @@ class MlxFunctions(Functions):
     """Networks by mlx.core and mlx.nn."""
 
     activations = {"sigmoid": mx.sigmoid, "relu": nn.relu, "tanh": mx.tanh}
+    gelu = staticmethod(nn.gelu_approx)
 
     def dense(self, name: str, values: Any) -> Any:
         # As MLX's own ``Linear`` computes it.
@@ -91,9 +92,6 @@ class MlxFunctions(Functions):
         scale = (width // heads) ** -0.5
         mixed = mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask="causal")
         return mixed.transpose(0, 2, 1, 3).reshape(batch, steps, width)
-
-    def gelu(self, values: Any) -> Any:
-        return nn.gelu_approx(values)
 
 
 def mean_loss(family: Family) -> Callable[[Dict[str, Any], Any, Any], Any]:
@@ -157,9 +155,6 @@ class MlxAdapter(EveryFamily):
 
     def set_learning_rate(self, rate: float) -> None:
         self.rate = mx.array(rate, mx.float32)
-
-    def last_loss(self) -> float:
-        return float(self.loss.item())
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, value in self.weights.items():

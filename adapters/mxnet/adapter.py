@@ -254,6 +254,8 @@ class MxnetAdapter(EveryFamily):
     ``sgd_update`` for each parameter.
     """
 
+    effective_threads = staticmethod(worker_threads)
+
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         self.context = context_of(cell)
@@ -324,9 +326,6 @@ class MxnetAdapter(EveryFamily):
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self.trainable.items():
             yield name, parameter.data().asnumpy()
-
-    def effective_threads(self) -> Optional[int]:
-        return worker_threads()
 
     def describe(self) -> Dict[str, Any]:
         return {

@@ -67,6 +67,7 @@ class OwnStep(Adapter):
     """Calls what the file returns, and nothing around it."""
 
     families = ("own",)
+    profile = take_profile
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -125,9 +126,6 @@ class OwnStep(Adapter):
 
     def parameters(self) -> Any:
         return iter(())
-
-    def profile(self, steps: int) -> Profile:
-        return take_profile(self, steps)
 
     def error_text(self, error: BaseException) -> str:
         """Return the error with its line in the file."""

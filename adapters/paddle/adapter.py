@@ -9,6 +9,7 @@ import json
 import os
 import re
 import tempfile
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -37,6 +38,8 @@ class PaddleNetwork(LayerFunctions, nn.Layer):
     keep = nn.Layer.add_sublayer
     make_dense = staticmethod(nn.Linear)
     make_embedding = staticmethod(nn.Embedding)
+    pool = staticmethod(functional.max_pool2d)
+    gelu = staticmethod(partial(functional.gelu, approximate=True))
 
     def __init__(self, family: Family) -> None:
         nn.Layer.__init__(self)
@@ -60,9 +63,6 @@ class PaddleNetwork(LayerFunctions, nn.Layer):
     def make_layer_norm(self, width: int) -> Any:
         return nn.LayerNorm(width, self.family.epsilon)
 
-    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return functional.max_pool2d(values, kernel, stride, padding)
-
     def flatten(self, values: Any) -> Any:
         return values.flatten(1)
 
@@ -80,9 +80,6 @@ class PaddleNetwork(LayerFunctions, nn.Layer):
         parts = self.dense(name + "qkv", values).reshape([batch, steps, 3, self.family.heads, -1])
         mixed = functional.scaled_dot_product_attention(*parts.unbind(2), is_causal=True)
         return mixed.reshape([batch, steps, width])
-
-    def gelu(self, values: Any) -> Any:
-        return functional.gelu(values, approximate=True)
 
 
 def _stack(family: Any) -> Any:
@@ -160,6 +157,8 @@ class PaddleAdapter(EveryFamily):
     Setting: ``widest_kernels`` (default false) has MKL use the widest kernels of the processor, see ``libraries/blas``.
     """
 
+    profile = take_profile
+
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
         self._widest = bool(settings.get("widest_kernels", False))
@@ -206,9 +205,6 @@ class PaddleAdapter(EveryFamily):
     def set_learning_rate(self, rate: float) -> None:
         self.optimizer.set_lr(rate)
 
-    def last_loss(self) -> float:
-        return float(self.loss)
-
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self.layer.w.items():
             value = parameter.numpy()
@@ -250,9 +246,6 @@ class PaddleAdapter(EveryFamily):
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         left, right = map(paddle.to_tensor, factors(size))
         return lambda: paddle.matmul(left, right)
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return take_profile(self, steps)
 
 
 ADAPTER = PaddleAdapter

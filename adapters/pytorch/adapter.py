@@ -248,6 +248,11 @@ class TorchAdapter(EveryFamily):
 
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
+    capabilities = staticmethod(capabilities)
+    is_out_of_memory = staticmethod(is_out_of_memory)
+    profile = take_profile
+    reset_device_peak_memory = staticmethod(torch.cuda.reset_peak_memory_stats)
+    device_name = staticmethod(torch.cuda.get_device_name)
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -265,7 +270,7 @@ class TorchAdapter(EveryFamily):
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
         self._images = torch.channels_last if settings.get("channels_last", False) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
-        self._loss = torch.zeros(())
+        self.loss = torch.zeros(())
 
     def _compilers_folder(self) -> str:
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
@@ -388,19 +393,19 @@ class TorchAdapter(EveryFamily):
             held.copy_(given)
 
     def step(self) -> None:
-        self._loss = self._training()
+        self.loss = self._training()
 
     def _step_with_copy(self) -> None:
         self._feed()
-        self._loss = self._training()
+        self.loss = self._training()
 
     def set_learning_rate(self, rate: float) -> None:
         self._training.set_learning_rate(rate)
 
     def last_loss(self) -> float:
         if self.cell.world_size > 1:
-            return steps.mean_over_workers(self._loss, self.cell.world_size)
-        return float(self._loss)
+            return steps.mean_over_workers(self.loss, self.cell.world_size)
+        return super().last_loss()
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self._parameters.items():
@@ -444,9 +449,6 @@ class TorchAdapter(EveryFamily):
             described["autocast"] = self.cell.precision
         return described
 
-    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        return capabilities()
-
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
         left, right = (torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype) for _ in range(2))
@@ -458,9 +460,6 @@ class TorchAdapter(EveryFamily):
 
         return product
 
-    def device_name(self) -> str:
-        return torch.cuda.get_device_name(0)
-
     def event(self) -> Any:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -469,20 +468,11 @@ class TorchAdapter(EveryFamily):
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
         return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
-    def reset_device_peak_memory(self) -> None:
-        torch.cuda.reset_peak_memory_stats()
-
     def device_peak_memory(self) -> Optional[int]:
         return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         return None if self.graphs and name == OPERATOR else gpu_probe(name, size)
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return take_profile(self, steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return is_out_of_memory(error)
 
 
 def _build_line(words: str) -> str:

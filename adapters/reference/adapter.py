@@ -79,9 +79,6 @@ class ReferenceAdapter(Adapter):
     def set_learning_rate(self, rate: float) -> None:
         self.rate = rate
 
-    def last_loss(self) -> float:
-        return self.loss
-
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         return iter(self.weights.items())
 

@@ -18,9 +18,8 @@ from tensorflow.python.util import _pywrap_util_port
 from ..base import ONE_PROCESS, EveryFamily
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
-from ..libraries.gpus import Probe
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Cell
 from . import devices
 from .networks import RECURRENCES, TensorFlowNetwork, place, training_step
 
@@ -29,6 +28,13 @@ class TensorFlowAdapter(EveryFamily):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
     data_parallel = ONE_PROCESS
+    capabilities = staticmethod(devices.capabilities)
+    is_out_of_memory = staticmethod(devices.is_out_of_memory)
+    profile = devices.take_profile
+    device_name = staticmethod(devices.name)
+    reset_device_peak_memory = staticmethod(devices.reset_peak_memory)
+    device_peak_memory = staticmethod(devices.peak_memory_bytes)
+    device_probe = staticmethod(devices.probe)
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
         super().__init__(cell, settings, cache_directory)
@@ -121,9 +127,6 @@ class TensorFlowAdapter(EveryFamily):
             described["gpu"] = devices.describe_gpu()
         return described
 
-    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        return devices.capabilities()
-
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
         right = tf.random.stateless_uniform([size, size], seed=[3, 4])
@@ -135,24 +138,6 @@ class TensorFlowAdapter(EveryFamily):
             return result
 
         return product
-
-    def device_name(self) -> str:
-        return devices.name()
-
-    def reset_device_peak_memory(self) -> None:
-        devices.reset_peak_memory()
-
-    def device_peak_memory(self) -> Optional[int]:
-        return devices.peak_memory_bytes()
-
-    def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        return devices.probe(name, size)
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return devices.take_profile(self, steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return devices.is_out_of_memory(error)
 
 
 ADAPTER = TensorFlowAdapter

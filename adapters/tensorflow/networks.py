@@ -4,6 +4,7 @@ Images are held as (batch, height, width, channels): TensorFlow's convolutions o
 Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
 """
 
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import numpy as np
@@ -44,10 +45,34 @@ def held(layout: Layout, canonical: np.ndarray) -> Any:
     return tf.reshape(turned, layout.joined(tuple(turned.shape)))
 
 
+def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
+    """Convolve (batch, height, width, channels) with symmetric zero padding.
+
+    TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same symmetric padding where
+    the stride is 1 and the kernel odd; elsewhere (with a stride it would pad one side more) the image is padded first.
+    """
+    if padding and stride == 1 and weight.shape[0] == 2 * padding + 1:
+        return tf.nn.conv2d(values, weight, stride, "SAME")
+    return tf.nn.conv2d(_pad(values, padding, 0.0), weight, stride, "VALID")
+
+
+def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
+    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit padding."""
+    return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
+
+
+def _pad(values: Any, padding: int, filler: float) -> Any:
+    if not padding:
+        return values
+    return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
+
+
 class TensorFlowNetwork(Functions):
     """A network by tf.nn; ``w`` are its trainable variables in forward order, dense weights as (inputs, outputs)."""
 
     activations = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh}
+    pool = staticmethod(max_pool)
+    gelu = staticmethod(partial(tf.nn.gelu, approximate=True))
 
     def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
         self.unrolled = recurrence == "unrolled"
@@ -82,9 +107,6 @@ class TensorFlowNetwork(Functions):
     def convolution(self, spec: Layer, values: Any) -> Any:
         values = convolve(values, self.w[spec.name + ".weight"], spec.stride, spec.padding)
         return values if spec.norm else tf.nn.bias_add(values, self.w[spec.name + ".bias"])
-
-    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return max_pool(values, kernel, stride, padding)
 
     def flatten(self, values: Any) -> Any:
         return tf.reshape(values, [-1, int(np.prod(values.shape[1:]))])
@@ -146,31 +168,6 @@ class TensorFlowNetwork(Functions):
         mask = HIDDEN * (1.0 - tf.linalg.band_part(tf.ones([steps, steps]), -1, 0))
         mixed = tf.matmul(tf.nn.softmax(scores + mask), value)
         return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [-1, width])
-
-    def gelu(self, values: Any) -> Any:
-        return tf.nn.gelu(values, approximate=True)
-
-
-def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
-    """Convolve (batch, height, width, channels) with symmetric zero padding.
-
-    TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same symmetric padding where
-    the stride is 1 and the kernel odd; elsewhere (with a stride it would pad one side more) the image is padded first.
-    """
-    if padding and stride == 1 and weight.shape[0] == 2 * padding + 1:
-        return tf.nn.conv2d(values, weight, stride, "SAME")
-    return tf.nn.conv2d(_pad(values, padding, 0.0), weight, stride, "VALID")
-
-
-def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
-    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit padding."""
-    return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
-
-
-def _pad(values: Any, padding: int, filler: float) -> Any:
-    if not padding:
-        return values
-    return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
 
 
 def place(network: Network, batch: Batch) -> Tuple[Any, Any]:

@@ -122,9 +122,6 @@ class TheanoAdapter(EveryFamily):
     def set_learning_rate(self, rate: float) -> None:
         self.rate.set_value(np.asarray(rate, dtype=np.float32))
 
-    def last_loss(self) -> float:
-        return float(self.loss)
-
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self.trainable.items():
             yield name, parameter.get_value()

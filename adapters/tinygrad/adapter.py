@@ -35,6 +35,7 @@ class TinygradFunctions(Functions):
     """Networks by the methods of tensors."""
 
     activations = {"sigmoid": Tensor.sigmoid, "relu": Tensor.relu, "tanh": Tensor.tanh}
+    gelu = staticmethod(Tensor.gelu)
 
     def __init__(self, family: Family, weights: Dict[str, Tensor], gates: Gates) -> None:
         super().__init__(family, weights)
@@ -115,9 +116,6 @@ class TinygradFunctions(Functions):
         query, key, value = [parts[:, :, part].transpose(1, 2) for part in range(3)]
         mixed = query.scaled_dot_product_attention(key, value, is_causal=True)
         return mixed.transpose(1, 2).reshape(batch, steps, width)
-
-    def gelu(self, values: Any) -> Any:
-        return values.gelu()
 
 
 def mean_loss(family: Family, scores: Tensor, labels: Tensor) -> Tensor:
