@@ -18,9 +18,10 @@ def evaluated(image, build):
     return [build(inputs).eval({inputs: held}).transpose(0, 2, 3, 1)]
 def convolved(image, weight, stride, padding):
     filters = np.ascontiguousarray(weight.transpose(3, 2, 0, 1))
-    spec = types.SimpleNamespace(name="c", kernel=weight.shape[0], stride=stride, padding=padding)
+    sizes = dict(kernel=weight.shape[0], stride=stride, padding=padding)
+    spec = families.Layer("convolution", "c", norm="n", **sizes)
     functions = ours.CntkFunctions(None, {"c.weight": filters})
-    return evaluated(image, lambda inputs: functions.convolution(spec, inputs, False))
+    return evaluated(image, lambda inputs: functions.convolution(spec, inputs))
 def pooled(image, kernel, stride, padding):
     return evaluated(image, lambda inputs: ours.max_pool(inputs, kernel, stride, padding))
 """

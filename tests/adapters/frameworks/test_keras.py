@@ -37,7 +37,7 @@ def made(image, build):
 def convolved(image, weight, stride, padding):
     def build(builder, inputs):
         sizes = dict(outputs=weight.shape[3], kernel=weight.shape[0], stride=stride, padding=padding)
-        outputs = builder.convolution(types.SimpleNamespace(name="c", **sizes), inputs, False)
+        outputs = builder.convolution(families.Layer("convolution", "c", norm="n", **sizes), inputs)
         builder.parameters["c.weight"][0].assign(weight)
         return outputs
     return made(image, build)
