@@ -23,7 +23,6 @@ from ..launch.batches import Batch
 from ..libraries import blas
 from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
-from ..protocol import Cell
 
 LOSS = "loss"
 
@@ -160,11 +159,10 @@ class CaffeAdapter(Adapter):
     one_hot = True
     multiply = staticmethod(blas_product)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         caffe.set_mode_cpu()
-        if cell.threads:
-            blas.set_openblas_threads(LINKED, cell.threads)
+        if self.cell.threads:
+            blas.set_openblas_threads(LINKED, self.cell.threads)
 
     def refuses_family(self, network: Network) -> str:
         family = network.family

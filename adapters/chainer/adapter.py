@@ -21,7 +21,6 @@ from ..launch.batches import Batch, laid_out
 from ..libraries import blas
 from ..libraries.walks import HIDDEN, Functions, State, Turn, as_they_are, gelu_by_tanh
 from ..networks import Network
-from ..protocol import Cell
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
 _TO_CHAINER = [2, 0, 1, 3]
@@ -137,12 +136,11 @@ class ChainerAdapter(EveryFamily):
     "widest" or "mkl" (default): iDeep's MKL takes the widest kernels that the processor runs, or its own choice.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        if cell.threads:
-            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), cell.threads)
-        self.ideep = bool(settings.get("ideep", False))
-        if self.ideep and settings.get("kernels", "mkl") == "widest":
+    def set_up(self) -> None:
+        if self.cell.threads:
+            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), self.cell.threads)
+        self.ideep = bool(self.settings.get("ideep", False))
+        if self.ideep and self.settings.get("kernels", "mkl") == "widest":
             blas.take_widest_mkl_kernels()
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 

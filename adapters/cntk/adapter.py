@@ -17,7 +17,6 @@ from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
-from ..protocol import Cell
 from .networks import build, values_of
 
 
@@ -56,13 +55,12 @@ class CntkAdapter(Adapter):
     cells = tuple(CELLS)
     one_hot = True
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        if settings.get("kernels", "mkl") == "widest":
+    def set_up(self) -> None:
+        if self.settings.get("kernels", "mkl") == "widest":
             blas.take_widest_mkl_kernels()
-        if cell.threads:
+        if self.cell.threads:
             # The only thread setting it honours, and that up to the CPUs present.
-            cntk.cntk_py.set_max_num_cputhreads(cell.threads)
+            cntk.cntk_py.set_max_num_cputhreads(self.cell.threads)
 
     def refuses(self, network: Network) -> str:
         family = network.family

@@ -16,7 +16,6 @@ from ..launch.evidence import read_file
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
 from ..networks import Network
-from ..protocol import Cell
 from . import devices
 from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
@@ -88,20 +87,19 @@ class JaxAdapter(EveryFamily):
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         self._devices: List[Any] = []
         self._workers: Optional[devices.Workers] = None
-        self._donated: Tuple[int, ...] = (0,) if settings.get("donate", False) else ()
+        self._donated: Tuple[int, ...] = (0,) if self.settings.get("donate", False) else ()
         self._pointwise = self.chosen("pointwise", *CONVOLUTIONS)
         # The CPU has float32 only; supports() refuses cells of another precision there.
-        jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(cell.precision, "highest"))
-        if cell.world_size > 1 and not devices.workers_refusal():
-            devices.start_workers(cell)
-        if settings.get("keep_programs", True):
+        jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest"))
+        if self.cell.world_size > 1 and not devices.workers_refusal():
+            devices.start_workers(self.cell)
+        if self.settings.get("keep_programs", True):
             threads = int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
-            programs = "programs-%d" % threads if cell.on_cpu else "programs-gpu"
-            jax.config.update("jax_compilation_cache_dir", os.path.join(cache_directory, programs))
+            programs = "programs-%d" % threads if self.cell.on_cpu else "programs-gpu"
+            jax.config.update("jax_compilation_cache_dir", os.path.join(self.cache_directory, programs))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
     def refuses_gpu(self) -> str:

@@ -19,7 +19,6 @@ from ..families import LEARNING_RATE, Attention, Elman, Layer, Recurrent
 from ..launch.batches import Batch, laid_out
 from ..libraries.walks import HIDDEN, LayerFunctions
 from ..networks import Network
-from ..protocol import Cell
 
 MOST_STEPS = 100  # of all layers together that are unrolled: longer graphs take minutes to compile
 
@@ -192,8 +191,7 @@ class MindSporeAdapter(EveryFamily):
     Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter, in place.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         self.how_to_update = self.chosen("update", "sgd", "descent")
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
         mindspore.set_device("CPU")

@@ -20,7 +20,6 @@ from ..launch.evidence import read_file
 from ..libraries import blas, software
 from ..libraries.walks import Functions, Turn
 from ..networks import Network
-from ..protocol import Cell
 
 HELD = (0, 2, 3, 1)  # canonical axes of images and convolution weights in the order they are held
 CANONICAL = (0, 3, 1, 2)  # and back
@@ -118,15 +117,14 @@ class MlxAdapter(EveryFamily):
     Where memory runs out MLX gives no exception: its process ends with a segmentation fault.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         self.blas = self.chosen("blas", "", "openblas")
         self.preloaded = ctypes.CDLL(None)  # all that is in the process
-        if cell.threads:
-            blas.set_openblas_threads(self.preloaded, cell.threads)
+        if self.cell.threads:
+            blas.set_openblas_threads(self.preloaded, self.cell.threads)
         self.compiler, self.reason = software.compiler(COMPILER)
         # MLX keeps compiled code here: it knows that by its own version, not by the compiler's.
-        kept = os.path.join(os.path.abspath(cache_directory), "compiled-" + software.mark(self.compiler))
+        kept = os.path.join(os.path.abspath(self.cache_directory), "compiled-" + software.mark(self.compiler))
         os.makedirs(kept, exist_ok=True)
         os.environ["TMPDIR"] = kept
         mx.set_default_device(mx.cpu)

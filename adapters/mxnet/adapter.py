@@ -256,12 +256,11 @@ class MxnetAdapter(EveryFamily):
 
     effective_threads = staticmethod(worker_threads)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self.context = context_of(cell)
+    def set_up(self) -> None:
+        self.context = context_of(self.cell)
         # The joint operator is oneDNN's.
-        self.fused_norm = bool(settings.get("fused_norm", False)) and cell.on_cpu
-        self.static = bool(settings.get("static", False))
+        self.fused_norm = bool(self.settings.get("fused_norm", False)) and self.cell.on_cpu
+        self.static = bool(self.settings.get("static", False))
         self.rate = LEARNING_RATE
         self.update = self.chosen("update", "trainer", "operator")
 

@@ -153,13 +153,14 @@ class NullAdapter(Adapter):
     one_hot = True
     data_parallel = PROCESSES
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        given = self.given = dict(SETTINGS, **settings)
-        self.device = None if cell.on_cpu else Device(cell, settings)
-        self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0))) / cell.world_size
+    def set_up(self) -> None:
+        given = self.given = dict(SETTINGS, **self.settings)
+        self.device = None if self.cell.on_cpu else Device(self.cell, self.settings)
+        self.seconds = (
+            step_seconds(self.settings, self.cell.threads, len(os.sched_getaffinity(0))) / self.cell.world_size
+        )
         if self.device is not None:
-            self.device.seconds /= cell.world_size
+            self.device.seconds /= self.cell.world_size
             self.seconds = self.device.seconds
         self.worker, self.meeting, self.met = 0, "", 0
         self.noise = float(given["noise"])

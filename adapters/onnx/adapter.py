@@ -71,11 +71,11 @@ class OnnxAdapter(SessionAdapter):
 
     graph = Graph
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self.rate_in_product = bool(settings.get("rate_in_product", False))
+    def set_up(self) -> None:
+        super().set_up()
+        self.rate_in_product = bool(self.settings.get("rate_in_product", False))
         self._run_options: Any = None
-        if not cell.on_cpu:  # there a step only starts, and ``synchronize`` waits for its end
+        if not self.cell.on_cpu:  # there a step only starts, and ``synchronize`` waits for its end
             self._run_options = onnxruntime.RunOptions()
             self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
 

@@ -22,7 +22,7 @@ from ..launch.batches import Batch
 from ..libraries import profiles
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Profile
 
 PROFILER = "Python's cProfile"
 
@@ -69,10 +69,9 @@ class OwnStep(Adapter):
     families = ("own",)
     profile = take_profile
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self.file = str(settings["file"])
-        settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
+    def set_up(self) -> None:
+        self.file = str(self.settings["file"])
+        self.settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
         self.loss: Optional[Callable[[], Any]] = None
         self.content = b""
 

@@ -24,7 +24,7 @@ from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
 from ..libraries.walks import LayerFunctions
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Profile
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.SimpleRNN}
 RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
@@ -159,9 +159,8 @@ class PaddleAdapter(EveryFamily):
 
     profile = take_profile
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self._widest = bool(settings.get("widest_kernels", False))
+    def set_up(self) -> None:
+        self._widest = bool(self.settings.get("widest_kernels", False))
         if self._widest:
             blas.take_widest_mkl_kernels()
         paddle.device.set_device("cpu")

@@ -254,21 +254,20 @@ class TorchAdapter(EveryFamily):
     reset_device_peak_memory = staticmethod(torch.cuda.reset_peak_memory_stats)
     device_name = staticmethod(torch.cuda.get_device_name)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        set_threads(cell.threads)
-        torch.set_flush_denormal(bool(settings.get("flush_denormal", False)))
-        self.compiles = bool(settings.get("compile", False))
-        self.graphs = bool(settings.get("graph", False))
-        if cell.on_cpu and self.compiles:
+    def set_up(self) -> None:
+        set_threads(self.cell.threads)
+        torch.set_flush_denormal(bool(self.settings.get("flush_denormal", False)))
+        self.compiles = bool(self.settings.get("compile", False))
+        self.graphs = bool(self.settings.get("graph", False))
+        if self.cell.on_cpu and self.compiles:
             steps.use_cache(self._compilers_folder())
-        if not cell.on_cpu:
-            set_up_gpu(cell.precision)
+        if not self.cell.on_cpu:
+            set_up_gpu(self.cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = self.chosen("dense", "mkl", "onednn")
-        self._loop = settings.get("recurrence", "fused") == "loop"
+        self._loop = self.settings.get("recurrence", "fused") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
-        self._images = torch.channels_last if settings.get("channels_last", False) else torch.contiguous_format
+        self._images = torch.channels_last if self.settings.get("channels_last", False) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self.loss = torch.zeros(())
 

@@ -19,7 +19,6 @@ from ..base import ONE_PROCESS, EveryFamily
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..networks import Network
-from ..protocol import Cell
 from . import devices
 from .networks import RECURRENCES, TensorFlowNetwork, place, training_step
 
@@ -36,19 +35,22 @@ class TensorFlowAdapter(EveryFamily):
     device_peak_memory = staticmethod(devices.peak_memory_bytes)
     device_probe = staticmethod(devices.probe)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
         # Each of several workers on the CPU has its own pool; those on GPUs share the host's.
-        tf.config.threading.set_intra_op_parallelism_threads(cell.threads if cell.on_cpu else cell.all_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)) * cell.world_size)
-        self._compile = bool(settings.get("compile", False))
+        tf.config.threading.set_intra_op_parallelism_threads(
+            self.cell.threads if self.cell.on_cpu else self.cell.all_threads
+        )
+        tf.config.threading.set_inter_op_parallelism_threads(
+            int(self.settings.get("inter_op", 1)) * self.cell.world_size
+        )
+        self._compile = bool(self.settings.get("compile", False))
         self._recurrence = self.chosen("recurrence", *RECURRENCES)
-        if not cell.on_cpu:
-            wait = devices.synchronize if cell.world_size == 1 else devices.synchronize_all
+        if not self.cell.on_cpu:
+            wait = devices.synchronize if self.cell.world_size == 1 else devices.synchronize_all
             self.synchronize = wait  # type: ignore[method-assign]
-        elif cell.world_size > 1:
-            devices.set_up_cpu(cell.world_size)
+        elif self.cell.world_size > 1:
+            devices.set_up_cpu(self.cell.world_size)
 
     def refuses_gpu(self) -> str:
         return devices.refusal(self.cell)

@@ -16,7 +16,6 @@ from ..launch.batches import Batch, laid_out
 from ..libraries import software
 from ..libraries.walks import Functions, State
 from ..networks import Network
-from ..protocol import Cell
 
 Gates = Callable[[Tensor], Tensor]  # of the sums of gates: `kept` or `fused`
 
@@ -136,14 +135,13 @@ class TinygradAdapter(EveryFamily):
     The first step runs uncaptured, the second is captured, and every further one replays the kernels of that one.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         self.gates = self.chosen("gates", "fused", "kept")
         self.compiler, reason = software.compiler(os.environ.get("CC", "clang"))
         self.reason = reason and "tinygrad compiles its kernels with clang, and " + reason
         # tinygrad's own cache knows a kernel by its source alone, not by the compiler.
         name = "kernels-%s.db" % software.mark(self.compiler)
-        helpers.CACHEDB = os.path.join(os.path.abspath(cache_directory), name)
+        helpers.CACHEDB = os.path.join(os.path.abspath(self.cache_directory), name)
 
     def refuses(self, network: Network) -> str:
         return self.reason
