@@ -29,26 +29,6 @@ def question(ask):
     return with_options
 
 
-@question
-def parameters(guest: Guest) -> None:
-    """Give every small network its weights and read them back; what is given must be copied, not kept."""
-    different = guest("""
-        answer = []
-        for name in built():
-            adapter, network = make(name), SMALL[name]
-            weights = batches.initial_weights(network)
-            original = {key: value.copy() for key, value in weights.items()}
-            adapter.prepare(network, weights, batches.mini_batch(network, 4))
-            # The worker drops the weights it gave.
-            for value in weights.values():
-                value[...] = 7
-            returned = dict(adapter.parameters())
-            answer += [name + ": names"] if set(returned) != set(original) else []
-            answer += [name + ": " + key for key in original if not np.array_equal(returned[key], original[key])]
-    """)
-    assert different == []
-
-
 def _agreement(guest: Guest, settings: dict[str, Any], other: str, setup: str = "", only: Sequence[str] = ()) -> None:
     """Train each small network with the settings and by the adapter that ``other`` makes; the two must agree."""
     verdicts = guest(f"""{setup}
@@ -193,38 +173,6 @@ for provoke in ({", ".join(f"lambda: {each}" for each in provoked)},):
         answer.append((type(error).__name__, str(error)[-300:], adapter.is_out_of_memory(error)))
 """)
     assert [memory for _, _, memory in told] == list(provoked.values()), told
-
-
-def check_padding_is_symmetric(guest: Guest, layers: str, cases: Iterable[tuple[int, int, int, int]] = ()) -> None:
-    """Convolution and pooling against windows cut out of the padded image one by one.
-
-    ``layers`` are statements that define ``convolved(image, weight, stride, padding)`` and ``pooled(image, kernel,
-    stride, padding)``, each a list of what the framework's ways of computing it give, as NumPy arrays (example, row,
-    column, channel) of an image in that order and a weight (row, column, input, output).
-    """
-    cases = [(9, 3, 1, 1), (8, 3, 2, 1), (11, 5, 2, 2), (10, 7, 2, 3), (7, 1, 2, 0), *cases]
-    errors = guest(f"""{layers}
-random = np.random.RandomState(0)
-answer = []
-for side, kernel, stride, padding in {cases!r}:
-    image = random.rand(1, side, side, 2).astype("float32") - 2
-    weight = random.rand(kernel, kernel, 2, 3).astype("float32")
-    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
-    padded, low = np.pad(image, around), np.pad(image, around, constant_values=-np.inf)
-    out = (side + 2 * padding - kernel) // stride + 1
-    wanted = np.zeros((1, out, out, 3)), np.zeros((1, out, out, 2))
-    for y in range(out):
-        for x in range(out):
-            window = np.s_[:, y * stride : y * stride + kernel, x * stride : x * stride + kernel]
-            wanted[0][:, y, x] = np.einsum("bhwi,hwio->bo", padded[window], weight)
-            wanted[1][:, y, x] = low[window].max((1, 2))
-    for found, expected in (
-        (convolved(image, weight, stride, padding), wanted[0]), (pooled(image, kernel, stride, padding), wanted[1])
-    ):
-        answer += [float(np.abs(one - expected).max()) if one.shape == expected.shape else 1e9 for one in found]
-""")
-    assert len(errors) >= 2 * len(cases)
-    assert max(errors) < 1e-4, errors
 
 
 @question

@@ -305,31 +305,3 @@ def test_each_probe_gives_its_number_and_a_copy_on_the_device_counts_twice():
 )
 def test_code_runs_where_nvidia_says(architectures, capability, runs):
     assert has_code(architectures, capability) is runs
-
-
-@pytest.mark.framework
-@pytest.mark.slow
-def test_each_copy_of_pytorch_moves_all_bytes_from_where_to_where_its_name_says(guests):
-    moved = guests("torch")("""
-        from guest.libraries import gpus
-        from guest.pytorch import adapter as ceilings
-        locked = []
-        def pin(tensor):  # page-locked memory needs a driver: a copy stands for it, and the tensor is remembered
-            locked.append(tensor.clone())
-            return locked[-1]
-        torch.Tensor.pin_memory = pin
-        answer = {}
-        for name in gpus.TRANSFERS:
-            del locked[:]
-            # On a device without memory its tensors can be told from those on the host.
-            source, target = ceilings.copied_pair(name, 1000, "meta")
-            answer[name] = [source.device.type, target.device.type, source.nbytes, target.nbytes,
-                            any(each is source or each is target for each in locked)]
-    """)
-    assert moved == {
-        "copy": ["meta", "meta", 1000, 1000, False],
-        "to_device_pinned": ["cpu", "meta", 1000, 1000, True],
-        "to_device_pageable": ["cpu", "meta", 1000, 1000, False],
-        "from_device_pinned": ["meta", "cpu", 1000, 1000, True],
-        "from_device_pageable": ["meta", "cpu", 1000, 1000, False],
-    }

@@ -190,16 +190,6 @@ def test_rounding_alone_is_not_taken_for_a_mistake(name: str):
     assert verdict.update_error < verdict.update_tolerance / 2.0
 
 
-@pytest.mark.slow
-def test_rounding_alone_is_not_taken_for_a_mistake_at_full_size():
-    network, size = NETWORKS["lstm32"], SMALLEST_SHIPPED["lstm32"]
-    reference = parity.load(str(preparation.find(network, size)))
-    own = parity_observation(parity, batches, reference_adapter("lstm32", dtype="float32"), network, size)
-    verdict = parity.judge(own, reference, network.parity)
-    assert verdict.verdict == "agrees"
-    assert verdict.update_error < verdict.update_tolerance / 3.0
-
-
 EVERY = {**small_networks(networks), **small_networks(networks, FURTHER)}
 
 

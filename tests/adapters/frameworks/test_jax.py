@@ -11,34 +11,6 @@ pytestmark = pytest.mark.framework
 FRAMEWORK = "jax"
 
 
-def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
-    layers = """
-from guest.jax.networks import CONVOLUTIONS, max_pool
-def convolved(image, weight, stride, padding):
-    given = jax.numpy.array(image), jax.numpy.array(weight), stride, padding
-    return [np.asarray(convolve(*given)) for convolve in CONVOLUTIONS.values()]
-def pooled(image, kernel, stride, padding):
-    return [np.asarray(max_pool(jax.numpy.array(image), kernel, stride, padding))]
-"""
-    asked.check_padding_is_symmetric(guest, layers)
-
-
-@pytest.mark.parametrize("donate", [True, False])
-def test_a_step_updates_the_parameters_in_their_own_buffers_where_they_are_donated(guest: Guest, donate: bool) -> None:
-    given_away, kept = guest(
-        """
-        adapter = prepared("small-dense", donate=DONATE)
-        before = dict(adapter._parameters)
-        places = {value.unsafe_buffer_pointer() for value in before.values()}
-        adapter.step(); adapter.synchronize()
-        after = {value.unsafe_buffer_pointer() for value in adapter._parameters.values()}
-        answer = all(value.is_deleted() for value in before.values()), places == after
-    """.replace("DONATE", str(donate))
-    )
-    assert given_away == donate
-    assert kept == donate
-
-
 def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(guest: Guest, tmp_path: Path) -> None:
     program = """
         os.environ["NPROC"] = "%s"

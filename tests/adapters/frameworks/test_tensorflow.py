@@ -9,17 +9,6 @@ pytestmark = pytest.mark.framework
 FRAMEWORK = "tensorflow"
 
 
-def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
-    layers = """
-from guest.tensorflow.networks import convolve, max_pool
-def convolved(image, weight, stride, padding):
-    return [convolve(tf.constant(image), tf.constant(weight), stride, padding).numpy()]
-def pooled(image, kernel, stride, padding):
-    return [max_pool(tf.constant(image), kernel, stride, padding).numpy()]
-"""
-    asked.check_padding_is_symmetric(guest, layers)
-
-
 def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:
     said = guest("""
         def refused(device="cuda:0", **cell):
