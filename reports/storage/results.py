@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.adapters.tuning import TUNABLE
@@ -188,11 +189,21 @@ class Narrowing:
 
     def has(self, cell: Cell) -> bool:
         """Tell whether a cell's axes are asked for."""
-        return all(fits(cell, axis, words) for axis, words in _chosen(self.axes).items())
+        return all(fits(cell, axis, words) for axis, words in self._chosen.items())
 
     def of(self, results: Results) -> Results:
         """Return the results whose axes are asked for."""
-        return narrowed(results, self.axes)
+        both = untunable(results.records) if "tuning" in self.axes else frozenset()
+
+        def taken(record: Record) -> bool:
+            as_installed = record.cell._replace(tuning=INSTALLED)
+            return self.has(record.cell) or (place_of(record) in both and self.has(as_installed))
+
+        return replace(results, records=tuple(filter(taken, results.records))) if self.axes else results
+
+    @cached_property
+    def _chosen(self) -> dict[str, list[str]]:
+        return {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in self.axes.items()}
 
 
 def run_named(word: str, runs: Sequence[Run]) -> str:
@@ -215,24 +226,6 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
     if len(found) > 1:
         raise ReportError(f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more characters.")
     return found[0]
-
-
-def narrowed(results: Results, wanted: Mapping[str, str]) -> Results:
-    """Return the results of these values of axes, by the axis: words with commas between, patterns ("lstm*") too."""
-    if not wanted:
-        return results
-    chosen = _chosen(wanted)
-    both = untunable(results.records) if "tuning" in chosen else frozenset()
-
-    def taken(record: Record) -> bool:
-        cells = [record.cell, *([record.cell._replace(tuning=INSTALLED)] if place_of(record) in both else [])]
-        return all(any(fits(cell, axis, words) for cell in cells) for axis, words in chosen.items())
-
-    return replace(results, records=tuple(filter(taken, results.records)))
-
-
-def _chosen(wanted: Mapping[str, str]) -> dict[str, list[str]]:
-    return {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in wanted.items()}
 
 
 def place_of(record: Record) -> tuple[str, Cell]:
