@@ -107,11 +107,8 @@ class Facts:
     cpu: Cpu
     memory: Memory
     boost_file: str | None
-    """The knob for turbo frequencies under /sys; None without one."""
     smt_control: bool
-    """Whether SMT can be switched off while the system runs."""
     isolated: tuple[int, ...]
-    """CPUs that the kernel spreads no threads over."""
     throttle_events: int | None
     """How often the hardware has slowed down for heat since it was started."""
     swappiness: int | None
@@ -123,7 +120,6 @@ class Facts:
     """Variables of this shell that change how fast numerical programs run; True for those that reach the programs."""
     sample: Sample | None = None
     no_sample: str = "not sampled"
-    """Why there is no sample."""
 
 
 def gather_facts(

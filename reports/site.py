@@ -64,7 +64,6 @@ class Slower:
     """A cell that a gate has found slower than its baseline, or broken."""
 
     cell: str
-    """Its name."""
     finding: str
     """Name of a `Finding`."""
     sentence: str
@@ -83,7 +82,6 @@ class Night:
     purpose: str
     launches: int
     summary: str
-    """What came of it, in a line."""
     digest: str
     """Of everything that the page was made of."""
     slower: dict[str, Slower] = field(default_factory=dict)
@@ -102,7 +100,6 @@ class Shift:
     """A confirmed change point from which on a cell is slower."""
 
     key: str
-    """Of the cell."""
     cell: str
     run: str
     """The night from which on, as first published: later nights may move it a little."""
@@ -120,7 +117,6 @@ class HistoryPage:
     suite: str
     nights: int
     last: AwareDatetime
-    """When the newest of them began."""
     changes: int
     """Confirmed, in either direction."""
     digest: str
@@ -137,11 +133,8 @@ class Contents:
     """Everything that a site holds."""
 
     nights: dict[str, Night] = field(default_factory=dict)
-    """By id of the run."""
     histories: dict[str, HistoryPage] = field(default_factory=dict)
-    """By file."""
     machines: dict[str, str] = field(default_factory=dict)
-    """Name for people by fingerprint."""
 
     def newest_first(self) -> list[Night]:
         """Return the nights in the order of the index."""

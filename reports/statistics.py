@@ -21,7 +21,6 @@ from scipy.special import bdtr, ndtri, stdtrit
 
 CONFIDENCE = 0.95
 PUBLISHED = "published value, no interval"
-"""The method of a published summary without samples."""
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
 LAUNCH_DEVIATION = 0.05
@@ -56,12 +55,9 @@ class Summary:
     """Lower end of the interval; None where the spread is unknown."""
     high: float | None
     samples: int
-    """Timed steps in all."""
     launches: int
     method: str
-    """How the interval was made, in words."""
     covers_launches: bool
-    """Whether the interval covers launch-to-launch variation."""
     launch_medians: tuple[float, ...]
     coverage: float | None = None
     """Actual coverage of the interval, 0.95 or, from few steps, less; None without an interval."""

@@ -189,7 +189,15 @@ def _line(drawn: "Axes", line: Line, aside: float) -> None:
     colour = look["color"]
     across = [x * aside for x, _ in line.points]
     at = {x: value[0] for x, value in line.points}
-    bars(drawn, across, [value for _, value in line.points], linewidth=1.1, markevery=max(1, len(at) // 8), **look)
+    bars(
+        drawn,
+        across,
+        [value for _, value in line.points],
+        linewidth=1.1,
+        capsize=2,
+        markevery=max(1, len(at) // 8),
+        **look,
+    )
     if line.apart:
         hollow = {"marker": look["marker"], "markeredgecolor": colour, "linestyle": "", **_APART}
         drawn.plot([x * aside for x in line.apart], [at[x] for x in line.apart], **hollow)

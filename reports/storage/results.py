@@ -84,7 +84,7 @@ class Results:
         known = [store.newest(run, suite, machine) for store in opened]
         of_cell: dict[tuple[str, Cell], list[tuple[int, Newest]]] = {}
         everywhere = [(place, each) for place, of_store in enumerate(known) for each in of_store]
-        for place, each in sorted(everywhere, key=lambda pair: (pair[1].first, pair[0], pair[1].first_id)):
+        for place, each in sorted(everywhere, key=lambda pair: (pair[1].first or "", pair[0], pair[1].first_id)):
             of_cell.setdefault((each.machine, each.cell), []).append((place, each))
         products: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
         displaced: set[str] = set()
@@ -93,11 +93,11 @@ class Results:
             where = name, cell.device, cell.precision
             rates = [each.product_rate for _, each in found if each.product_rate is not None]
             products.setdefault(where, []).extend((cell.threads, rate) for rate in rates)
-            counting = [(place, each) for place, each in found if each.started is not None]
+            counting = [(place, each) for place, each in found if each.newest is not None]
             if not counting:
                 continue
-            _, last = max(counting, key=lambda pair: (pair[1].measured, pair[1].started, pair[0], pair[1].newest_id))
-            if frozenset().union(*(each.environments for _, each in counting)) - {last.environment}:
+            _, last = max(counting, key=lambda of: (of[1].measured or "", of[1].newest, of[0], of[1].newest_id))
+            if {each for _, of in counting for each in (of.least, of.greatest)} - {last.environment, None}:
                 displaced.add(f"{cell.framework} {cell.mode}")
             for place, each in counting:
                 chosen[place].setdefault(run if all_runs else last.run, {})[each.key] = last
@@ -175,10 +175,8 @@ class Narrowing:
     """What a reader asks for of stored results; empty: all of them."""
 
     run: str = ""
-    """Its id."""
     suite: str = ""
     machine: str = ""
-    """A fingerprint."""
     axes: Mapping[str, str] = field(default_factory=dict)
     """Words with commas between, by axis."""
 

@@ -40,25 +40,21 @@ _IN_COLUMNS = ("run", "suite", "machine", "side", "stage", "environment", "launc
 
 
 class Newest(NamedTuple):
-    """The run and environment that measured a cell on a machine last, see `queries.newest`."""
+    """The run and environment that measured a cell on a machine last; the columns of `queries.newest` and its place."""
 
     machine: str
     cell: Cell
     key: int
-    measured: bool
-    """Whether it was ever launched; else all its records are skipped ones."""
-    started: str | None
-    """Start of its newest record, ISO 8601; None where no record counts."""
-    newest_id: int
-    run: str
-    environment: str
-    first: str
-    """Start of its first record that counts; with the least id of all its records, ``first_id``."""
+    measured: str | None
+    newest: str | None
+    first: str | None
     first_id: int
-    environments: frozenset[str]
-    """The least and the greatest with which it was measured: one element where it was always the same."""
+    least: str | None
+    greatest: str | None
     product_rate: float | None
-    """The highest rate of the framework's own matrix product."""
+    newest_id: int | None
+    run: str | None
+    environment: str | None
 
 
 _NEWEST = TypeAdapter(Newest)
@@ -208,23 +204,8 @@ class Store:
         found: dict[int, Newest] = {}
         for row in self.rows(queries.newest(run, suite, keys)):
             with self._understood():
-                name, cell = places[row.cell]
-                new = Newest(
-                    machine=name,
-                    cell=cell,
-                    key=row.cell,
-                    measured=row.measured is not None,
-                    started=row.measured or row.newest,
-                    newest_id=row.newest_id or 0,
-                    run=row.run or "",
-                    environment=row.environment or "",
-                    first=row.first or "",
-                    first_id=row.first_id,
-                    environments=frozenset({row.least, row.greatest} - {None}),
-                    product_rate=row.product_rate,
-                )
-                new = _NEWEST.validate_python(new)
-            if new.key not in found or new.newest_id > found[new.key].newest_id:
+                new = _NEWEST.validate_python((*places[row.cell], *row))
+            if new.key not in found or (new.newest_id or 0) > (found[new.key].newest_id or 0):
                 found[new.key] = new
         return list(found.values())
 
@@ -433,7 +414,6 @@ NIGHTS = (
     *("run", "started", "machine", "environment", "cell", "side"),
     *("launches", "log_mean", "log_variance", "contended_launches", "quiet"),
 )
-"""The columns of `Store.nights`."""
 
 
 def _json(content: Any) -> str:
