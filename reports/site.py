@@ -16,7 +16,8 @@ from pydantic import AwareDatetime
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.comparison import Comparison
-from dlbench.reports.compare.report import GRAVE, Finding, finding, sentence_of
+from dlbench.reports.compare.report import GRAVE, sentence_of
+from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
@@ -65,7 +66,7 @@ class Slower:
 
     cell: str
     finding: str
-    """Name of a `Finding`."""
+    """Name of a `Verdict`."""
     sentence: str
     baseline: str
     """Digest of the baseline's environment."""
@@ -168,7 +169,7 @@ def notices(contents: Contents) -> list[Notice]:
     found, announced = [], set()
     for key, night, slower in _first_nights(contents):
         announced.add((key, night.id))
-        what = "slower" if slower.finding == Finding.REGRESSION.name else "broken"
+        what = "slower" if slower.finding == Verdict.REGRESSION.name else "broken"
         where = f"Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
         words = f"{slower.cell}: {what}", f"{slower.sentence}. {where}"
         found.append(Notice(_urn("gate", key, night.id), night.started, *words, night.file))
@@ -198,7 +199,7 @@ def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
             lasting[key] = slower.finding, slower.baseline
 
 
-_CLEARED = (Finding.NO_REGRESSION, Finding.IMPROVEMENT)
+_CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 _CLOSE = 2
 """Nights by which a change may be misplaced."""
 
@@ -209,10 +210,10 @@ def slower_of(comparison: Comparison) -> dict[str, Slower]:
         return {}
     return {
         key_of(comparison.hosts[0].fingerprint, cell.cell): Slower(
-            one_line(name_of(cell.cell)), finding(cell).name, one_line(sentence_of(cell)), cell.baseline.environment
+            one_line(name_of(cell.cell)), cell.verdict.name, one_line(sentence_of(cell)), cell.baseline.environment
         )
         for cell in comparison.cells
-        if finding(cell) in GRAVE
+        if cell.verdict in GRAVE
     }
 
 
@@ -221,7 +222,7 @@ def cleared_of(comparison: Comparison) -> tuple[str, ...]:
     if comparison.purpose != "gate":
         return ()
     machine = comparison.hosts[0].fingerprint
-    return tuple(sorted(key_of(machine, cell.cell) for cell in comparison.cells if finding(cell) in _CLEARED))
+    return tuple(sorted(key_of(machine, cell.cell) for cell in comparison.cells if cell.verdict in _CLEARED))
 
 
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:

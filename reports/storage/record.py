@@ -72,10 +72,10 @@ class Kept:
         what = cls.__name__.lower()
         schema = data.get("schema") if isinstance(data, Mapping) else None
         if not isinstance(schema, int):
-            raise RecordError(f"A stored {what} carries no schema version; it was not written by dlbench.")
+            raise RecordError(f"A {what} carries no schema version; it was not written by dlbench.")
         if schema > RECORD_SCHEMA:
             raise RecordError(
-                f"A stored {what} has schema version {schema}, this dlbench reads up to {RECORD_SCHEMA}; "
+                f"A {what} has schema version {schema}, this dlbench reads up to {RECORD_SCHEMA}; "
                 "use the newer dlbench that wrote it."
             )
         try:
@@ -84,7 +84,7 @@ class Kept:
                 raise ValueError("a number is out of range")
             return kept
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise RecordError(f"A stored {what} cannot be read ({_reason(error)}); the store is damaged.") from error
+            raise RecordError(f"A {what} cannot be read ({_reason(error)}); it is damaged.") from error
 
 
 @dataclass(frozen=True)
