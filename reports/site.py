@@ -10,21 +10,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 from markupsafe import Markup
 from pydantic import AwareDatetime
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.comparison import Comparison
-from dlbench.reports.compare.report import GRAVE, Finding, finding, sentence_of
+from dlbench.reports.compare.report import GRAVE, sentence_of
+from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.markup import page_to_html
+from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CellHistory, ChangePoint, History
 from dlbench.reports.history.report import REPORT, changes_page, significance, size, what_else
 from dlbench.reports.naming import name_of, slug
-from dlbench.reports.page.render import asset, policy, rendered
+from dlbench.reports.page.render import asset, policy
 from dlbench.reports.page.sections import pictures
 from dlbench.reports.report import ReportOptions
 
@@ -65,9 +65,8 @@ class Slower:
     """A cell that a gate has found slower than its baseline, or broken."""
 
     cell: str
-    """Its name."""
     finding: str
-    """Name of a `Finding`."""
+    """Name of a `Verdict`."""
     sentence: str
     baseline: str
     """Digest of the baseline's environment."""
@@ -84,7 +83,6 @@ class Night:
     purpose: str
     launches: int
     summary: str
-    """What came of it, in a line."""
     digest: str
     """Of everything that the page was made of."""
     slower: dict[str, Slower] = field(default_factory=dict)
@@ -103,7 +101,6 @@ class Shift:
     """A confirmed change point from which on a cell is slower."""
 
     key: str
-    """Of the cell."""
     cell: str
     run: str
     """The night from which on, as first published: later nights may move it a little."""
@@ -121,7 +118,6 @@ class HistoryPage:
     suite: str
     nights: int
     last: AwareDatetime
-    """When the newest of them began."""
     changes: int
     """Confirmed, in either direction."""
     digest: str
@@ -138,11 +134,8 @@ class Contents:
     """Everything that a site holds."""
 
     nights: dict[str, Night] = field(default_factory=dict)
-    """By id of the run."""
     histories: dict[str, HistoryPage] = field(default_factory=dict)
-    """By file."""
     machines: dict[str, str] = field(default_factory=dict)
-    """Name for people by fingerprint."""
 
     def newest_first(self) -> list[Night]:
         """Return the nights in the order of the index."""
@@ -176,20 +169,17 @@ def notices(contents: Contents) -> list[Notice]:
     found, announced = [], set()
     for key, night, slower in _first_nights(contents):
         announced.add((key, night.id))
-        what = "slower" if slower.finding == Finding.REGRESSION.name else "broken"
-        sentence = (
-            f"{slower.sentence}. Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
-        )
-        urn = _urn("gate", key, night.id)
-        found.append(Notice(urn, night.started, f"{slower.cell}: {what}", sentence, night.file))
+        what = "slower" if slower.finding == Verdict.REGRESSION.name else "broken"
+        where = f"Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
+        words = f"{slower.cell}: {what}", f"{slower.sentence}. {where}"
+        found.append(Notice(_urn("gate", key, night.id), night.started, *words, night.file))
     for page in contents.histories.values():
         for shift in page.shifts:
             if any((shift.key, run) in announced for run in shift.near):
                 continue
             where = f"History of {page.suite} on {contents.machine_name(page.machine)}, from run {shift.run} on."
-            urn = _urn("history", shift.key, shift.run)
-            title = f"{shift.cell}: slower"
-            found.append(Notice(urn, shift.started, title, f"{shift.sentence}. {where}", page.file))
+            words = f"{shift.cell}: slower", f"{shift.sentence}. {where}"
+            found.append(Notice(_urn("history", shift.key, shift.run), shift.started, *words, page.file))
     return sorted(found, key=lambda each: (each.when, each.id), reverse=True)
 
 
@@ -209,7 +199,7 @@ def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
             lasting[key] = slower.finding, slower.baseline
 
 
-_CLEARED = (Finding.NO_REGRESSION, Finding.IMPROVEMENT)
+_CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 _CLOSE = 2
 """Nights by which a change may be misplaced."""
 
@@ -220,10 +210,10 @@ def slower_of(comparison: Comparison) -> dict[str, Slower]:
         return {}
     return {
         key_of(comparison.hosts[0].fingerprint, cell.cell): Slower(
-            one_line(name_of(cell.cell)), finding(cell).name, one_line(sentence_of(cell)), cell.baseline.environment
+            one_line(name_of(cell.cell)), cell.verdict.name, one_line(sentence_of(cell)), cell.baseline.environment
         )
         for cell in comparison.cells
-        if finding(cell) in GRAVE
+        if cell.verdict in GRAVE
     }
 
 
@@ -232,7 +222,7 @@ def cleared_of(comparison: Comparison) -> tuple[str, ...]:
     if comparison.purpose != "gate":
         return ()
     machine = comparison.hosts[0].fingerprint
-    return tuple(sorted(key_of(machine, cell.cell) for cell in comparison.cells if finding(cell) in _CLEARED))
+    return tuple(sorted(key_of(machine, cell.cell) for cell in comparison.cells if cell.verdict in _CLEARED))
 
 
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
@@ -242,12 +232,8 @@ def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
     size a little, and move it by no more than changes are misplaced by: nothing is announced twice.
     """
     known = {(each.key, each.run): each for each in before}
-    found = [
-        _shift(cell, change, known)
-        for cell, change in reversed(history.changes)
-        if change.slower and not change.pending
-    ]
-    return tuple(found)
+    changes = ((cell, change) for cell, change in reversed(history.changes) if change.slower and not change.pending)
+    return tuple(_shift(cell, change, known) for cell, change in changes)
 
 
 def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
@@ -273,34 +259,15 @@ def feed(contents: Contents, title: str, address: str = "") -> str:
     nights = contents.newest_first()
     # Never the moment of making it: without a new entry the file stays as it is.
     updated = found[0].when if found else nights[-1].started if nights else datetime.fromtimestamp(0, UTC)
-    root = ElementTree.Element("feed", xmlns="http://www.w3.org/2005/Atom")
-    _add(root, "id", uuid.uuid5(uuid.NAMESPACE_URL, address or f"dlbench\n{title}").urn)
-    _add(root, "title", f"{title}: confirmed regressions")
-    _add(root, "updated", updated.isoformat(timespec="seconds"))
-    _add(ElementTree.SubElement(root, "author"), "name", "dlbench")
-    ElementTree.SubElement(root, "link", href=f"{address}index.html")
-    if address:
-        ElementTree.SubElement(root, "link", rel="self", href=f"{address}feed.xml")
-    for notice in found:
-        root.append(_entry(notice, address))
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
-
-
-def _entry(notice: Notice, address: str) -> ElementTree.Element:
-    entry = ElementTree.Element("entry")
-    _add(entry, "id", notice.id)
-    _add(entry, "title", notice.title)
-    _add(entry, "updated", notice.when.isoformat(timespec="seconds"))
-    ElementTree.SubElement(entry, "link", href=address + notice.file)
-    _add(entry, "content", notice.sentence).set("type", "text")
-    return entry
-
-
-def _add(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
-    element = ElementTree.SubElement(parent, name)
-    element.text = one_line(text)
-    return element
+    return rendered(
+        "feed.xml.j2",
+        one_line,
+        id=uuid.uuid5(uuid.NAMESPACE_URL, address or f"dlbench\n{title}").urn,
+        title=title,
+        updated=updated.isoformat(timespec="seconds"),
+        address=address,
+        notices=found,
+    )
 
 
 def index_page(contents: Contents, title: str, version: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import postgresql_server
+import processes
 import pytest
 import slurm_cluster
 from one_launch import find_framework_python, launch_once
@@ -15,6 +16,7 @@ from properties import load_profile
 
 from dlbench.adapters.protocol import Outcome
 from dlbench.suites import cli
+from dlbench.suites.environments import digests
 from dlbench.suites.planning import own
 from dlbench.suites.planning.framework import catalogue
 
@@ -52,6 +54,18 @@ def lock_of_all_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def digests_of_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let all homes of tests share the digests of builds: each reads the 12,000 files of an environment."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    (shared / "cache" / "contents").mkdir(parents=True, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "SHARED_HOME", shared)
+        patch.setattr(digests, "home", lambda: shared)
+        yield
+
+
 @pytest.fixture(scope="session")
 def framework_python() -> Callable[[str], Path]:
     """Give the function that finds a framework's interpreter or skips."""
@@ -72,9 +86,10 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[postgresql_server.Server]:
     """Give a PostgreSQL server of the tests' own, or skip."""
-    if postgresql_server.programs() is None:
+    binaries = postgresql_server.programs()
+    if binaries is None:
         pytest.skip("no PostgreSQL server is installed here (Debian: apt-get install postgresql)")
-    with postgresql_server.server() as started:
+    with postgresql_server.server(binaries) as started:
         yield started
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+import numpy as np
 from scipy.special import bdtr, stdtrit
 
 from dlbench.adapters import axes
@@ -49,12 +50,14 @@ class SideOfCell:
     """One side of a cell."""
 
     status: Status
-    reason: str
-    seconds: tuple[float, ...]
-    """Median seconds per step of each undisturbed launch with a number."""
-    contended: int
+    reason: str = ""
+    launches: int = 0
+    """Undisturbed ones with a number."""
+    launch_medians: tuple[float, ...] = ()
+    """Of each of these, seconds per step."""
+    contended: int = 0
     """Launches left out because other programs disturbed them."""
-    environment: str
+    environment: str = ""
     flags: tuple[Flag, ...] = ()
 
 
@@ -72,14 +75,14 @@ class CellComparison:
     """By stage, those of launches measured side by side; empty where nothing was."""
 
     @property
-    def broken(self) -> bool:
-        """Whether the candidate fails where the baseline does not."""
-        return self.baseline.status is Status.OK and self.candidate.status not in (Status.OK, Status.SKIPPED)
+    def verdict(self) -> Verdict:
+        """The verdict of its judgement."""
+        return self.judgement.verdict
 
     @property
     def measured(self) -> bool:
         """Whether both sides gave a number."""
-        return bool(self.baseline.seconds) and bool(self.candidate.seconds)
+        return bool(self.baseline.launches and self.candidate.launches)
 
 
 @dataclass(frozen=True)
@@ -104,17 +107,7 @@ class Comparison:
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""
-        return tuple(cell for cell in self.cells if cell.judgement.verdict is verdict)
-
-    @property
-    def regressions(self) -> tuple[CellComparison, ...]:
-        """The cells that fail a build."""
-        return self.having(Verdict.REGRESSION)
-
-    @property
-    def broken(self) -> tuple[CellComparison, ...]:
-        """The cells with a number of the baseline only."""
-        return tuple(cell for cell in self.cells if cell.broken)
+        return tuple(cell for cell in self.cells if cell.verdict is verdict)
 
 
 def in_order(cell: Cell) -> tuple[object, ...]:
@@ -137,40 +130,31 @@ CRASHES = 2
 """A side fails with this many launches that ended so."""
 
 
-def compare_sides(
-    records: Sequence[Record], host: Host, names: Mapping[str, str], purpose: str = "compare", rule: Rule = DEFAULT
-) -> Comparison:
-    """Compare the two sides of one run; ``names`` describes `BASELINE` and `CANDIDATE`.
-
-    Raises ValueError where the records have no sides.
-    """
-    if not any(record.side for record in records):
-        raise ValueError("these records have no sides to compare")
-    by_cell = _by_cell(record for record in records if record.side)
-    cells = [_of_pairs(cell, by_cell[cell], host, purpose, rule) for cell in sorted(by_cell, key=in_order)]
-    if purpose != "gate":
-        cells = _adjusted(cells, rule)
-    return Comparison(
-        names.get(BASELINE, BASELINE),
-        names.get(CANDIDATE, CANDIDATE),
-        (host,),
-        purpose,
-        True,
-        tuple(cells),
-        geometric_mean(cells),
-        rule,
-    )
-
-
-def compare_sides_of_run(run: Run, records: Sequence[Record], host: Host, rule: Rule | None = None) -> Comparison:
+def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | None = None) -> Comparison:
     """Compare the two sides of a run by its records so far; planned cells without records are counted in a note.
 
     ``rule`` replaces the run's own. Raises ValueError where the records have no sides.
     """
-    found = compare_sides(records, host, run.sides, run.purpose, rule or rule_of(run.rule))
-    unmeasured = len(set(run.plan) - {cell.cell for cell in found.cells})
+    by_cell = _by_cell(record for record in records if record.side)
+    if not by_cell:
+        raise ValueError("these records have no sides to compare")
+    rule, gate = rule or rule_of(run.rule), run.purpose == "gate"
+    cells = [_of_pairs(cell, by_cell[cell], host, gate, rule) for cell in sorted(by_cell, key=in_order)]
+    cells = cells if gate else _adjusted(cells, rule)
+    unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
-    return replace(found, unmeasured=unmeasured, notes=(*found.notes, *([left] if unmeasured else [])))
+    return Comparison(
+        run.sides.get(BASELINE, BASELINE),
+        run.sides.get(CANDIDATE, CANDIDATE),
+        (host,),
+        run.purpose,
+        True,
+        tuple(cells),
+        geometric_mean(cells),
+        rule,
+        (left,) if unmeasured else (),
+        unmeasured,
+    )
 
 
 def compare_runs(
@@ -197,9 +181,8 @@ def compare_runs(
     same_session = {record.run for record in baseline} == {record.run for record in candidate}
     cells = []
     for cell in common:
-        before, after = (_side(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
-        judgement = _without_number(before, after) or _of_launches(before, after, rule, same_machine, same_session)
-        cells.append(CellComparison(cell, before, after, judgement))
+        before, after = (side_of(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
+        cells.append(CellComparison(cell, before, after, judge_sides(before, after, rule, same_machine, same_session)))
     notes = []
     alone = [len(each) - len(common) for each in sides]
     if any(alone):
@@ -209,31 +192,31 @@ def compare_runs(
     elif not same_session:
         notes.append(_OF_SESSIONS.format(rule.session_deviation))
     return Comparison(
-        names.get(BASELINE, BASELINE),
-        names.get(CANDIDATE, CANDIDATE),
+        names[BASELINE],
+        names[CANDIDATE],
         tuple(known[:1] if same_machine else known),
         "compare",
         same_session,
-        tuple(_adjusted(cells, rule) if same_machine else cells),
+        tuple(_adjusted(cells, rule)),
         geometric_mean(cells, 0.0 if same_session else rule.session_deviation),
         rule,
         tuple(notes),
     )
 
 
-def _of_launches(
-    before: SideOfCell, after: SideOfCell, rule: Rule, same_machine: bool, same_session: bool
+def judge_sides(
+    before: SideOfCell, after: SideOfCell, rule: Rule, same_machine: bool = True, same_session: bool = False
 ) -> Judgement:
-    """Judge a cell that both of two runs have a number for."""
-    judgement = judge(before.seconds, after.seconds, rule, same_session)
+    """Judge launches that were not measured in pairs; of different machines the ratio is no verdict on a change."""
+    if hole := _without_number(before, after):
+        return hole
+    judgement = judge(before.launch_medians, after.launch_medians, rule, same_session)
     if not same_machine:
         words = "different machines: a comparison, not a verdict on a change"
         return replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
     lost = before.contended + after.contended
-    every = lost + len(before.seconds) + len(after.seconds)
-    if lost and lost >= CONTENDED_SHARE * every:
-        return _contended(lost, every, "launches", (before.seconds, after.seconds), (before, after))
-    return judgement
+    used = before.launch_medians, after.launch_medians
+    return _contended(lost, lost + before.launches + after.launches, "launches", used, (before, after)) or judgement
 
 
 def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0.0) -> Ratio | None:
@@ -248,17 +231,17 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
         for found in map(_unselected, cells)
         if found is not None and found.ratio is not None and found.standard_error is not None
     ]
-    if len(known) < 2:
-        return None
     count = len(known)
-    centre = sum(log for log, _, _ in known) / count
-    shift = 2 * session_deviation**2
+    if count < 2:
+        return None
+    logs, variances, freedoms = np.array(known).T
+    centre, shift = float(logs.mean()), 2 * session_deviation**2
     # Each cell's error holds the shift already, where there is one: all but one of them are taken out again.
-    own = sum(max(0.0, variance - shift) for _, variance, _ in known) / count**2
-    spread = sum((variance / count**2) ** 2 / freedom for _, variance, freedom in known)
+    variance = float(np.maximum(0.0, variances - shift).sum()) / count**2 + shift
+    spread = float(((variances / count**2) ** 2 / freedoms).sum())
     # Degrees of freedom after Satterthwaite 1946; the shift is assumed, not estimated, and has no spread.
-    freedom = min((own + shift) ** 2 / spread, 1e6) if spread > 0 else 1e6
-    half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(own + shift)
+    freedom = min(variance**2 / spread, 1e6) if spread > 0 else 1e6
+    half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(variance)
     return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), f"geometric mean of {count} cells")
 
 
@@ -273,49 +256,35 @@ def _unselected(cell: CellComparison) -> Judgement | None:
 
 def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) -> tuple[Pairs, int]:
     """Return the undisturbed pairs in order, and how many were left out; of one stage, or with None of all."""
-    wanted = [record for record in records if stage is None or record.stage == stage]
     by_launch: dict[int, dict[str, Record]] = {}
-    for record in last_attempts(wanted):
+    for record in last_attempts([record for record in records if stage is None or record.stage == stage]):
         by_launch.setdefault(record.launch, {})[record.side] = record
-    before, after, lost = [], [], 0
-    for launch in sorted(by_launch):
-        pair = by_launch[launch]
-        if set(pair) != {BASELINE, CANDIDATE}:
-            continue  # interrupted between its two launches
-        seconds = [_seconds(pair[side]) for side in (BASELINE, CANDIDATE)]
-        if any(left_out(record, host) for record in pair.values()):
-            lost += 1
-        elif seconds[0] is not None and seconds[1] is not None:
-            before.append(seconds[0])
-            after.append(seconds[1])
-    return (tuple(before), tuple(after)), lost
+    # A pair may have been interrupted between its two launches.
+    pairs = [[by_launch[n][BASELINE], by_launch[n][CANDIDATE]] for n in sorted(by_launch) if len(by_launch[n]) == 2]
+    alone = [pair for pair in pairs if not any(left_out(record, host) for record in pair)]
+    timed = [(a, b) for a, b in (map(_seconds, pair) for pair in alone) if a is not None and b is not None]
+    return (tuple(a for a, _ in timed), tuple(b for _, b in timed)), len(pairs) - len(alone)
 
 
-def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, purpose: str, rule: Rule) -> CellComparison:
-    sides = {side: _side([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE)}
-    gate = purpose == "gate"
-    stages = (SCREEN, CONFIRM) if gate else ("",)
-    found = {stage: pairs_of(records, host, stage if gate else None) for stage in stages}
-    stage = stages[0]
-    if (
-        gate
-        and sum(map(len, found[CONFIRM][0])) + found[CONFIRM][1]
-        and screen(*found[SCREEN][0], rule) is Screening.SUSPECT
-    ):
+def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule) -> CellComparison:
+    before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
+    stage = SCREEN if gate else ""
+    found = {each: pairs_of(records, host, each or None) for each in ((SCREEN, CONFIRM) if gate else ("",))}
+    if gate and any((*found[CONFIRM][0], found[CONFIRM][1])) and screen(*found[SCREEN][0], rule) is Screening.SUSPECT:
         stage = CONFIRM
     used, lost = found[stage]
-    judgement = _without_number(sides[BASELINE], sides[CANDIDATE])
-    if judgement is None and lost and lost >= CONTENDED_SHARE * (len(used[0]) + lost):
-        judgement = _contended(lost, len(used[0]) + lost, "pairs", used, sides.values())
-        fewer, more = sorted(sides.values(), key=lambda side: side.contended)
+    judgement = _without_number(before, after)
+    if judgement is None and (judgement := _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))):
+        fewer, more = sorted((before, after), key=lambda side: side.contended)
         if 2 * float(bdtr(fewer.contended, fewer.contended + more.contended, 0.5)) < ONE_SIDED:
-            name = CANDIDATE if more is sides[CANDIDATE] else BASELINE
+            name = CANDIDATE if more is after else BASELINE
             words = f"{judgement.sentence}; mostly launches of the {name}, so it may be its own doing"
             judgement = replace(judgement, sentence=words)
     if judgement is None:
         judgement = judge_stages(found[SCREEN][0], found[CONFIRM][0], rule) if gate else judge_pairs(*used, rule)
-    pairs = {stage: each for stage, (each, _) in found.items() if each[0]}
-    return CellComparison(cell, sides[BASELINE], sides[CANDIDATE], judgement, stage, pairs)
+    return CellComparison(
+        cell, before, after, judgement, stage, {name: each for name, (each, _) in found.items() if each[0]}
+    )
 
 
 def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
@@ -330,25 +299,19 @@ def _seconds(record: Record) -> float | None:
     return median(record.outcome.step_seconds()) if timed else None
 
 
-def _side(records: Sequence[Record], host: Host | None) -> SideOfCell:
+def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:
+    """Return one side of a cell by its records."""
     if not records:
-        return SideOfCell(Status.SKIPPED, "not measured", (), 0, "")
+        return SideOfCell(Status.SKIPPED, "not measured")
     counted = last_attempts(records)
     good = [record for record in counted if not left_out(record, host)]
     seconds = tuple(value for record in good if (value := _seconds(record)) is not None)
-    timed = [record for record in counted if record.outcome.samples_ns]
-    flags = cell_flags([record_flags(r, host) for r in timed])
+    flags = cell_flags([record_flags(record, host) for record in counted if record.outcome.samples_ns])
     status, reason, failed = _status(counted)
-    if failed and status is Status.OK:
-        flags.append(Flag(FAILED_LAUNCHES, failed))
-    return SideOfCell(
-        status,
-        reason,
-        seconds,
-        len(counted) - len(good),
-        counted[-1].environment,
-        tuple(flag for flag in flags if flag.kind is not CONTENDED),
-    )
+    flags += [Flag(FAILED_LAUNCHES, failed)] if failed else []
+    kept = tuple(flag for flag in flags if flag.kind is not CONTENDED)
+    lost = len(counted) - len(good)
+    return SideOfCell(status, reason, len(seconds), seconds, lost, counted[-1].environment, kept)
 
 
 def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
@@ -371,14 +334,19 @@ def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
 def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | None:
     for name, side in ((BASELINE, baseline), (CANDIDATE, candidate)):
         if side.status is not Status.OK:
+            broken = side is candidate and side.status is not Status.SKIPPED
             why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"
-            return undecided(Verdict.INCONCLUSIVE, why, len(baseline.seconds), len(candidate.seconds))
+            verdict = Verdict.BROKEN if broken else Verdict.HOLE
+            return undecided(verdict, why, baseline.launches, candidate.launches)
     return None
 
 
 def _contended(
     lost: int, of: int, what: str, used: tuple[Sequence[float], Sequence[float]], sides: Iterable[SideOfCell]
-) -> Judgement:
+) -> Judgement | None:
+    """Return CONTENDED where so many of the launches (or pairs) were lost, else None."""
+    if not lost or lost < CONTENDED_SHARE * of:
+        return None
     slowed = any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags)
     why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
     if slowed:

@@ -1,18 +1,19 @@
 """Comparisons for people and scripts: terminal, Markdown for a job summary, JUnit, JSON and CSV."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum, StrEnum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CellComparison, Comparison, SideOfCell
-from dlbench.reports.compare.verdict import POWER
+from dlbench.reports import columns
+from dlbench.reports.columns import Column, attributes, csv_rows, objects
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CellComparison, Comparison
+from dlbench.reports.compare.verdict import POWER, Verdict
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
-from dlbench.reports.formats.csv import Rows, parts
+from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.inert import one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
@@ -22,52 +23,75 @@ from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
 
 
-class Finding(Enum):
-    """The finding of a cell, the gravest first: its verdict, or the reason for having none."""
+class Words(NamedTuple):
+    """The texts of a verdict."""
 
-    REGRESSION = "REGRESSION"
-    BROKEN = "broken"
-    IMPROVEMENT = "improvement"
-    INCONCLUSIVE = "inconclusive"
-    CONTENDED = "contended"
-    COMPARISON = "compared"
-    NO_REGRESSION = "no regression"
-    HOLE = "no number"
+    word: str
+    title: str
+    """Of its section in Markdown."""
+    legend: str
+    said: str = ""
+    """Of its cells, as the reason why a gate does not pass; empty: they let it pass."""
+    junit: str = ""
+    """The element of its test case; empty: it passed."""
 
 
-LEGEND = {
-    Finding.REGRESSION: "slower by more than {magnitude}, and by chance this rarely: p <= {p}; the only verdict that "
-    "fails a build",
-    Finding.BROKEN: "the candidate fails where the baseline does not",
-    Finding.IMPROVEMENT: "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}",
-    Finding.INCONCLUSIVE: "not shown to be slower, and {tolerance} slower is not excluded either",
-    Finding.CONTENDED: "other programs interfered with at least half of its launches",
-    Finding.COMPARISON: "of different machines: a ratio, and no verdict on a change",
-    Finding.NO_REGRESSION: "the interval excludes that it is {tolerance} slower",
-    Finding.HOLE: "a side was not measured, or the baseline fails too",
+WORDS = {
+    Verdict.REGRESSION: Words(
+        "REGRESSION",
+        "Regressions",
+        "slower by more than {magnitude}, and by chance this rarely: p <= {p}; the only verdict that fails a build",
+        "slower than the baseline",
+        "failure",
+    ),
+    Verdict.BROKEN: Words(
+        "broken",
+        "Broken",
+        "the candidate fails where the baseline does not",
+        "without a number though the baseline has one",
+        "error",
+    ),
+    Verdict.IMPROVEMENT: Words(
+        "improvement",
+        "Improvements",
+        "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}",
+    ),
+    Verdict.INCONCLUSIVE: Words(
+        "inconclusive",
+        "Inconclusive",
+        "not shown to be slower, and {tolerance} slower is not excluded either",
+        "inconclusive",
+        "skipped",
+    ),
+    Verdict.CONTENDED: Words(
+        "contended",
+        "Contended",
+        "other programs interfered with at least half of its launches",
+        "disturbed by other programs in at least half of the pairs",
+        "skipped",
+    ),
+    Verdict.COMPARISON: Words("compared", "Ratios", "of different machines: a ratio, and no verdict on a change"),
+    Verdict.NO_REGRESSION: Words(
+        "no regression", "No regression", "the interval excludes that it is {tolerance} slower"
+    ),
+    Verdict.HOLE: Words(
+        "no number",
+        "No number",
+        "a side was not measured, or the baseline fails too",
+        "without a number on a side or not measured",
+        "skipped",
+    ),
 }
-GRAVE = (Finding.REGRESSION, Finding.BROKEN)
-"""Findings that fail a build."""
-_PLURALS = {Finding.REGRESSION: "REGRESSIONS", Finding.IMPROVEMENT: "improvements"}
-_QUIET = (Finding.NO_REGRESSION, Finding.COMPARISON)
+GRAVE = (Verdict.REGRESSION, Verdict.BROKEN)
+"""Verdicts that fail a build."""
+_PLURALS = {Verdict.REGRESSION: "REGRESSIONS", Verdict.IMPROVEMENT: "improvements"}
+_QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
 NOTHING = "No cell was measured"
 
 
-def finding(cell: CellComparison) -> Finding:
-    """Return the finding of a cell."""
-    if cell.broken:
-        return Finding.BROKEN
-    if not cell.baseline.status is cell.candidate.status is Status.OK:
-        return Finding.HOLE
-    return Finding[cell.judgement.verdict.name]
-
-
-def by_finding(comparison: Comparison) -> dict[Finding, list[CellComparison]]:
-    """Return the cells by their findings, the gravest first."""
-    found: dict[Finding, list[CellComparison]] = {each: [] for each in Finding}
-    for cell in comparison.cells:
-        found[finding(cell)].append(cell)
-    return {each: cells for each, cells in found.items() if cells}
+def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ...]]:
+    """Return the cells by their verdicts, the gravest first."""
+    return {each: cells for each in Verdict if (cells := comparison.having(each))}
 
 
 def headline(comparison: Comparison) -> str:
@@ -75,9 +99,10 @@ def headline(comparison: Comparison) -> str:
     cells = len(comparison.cells)
     if not cells:
         return NOTHING
+    words = {each: WORDS[each].word for each in Verdict}
     counts = ", ".join(
-        f"{len(found)} {_PLURALS.get(each, each.value) if len(found) > 1 else each.value}"
-        for each, found in by_finding(comparison).items()
+        f"{len(found)} {_PLURALS.get(each, words[each]) if len(found) > 1 else words[each]}"
+        for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
     return f"{cells} cell{'s' if cells != 1 else ''}{none}: {counts}"
@@ -120,52 +145,103 @@ def flags_of(cell: CellComparison) -> list[FlagKind]:
     return [kind for kind in KINDS if kind in raised and kind is not PARITY_UNCHECKED]
 
 
-_HEAD = ("", "threads", "candidate / baseline", "verdict", "launches")
+_OF_A_SIDE = ("status", "launches", "contended", "environment")
+_CELL: tuple[Column[CellComparison], ...] = (
+    Column("", "", lambda each: row_name(each.cell)),
+    Column("", "threads", lambda each: head_of(each.cell, own="default")),
+    Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=" ".join(["", *_marks(each)]))),
+    Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
+    Column(
+        "finding",
+        "verdict",
+        lambda each: each.verdict,
+        lambda each: Entry(WORDS[each.verdict].word, hole=each.verdict in GRAVE),
+    ),
+    Column("", "launches", lambda each: launches_of(each)),
+    Column(
+        "verdict",
+        None,
+        lambda each: Verdict.INCONCLUSIVE if each.verdict in (Verdict.BROKEN, Verdict.HOLE) else each.verdict,
+    ),
+    *attributes(
+        lambda each: each.judgement,
+        *("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error"),
+        standard_error=None,
+    ),
+    Column("stage", None, lambda each: each.stage),
+    *attributes(lambda each: each.judgement, "method", "sentence"),
+    Column(
+        "launches_used",
+        None,
+        lambda each: {BASELINE: each.judgement.baseline_launches, CANDIDATE: each.judgement.candidate_launches},
+        fields=None,
+    ),
+    Column(
+        "pairs",
+        None,
+        lambda each: [{"stage": of, BASELINE: a, CANDIDATE: b} for of, (a, b) in each.pairs.items()],
+        fields=None,
+    ),
+    *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
+)
 
 
-def table(cells: Sequence[CellComparison]) -> Table:
+def _marks(cell: CellComparison) -> list[str]:
+    """Return the symbols of its flags as one word, or none."""
+    symbols = "".join(kind.symbol for kind in flags_of(cell))
+    return [symbols] if symbols else []
+
+
+def table(cells: Sequence[CellComparison], title: str = "") -> Table:
     """Return a row for each cell under the headings of their networks."""
-    rows: list[tuple[Entry, ...]] = []
-    group = None
-    for each in cells:
-        if group_name(each.cell) != group:
-            group = group_name(each.cell)
-            rows.append((Entry(group),))
-        found = finding(each)
-        marks = "".join(kind.symbol for kind in flags_of(each))
-        rows.append(
-            (
-                Entry(row_name(each.cell)),
-                Entry(head_of(each.cell, own="default")),
-                Entry(ratio_of_cell(each), marks=f" {marks}" if marks else ""),
-                Entry(found.value, hole=found in GRAVE),
-                Entry(launches_of(each)),
-            )
-        )
-    return Table("", _HEAD, tuple(rows))
+    return columns.table(_CELL, cells, title, group=lambda each: group_name(each.cell))
+
+
+def comparison_rows(comparison: Comparison) -> Rows:
+    """Return a line for each cell; flags are those of both sides."""
+
+    def flags(each: CellComparison) -> list[Any]:
+        return list({flag.kind: flag for flag in (*each.baseline.flags, *each.candidate.flags)}.values())
+
+    return csv_rows((*_CELL, Column("flags", None, flags)), comparison.cells)
+
+
+def comparison_data(comparison: Comparison) -> dict[str, Any]:
+    """Return a JSON object: the sides, the rule, the counts, and an object for each cell."""
+    return {
+        **{name: getattr(comparison, name) for name in (BASELINE, CANDIDATE, "purpose", "same_session")},
+        "machines": [{"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts],
+        "headline": headline(comparison),
+        "gate": plain(gate_outcome(comparison)) if comparison.purpose == "gate" else None,
+        "counts": {each.name: len(cells) for each, cells in by_verdict(comparison).items()},
+        "geometric_mean": plain(comparison.geometric_mean),
+        "rule": plain(comparison.rule),
+        "notes": list(comparison.notes),
+        "cells": objects(_CELL, comparison.cells),
+    }
 
 
 def reasons(cells: Iterable[CellComparison], most: int | None = None) -> list[str]:
     """Return a sentence for each cell worth one, the gravest first; ``most`` limits findings that fail nothing."""
-    said: dict[Finding, list[str]] = {each: [] for each in Finding if each not in _QUIET}
+    said: dict[Verdict, list[str]] = {each: [] for each in Verdict if each not in _QUIET}
     for each in cells:
-        if finding(each) in said:
-            said[finding(each)].append(f"{name_of(each.cell)}: {sentence_of(each)}")
+        if each.verdict in said:
+            said[each.verdict].append(f"{name_of(each.cell)}: {sentence_of(each)}")
     lines = []
     for found, sentences in said.items():
         shown = sentences if most is None or found in GRAVE else sentences[:most]
         lines += shown
         if len(shown) < len(sentences):
-            lines.append(f"... and {len(sentences) - len(shown)} more of {found.value}; --json shows all")
+            lines.append(f"... and {len(sentences) - len(shown)} more of {WORDS[found].word}; --json shows all")
     return lines
 
 
 def sentence_of(cell: CellComparison) -> str:
     """Return why a cell has its verdict, adjusted p-value included."""
     judged = cell.judgement
-    p = judged.p if judged.adjusted_p is None else judged.adjusted_p
-    words = f"; {'p' if judged.adjusted_p is None else 'adjusted p'} {p:.2g}" if p is not None else ""
-    return f"{judged.sentence}{words if finding(cell) in (Finding.REGRESSION, Finding.IMPROVEMENT) else ''}"
+    name, p = ("p", judged.p) if judged.adjusted_p is None else ("adjusted p", judged.adjusted_p)
+    shown = p is not None and cell.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+    return f"{judged.sentence}; {name} {p:.2g}" if shown else judged.sentence
 
 
 def closing(comparison: Comparison) -> list[str]:
@@ -174,7 +250,7 @@ def closing(comparison: Comparison) -> list[str]:
     if comparison.geometric_mean is not None:
         mean = comparison.geometric_mean
         lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
-    judged = [each.judgement for each in comparison.cells if finding(each) is not Finding.COMPARISON]
+    judged = [each.judgement for each in comparison.cells if each.verdict is not Verdict.COMPARISON]
     effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
     if effects:
         middle = effects[len(effects) // 2]
@@ -192,7 +268,7 @@ def legend(comparison: Comparison) -> list[str]:
         "improvement_p": f"{rule.improvement_p_value:g}",
         "p": f"{rule.confirm_p_value if comparison.purpose == 'gate' else rule.p_value:g}",
     }
-    lines = [f"{each.value}: {LEGEND[each].format(**words)}" for each in by_finding(comparison)]
+    lines = [f"{WORDS[each].word}: {WORDS[each].legend.format(**words)}" for each in by_verdict(comparison)]
     lines += [WORKERS_LEGEND] if any(each.cell.world_size > 1 for each in comparison.cells) else []
     raised = {kind for each in comparison.cells for kind in flags_of(each)}
     return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
@@ -203,18 +279,14 @@ def details_of(cells: Iterable[CellComparison]) -> list[str]:
     facts: Counter[str] = Counter()
     example: dict[str, str] = {}
     for each in cells:
-        for name, side in (("baseline", each.baseline), ("candidate", each.candidate)):
-            for fact in _facts(side):
-                key = f"{name}: {fact}"
-                facts[key] += 1
-                example.setdefault(key, name_of(each.cell))
+        for name, side in ((BASELINE, each.baseline), (CANDIDATE, each.candidate)):
+            for flag in side.flags:
+                if flag.kind is not PARITY_UNCHECKED:
+                    key = f"{name}: {flag.kind.symbol} {flag.sentence}"
+                    facts[key] += 1
+                    example.setdefault(key, name_of(each.cell))
     more = (f" and {count - 1} more" if count > 1 else "" for count in facts.values())
     return [f"{example[key]}{rest}, {key}" for key, rest in zip(facts, more, strict=True)]
-
-
-def _facts(side: SideOfCell) -> list[str]:
-    shown = [flag for flag in side.flags if flag.kind is not PARITY_UNCHECKED]
-    return [f"{flag.kind.symbol} {flag.sentence}" for flag in shown]
 
 
 def machines(comparison: Comparison) -> str:
@@ -226,23 +298,15 @@ def machines(comparison: Comparison) -> str:
     return f"On {names[0]}, {how}." if names else ""
 
 
-class Outcome(StrEnum):
-    """The outcome of a gate.
+class GateOutcome(NamedTuple):
+    """The outcome of a gate and the reason for it.
 
     Passed: each cell that both sides can measure, one at least, is shown not to be slower. Failed: a regression is
     confirmed, or the candidate gives no number though the baseline does. Else undecided: a cell inconclusive, disturbed
     or not measured. A cell beyond both sides (unsupported, out of memory) does not count.
     """
 
-    PASSED = "passed"
-    FAILED = "failed"
-    UNDECIDED = "undecided"
-
-
-class GateOutcome(NamedTuple):
-    """The outcome and the reason for it."""
-
-    outcome: Outcome
+    outcome: Literal["passed", "failed", "undecided"]
     why: str
 
     @property
@@ -251,123 +315,40 @@ class GateOutcome(NamedTuple):
         return f"gate {self.outcome}: {self.why}"
 
 
-_SAID = {
-    Finding.REGRESSION: "slower than the baseline",
-    Finding.BROKEN: "without a number though the baseline has one",
-    Finding.INCONCLUSIVE: "inconclusive",
-    Finding.CONTENDED: "disturbed by other programs in at least half of the pairs",
-    Finding.HOLE: "without a number on a side or not measured",
-}
 _BEYOND = (Status.UNSUPPORTED, Status.OUT_OF_MEMORY)
-_FAILING = (Finding.REGRESSION, Finding.BROKEN)
-_OPEN = (Finding.INCONCLUSIVE, Finding.CONTENDED, Finding.HOLE)
 
 
 def gate_outcome(comparison: Comparison) -> GateOutcome:
     """Return the outcome of a gate."""
-    counts = {found: len(cells) for found, cells in by_finding(comparison).items()}
-    holes = [cell for cell in comparison.cells if finding(cell) is Finding.HOLE]
+    counts = {found: len(cells) for found, cells in by_verdict(comparison).items()}
+    holes = comparison.having(Verdict.HOLE)
     beyond = sum(cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes)
-    counts[Finding.HOLE] = len(holes) - beyond + comparison.unmeasured
+    counts[Verdict.HOLE] = len(holes) - beyond + comparison.unmeasured
     return outcome_of(counts, "cell")
 
 
-def outcome_of(counts: Mapping[Finding, int], noun: str) -> GateOutcome:
-    """Return the outcome by the number of cells (or ``noun``) of each finding."""
+def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
+    """Return the outcome by the number of cells (or ``noun``) of each verdict."""
     judged = sum(counts.values())
-    measured = judged - counts.get(Finding.HOLE, 0)
     plural = noun if judged == 1 else f"{noun}s"
-    if failing := _said(counts, _FAILING):
-        return GateOutcome(Outcome.FAILED, f"of {judged} {plural} {failing}")
-    if measured == 0:
-        return GateOutcome(Outcome.UNDECIDED, f"no {noun} was measured on both sides")
-    if open_ones := _said(counts, _OPEN):
-        return GateOutcome(Outcome.UNDECIDED, f"of {judged} {plural} {open_ones}")
-    return GateOutcome(Outcome.PASSED, f"no slowdown in {judged} {plural}")
+
+    def said(which: Callable[[Verdict], bool]) -> str:
+        return ", ".join(
+            f"{counts[each]} {WORDS[each].said}"
+            for each in Verdict
+            if which(each) and counts.get(each) and WORDS[each].said
+        )
+
+    if failing := said(lambda each: each in GRAVE):
+        return GateOutcome("failed", f"of {judged} {plural} {failing}")
+    if judged == counts.get(Verdict.HOLE, 0):
+        return GateOutcome("undecided", f"no {noun} was measured on both sides")
+    if open_ones := said(lambda each: each not in GRAVE):
+        return GateOutcome("undecided", f"of {judged} {plural} {open_ones}")
+    return GateOutcome("passed", f"no slowdown in {judged} {plural}")
 
 
-def _said(counts: Mapping[Finding, int], of: Sequence[Finding]) -> str:
-    return ", ".join(f"{counts[each]} {_SAID[each]}" for each in of if counts.get(each))
-
-
-_OF_A_JUDGEMENT = ("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error")
-_OF_A_SIDE = ("status", "launches", "contended", "environment")
-_COLUMNS = (
-    *parts("cell", *axes.NAMES),
-    *("finding", "verdict", *_OF_A_JUDGEMENT[:-1], "stage", "method", "sentence"),
-    *parts(BASELINE, *_OF_A_SIDE),
-    *parts(CANDIDATE, *_OF_A_SIDE),
-    "flags",
-)
-
-
-def comparison_rows(comparison: Comparison) -> Rows:
-    """Return a line for each cell; flags are those of both sides."""
-    lines = [_cell(each) for each in comparison.cells]
-    for content in lines:
-        of_sides = [flag for side in (BASELINE, CANDIDATE) for flag in content[side]["flags"]]
-        content["flags"] = list({flag["name"]: flag for flag in of_sides}.values())
-    return Rows(_COLUMNS, lines)
-
-
-def comparison_data(comparison: Comparison) -> dict[str, Any]:
-    """Return a JSON object: the sides, the rule, the counts, and an object for each cell."""
-    gate = gate_outcome(comparison) if comparison.purpose == "gate" else None
-    return {
-        **{name: getattr(comparison, name) for name in (BASELINE, CANDIDATE, "purpose", "same_session")},
-        "machines": [{"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts],
-        "headline": headline(comparison),
-        "gate": plain(gate),
-        "counts": {each.name: len(cells) for each, cells in by_finding(comparison).items()},
-        "geometric_mean": plain(comparison.geometric_mean),
-        "rule": plain(comparison.rule),
-        "notes": list(comparison.notes),
-        "cells": [_cell(each) for each in comparison.cells],
-    }
-
-
-def _cell(each: CellComparison) -> dict[str, Any]:
-    judged = each.judgement
-    return {
-        "cell": plain(each.cell),
-        "finding": finding(each).name,
-        "verdict": judged.verdict.value,
-        **{name: getattr(judged, name) for name in _OF_A_JUDGEMENT},
-        "stage": each.stage,
-        "method": judged.method,
-        "sentence": judged.sentence,
-        "launches_used": {BASELINE: judged.baseline_launches, CANDIDATE: judged.candidate_launches},
-        "pairs": [
-            {"stage": stage, BASELINE: list(pairs[0]), CANDIDATE: list(pairs[1])} for stage, pairs in each.pairs.items()
-        ],
-        BASELINE: _side(each.baseline),
-        CANDIDATE: _side(each.candidate),
-    }
-
-
-def _side(side: SideOfCell) -> dict[str, Any]:
-    return {
-        "status": side.status.value,
-        "reason": side.reason,
-        "launches": len(side.seconds),
-        "launch_medians": list(side.seconds),
-        "contended": side.contended,
-        "environment": side.environment,
-        "flags": plain(side.flags),
-    }
-
-
-_SECTIONS = {
-    Finding.REGRESSION: "Regressions",
-    Finding.BROKEN: "Broken",
-    Finding.IMPROVEMENT: "Improvements",
-    Finding.INCONCLUSIVE: "Inconclusive",
-    Finding.CONTENDED: "Contended",
-    Finding.COMPARISON: "Ratios",
-    Finding.NO_REGRESSION: "No regression",
-    Finding.HOLE: "No number",
-}
-_FOLDED = (Finding.NO_REGRESSION, Finding.HOLE)
+_FOLDED = (Verdict.NO_REGRESSION, Verdict.HOLE)
 _MARKDOWN_HEAD = ("cell", "candidate / baseline", "launches", "why")
 
 
@@ -377,8 +358,8 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     if comparison.purpose == "gate":
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
     parts += [paragraph(text) + "\n" for text in (machines(comparison), *closing(comparison)) if text]
-    for found, cells in by_finding(comparison).items():
-        title = _SECTIONS[found]
+    for found, cells in by_verdict(comparison).items():
+        title = WORDS[found].title
         if found in _FOLDED:
             parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{_table(cells)}\n</details>\n")
         else:
@@ -393,20 +374,12 @@ def comparison_to_markdown(comparison: Comparison) -> str:
 def _table(cells: Sequence[CellComparison]) -> str:
     lines = [pipe_row(_MARKDOWN_HEAD), pipe_row([":--", "--:", "--:", ":--"])]
     for each in cells:
-        marks = "".join(kind.symbol for kind in flags_of(each))
-        ratio = ratio_of_cell(each) + (f" {marks}" if marks else "")
+        ratio = " ".join([ratio_of_cell(each), *_marks(each)])
         fields = name_of(each.cell), ratio, launches_of(each), sentence_of(each)
         lines.append(pipe_row(escaped(field) for field in fields))
     return "\n".join(lines) + "\n"
 
 
-_OUTCOMES = {
-    Finding.REGRESSION: "failure",
-    Finding.BROKEN: "error",
-    Finding.INCONCLUSIVE: "skipped",
-    Finding.CONTENDED: "skipped",
-    Finding.HOLE: "skipped",
-}
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
@@ -451,28 +424,23 @@ def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
     time = f"{_seconds(cell):.6f}"
     names = {"classname": one_line(f"{suite}.{group}"), "name": one_line(rest_of(cell.cell))}
     case = ElementTree.Element("testcase", names, time=time)
-    found = finding(cell)
-    if found in _OUTCOMES:
-        said = one_line(sentence_of(cell))
-        outcome = ElementTree.SubElement(case, _OUTCOMES[found], message=f"{found.value}: {said}")
-        if found is not Finding.HOLE:
-            outcome.set("type", found.name)
-            outcome.text = visible_lines(_body(cell))
-    else:
-        ElementTree.SubElement(case, "system-out").text = visible_lines(_body(cell))
+    words = WORDS[cell.verdict]
+    body = [sentence_of(cell)]
+    if cell.judgement.ratio is not None:
+        body.append(f"candidate / baseline {ratio_of_cell(cell)}")
+    body += [f"{launches_of(cell)} launches, {cell.judgement.method}", *details_of([cell]), ""]
+    outcome = ElementTree.SubElement(case, words.junit or "system-out")
+    if words.junit:
+        outcome.set("message", f"{words.word}: {one_line(sentence_of(cell))}")
+    if cell.verdict is not Verdict.HOLE:
+        if words.junit:
+            outcome.set("type", cell.verdict.name)
+        outcome.text = visible_lines("\n".join(body))
     return case
 
 
-def _body(cell: CellComparison) -> str:
-    lines = [sentence_of(cell)]
-    if cell.judgement.ratio is not None:
-        lines.append(f"candidate / baseline {ratio_of_cell(cell)}")
-    lines.append(f"{launches_of(cell)} launches, {cell.judgement.method}")
-    return "\n".join([*lines, *details_of([cell])]) + "\n"
-
-
 def _seconds(cell: CellComparison) -> float:
-    return median(cell.candidate.seconds) if cell.candidate.seconds else 0.0
+    return median(cell.candidate.launch_medians) if cell.candidate.launches else 0.0
 
 
 _MOST_REASONS = 8

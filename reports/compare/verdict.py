@@ -19,12 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
 from dlbench.reports.storage.record import FIRST_LOOK
+
+Floats = NDArray[np.float64]
 
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
@@ -34,15 +37,19 @@ POWER = 0.80
 
 
 class Verdict(StrEnum):
-    """The verdict on a candidate against its baseline."""
+    """The verdict on a candidate against its baseline, the gravest first."""
 
     REGRESSION = "REGRESSION"
-    NO_REGRESSION = "NO_REGRESSION"
+    BROKEN = "BROKEN"
+    """The candidate fails where the baseline does not."""
     IMPROVEMENT = "IMPROVEMENT"
     INCONCLUSIVE = "INCONCLUSIVE"
     CONTENDED = "CONTENDED"
     COMPARISON = "COMPARISON"
     """Of different machines: a ratio, and no verdict on a change of code."""
+    NO_REGRESSION = "NO_REGRESSION"
+    HOLE = "HOLE"
+    """A side was not measured, or the baseline fails too."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +130,9 @@ def judge(
 
     Raises ValueError for times that are not positive and finite.
     """
-    _check(baseline, candidate)
-    few = _too_few(len(baseline), len(candidate), FEWEST_LAUNCHES, "launches")
-    if few:
-        return undecided(Verdict.INCONCLUSIVE, few, len(baseline), len(candidate), _plain_ratio(baseline, candidate))
-    a, b = np.log(np.asarray(baseline, dtype=float)), np.log(np.asarray(candidate, dtype=float))
+    a, b = _logs(baseline, candidate)
+    if min(len(a), len(b)) < FEWEST_LAUNCHES:
+        return _too_few(a, b, FEWEST_LAUNCHES, "launches")
     shift = float(np.mean(b) - np.mean(a))
     parts = float(np.var(a, ddof=1)) / len(a), float(np.var(b, ddof=1)) / len(b)
     squares = parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1)
@@ -146,8 +151,8 @@ def judge(
     effect, error, freedom = max((_smallest(*each, rule.p_value, rule.magnitude), *each) for each in spreads)
     slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
     ratio, low, high = (math.exp(each) for each in (shift, shift - half, shift + half))
-    estimate = _Estimate(ratio, low, high, slower_p, faster_p, error, freedom)
-    return _decide(estimate, effect, (len(a), len(b)), method, rule)
+    found = PairedEstimate(ratio, low, high, slower_p, faster_p, 0)
+    return _decide(found, rule, effect, (len(a), len(b)), method, error, freedom)
 
 
 def judge_pairs(
@@ -163,33 +168,30 @@ def judge_pairs(
     log-ratios, where it is not that of these pairs alone. Raises ValueError for series of different length and for
     times that are not positive and finite.
     """
-    _check(baseline, candidate)
-    if len(baseline) != len(candidate):
-        raise ValueError(f"pairs need two series of one length, not of {len(baseline)} and {len(candidate)}")
-    pairs = len(baseline)
-    few = _too_few(pairs, pairs, FEWEST_PAIRS, "pairs")
-    if few:
-        return undecided(Verdict.INCONCLUSIVE, few, pairs, pairs, _plain_ratio(baseline, candidate))
+    a, b = _logs(baseline, candidate)
+    pairs = len(a)
+    if pairs == len(b) < FEWEST_PAIRS:
+        return _too_few(a, b, FEWEST_PAIRS, "pairs")
     limit = rule.p_value if p_value is None else p_value
     found = estimate_pairs(baseline, candidate, rule.confidence)
-    differences = np.log(np.asarray(candidate, dtype=float)) - np.log(np.asarray(baseline, dtype=float))
-    deviation = max(float(np.std(differences, ddof=1)), 1e-6)
-    found_smallest = smallest or (lambda spread: smallest_shift(spread, pairs, limit, rule.magnitude, POWER))
-    estimate = _Estimate(
-        found.ratio, found.low, found.high, found.slower_p, found.faster_p, deviation / math.sqrt(pairs), pairs - 1
-    )
+    deviation = max(float(np.std(b - a, ddof=1)), 1e-6)
+    effect = smallest(deviation) if smallest else smallest_shift(deviation, pairs, limit, rule.magnitude, POWER)
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
-    return _decide(estimate, found_smallest(deviation), (pairs, pairs), method, replace(rule, p_value=limit))
+    error = deviation / math.sqrt(pairs)
+    return _decide(found, replace(rule, p_value=limit), effect, (pairs, pairs), method, error, pairs - 1)
 
 
 def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgement]:
     """Return the judgements with p-values adjusted for their number (Benjamini and Hochberg 1995).
 
-    A regression or an improvement that does not survive the adjustment becomes inconclusive.
+    A regression or an improvement that does not survive the adjustment becomes inconclusive. Comparisons of machines
+    stay as they are.
     """
     from scipy.stats import false_discovery_control  # slow to import
 
-    places = [place for place, each in enumerate(judgements) if each.p is not None]
+    places = [
+        place for place, each in enumerate(judgements) if each.p is not None and each.verdict is not Verdict.COMPARISON
+    ]
     adjusted = list(judgements)
     if not places:
         return adjusted
@@ -240,26 +242,22 @@ def undecided(
     )
 
 
-class _Estimate(NamedTuple):
-    """A ratio with its statistics; see `Judgement`."""
-
-    ratio: float
-    low: float
-    high: float
-    slower_p: float
-    faster_p: float
-    error: float
-    freedom: float
-
-
-def _decide(found: _Estimate, smallest: float, launches: tuple[int, int], method: str, rule: Rule) -> Judgement:
-    ratio, low, high, slower_p, faster_p, error, freedom = found
+def _decide(
+    found: "PairedEstimate",
+    rule: Rule,
+    smallest: float,
+    launches: tuple[int, int],
+    method: str,
+    error: float,
+    freedom: float,
+) -> Judgement:
+    ratio, low, high, slower_p = found.ratio, found.low, found.high, found.slower_p
     change = f"{ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
     effect = smallest if math.isfinite(smallest) else None
     verdict = Verdict.INCONCLUSIVE
     if ratio > 1 + rule.magnitude and slower_p <= rule.p_value:
         verdict, sentence = Verdict.REGRESSION, f"slower by {change}"
-    elif ratio < 1 / (1 + rule.magnitude) and faster_p <= rule.improvement_p_value:
+    elif ratio < 1 / (1 + rule.magnitude) and found.faster_p <= rule.improvement_p_value:
         verdict, sentence = Verdict.IMPROVEMENT, f"faster: {change}"
     elif high < 1 + rule.tolerance:
         verdict, sentence = Verdict.NO_REGRESSION, f"{change}: {rule.tolerance:.0%} slower is excluded"
@@ -267,7 +265,7 @@ def _decide(found: _Estimate, smallest: float, launches: tuple[int, int], method
         sentence = f"{change}: slower, but {launches[1]} launches a side do not prove it (p {slower_p:.2g})"
     else:
         sentence = f"{change}: {rule.tolerance:.0%} slower is not excluded; {_shows(effect)}"
-    p = slower_p if ratio >= 1 else faster_p
+    p = slower_p if ratio >= 1 else found.faster_p
     return Judgement(verdict, ratio, low, high, p, None, effect, *launches, method, sentence, error, freedom)
 
 
@@ -286,22 +284,19 @@ def _within(freedom: float) -> float:
     return max(1.0, min(freedom, 1e6))
 
 
-def _too_few(baseline: int, candidate: int, needed: int, what: str) -> str:
-    if min(baseline, candidate) >= needed:
-        return ""
-    return f"too few {what}: {min(baseline, candidate)}, and {needed} are needed on each side"
+def _too_few(a: Floats, b: Floats, needed: int, what: str) -> Judgement:
+    """Return the judgement of too few log-times; their plain ratio is shown."""
+    why = f"too few {what}: {min(len(a), len(b))}, and {needed} are needed on each side"
+    ratio = float(np.exp(np.mean(b) - np.mean(a))) if len(a) and len(b) else None
+    return undecided(Verdict.INCONCLUSIVE, why, len(a), len(b), ratio)
 
 
-def _plain_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> float | None:
-    if len(baseline) == 0 or len(candidate) == 0:
-        return None
-    return float(np.exp(np.mean(np.log(candidate)) - np.mean(np.log(baseline))))
-
-
-def _check(*series: Sequence[float]) -> None:
-    for each in series:
-        if any(not (value > 0 and math.isfinite(value)) for value in each):
-            raise ValueError("seconds per step must be positive and finite")
+def _logs(*series: Sequence[float]) -> list[Floats]:
+    """Return the logarithms of times; raises ValueError for any that is not positive and finite."""
+    values = [np.asarray(each, dtype=float) for each in series]
+    if not all(((each > 0) & np.isfinite(each)).all() for each in values):
+        raise ValueError("seconds per step must be positive and finite")
+    return [np.log(each) for each in values]
 
 
 def pairs_for(confidence: float) -> int:
@@ -318,7 +313,7 @@ _SIMULATIONS = 2000
 
 @dataclass(frozen=True)
 class PairedEstimate:
-    """The ratio candidate / baseline over pairs, all on the natural scale."""
+    """The ratio candidate / baseline over launches, all on the natural scale."""
 
     ratio: float
     low: float
@@ -329,10 +324,11 @@ class PairedEstimate:
     """One-sided: how often identical code would look at least this much slower."""
     faster_p: float
     pairs: int
+    """0 for launches that were not measured in pairs."""
 
 
 @lru_cache(maxsize=256)
-def null_distribution(pairs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def null_distribution(pairs: int) -> Floats:
     """Return P(signed-rank sum <= k), k = 0 ... n (n + 1) / 2, when every sign is a fair coin."""
     counts = np.zeros(pairs * (pairs + 1) // 2 + 1)
     counts[0] = 1.0
@@ -350,18 +346,17 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
     """
     if len(baseline) != len(candidate) or len(baseline) == 0:
         raise ValueError(f"pairs need two series of one length, not of {len(baseline)} and {len(candidate)}")
-    before, after = np.asarray(baseline, dtype=float), np.asarray(candidate, dtype=float)
-    if not (np.isfinite(before).all() and np.isfinite(after).all() and (before > 0).all() and (after > 0).all()):
-        raise ValueError("seconds per step must be positive and finite")
-    differences = np.log(after) - np.log(before)
+    before, after = _logs(baseline, candidate)
+    differences = after - before
     pairs = len(differences)
     upper = np.triu_indices(pairs)
     walsh = np.sort((np.add.outer(differences, differences) / 2)[upper])
     below = null_distribution(pairs)
     # The signed-rank sum is the number of positive Walsh averages (Tukey); zeros count half.
     zeros = int(np.count_nonzero(walsh == 0.0))
-    negative = int(np.count_nonzero(walsh < 0.0)) + (zeros + 1) // 2
-    positive = len(walsh) - int(np.count_nonzero(walsh < 0.0)) - zeros + (zeros + 1) // 2
+    half = (zeros + 1) // 2
+    negative = int(np.count_nonzero(walsh < 0.0)) + half
+    positive = int(np.count_nonzero(walsh > 0.0)) + half
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))
     low, high = (float(walsh[cut - 1]), float(walsh[-cut])) if cut > 0 else (-math.inf, math.inf)
     return PairedEstimate(

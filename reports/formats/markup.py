@@ -1,11 +1,14 @@
 """Reports in Markdown (pipe tables), LaTeX (no package but the standard classes) and HTML, all texts escaped."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
 
-from markupsafe import Markup, escape
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from dlbench.reports.formats.inert import one_line, written_out
+from dlbench.reports.formats.inert import one_line, visible, written_out
 from dlbench.reports.formats.layout import Entry, Page, Table
 
 # Markdown: the best of a column is bold.
@@ -137,76 +140,27 @@ def _latex_character(character: str) -> str:
     return "".join(map(_latex_character, written_out(character))) if _UNSET.match(character) else character
 
 
-# HTML.
-
-STAR = "★"
+# HTML: one template each of `page/assets`.
 
 
 def page_to_html(page: Page, level: int = 3) -> Markup:
     """Return a report's page as HTML; its tables have headings of this level."""
-    page = page.inert(STAR)
-    parts = [*_html_paragraphs(page.before), *(table_to_html(table, level) for table in page.tables)]
-    return Markup("\n").join([*parts, *_html_notes(page.after)])
+    return rendered("tables.html.j2", page=page.inert("★"), level=level)
 
 
-def table_to_html(table: Table, level: int = 3) -> Markup:
-    """Return one table, of inert texts, with its heading above and its notes beneath."""
-    parts = [Markup("<h{0}>{1}</h{0}>").format(level, table.title)] if table.title else []
-    if table.rows:
-        words = Markup(' class="words"') if table.words else Markup("")
-        body = Markup("").join(_html_row(row, table) for row in table.rows)
-        name = table.title or "table"
-        parts.append(
-            Markup(
-                '<div class="wide" role="group" aria-label="{}" tabindex="0"><table{}>{}<tbody>{}</tbody></table></div>'
-            ).format(name, words, _html_head(table), body)
-        )
-    return Markup("\n").join([*parts, *_html_notes(table.notes)])
-
-
-def _html_head(table: Table) -> Markup:
-    if not any(table.head):
-        return Markup("")
-    spans = Markup("")
-    if table.spans:
-        empty = len(table.head) - sum(count for _, count in table.spans)
-        heads = [Markup('<td colspan="{}"></td>').format(empty)] if empty else []
-        heads += [
-            Markup('<th scope="colgroup" colspan="{}">{}</th>').format(count, name) for name, count in table.spans
-        ]
-        spans = Markup("<tr>{}</tr>").format(Markup("").join(heads))
-    cells = Markup("").join(
-        Markup('<th scope="col">{}</th>').format(head) if head else Markup("<td></td>") for head in table.head
+@cache
+def _environment(show: Callable[[str], str]) -> Environment:
+    # Markup is made of inert texts already.
+    return Environment(
+        loader=PackageLoader("dlbench.reports", "page/assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: show(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    return Markup("<thead>{}<tr>{}</tr></thead>").format(spans, cells)
 
 
-def _html_row(row: tuple[Entry, ...], table: Table) -> Markup:
-    if len(row) == 1:
-        return Markup('<tr class="group"><th scope="rowgroup" colspan="{}">{}</th></tr>').format(
-            max(1, len(table.head)), row[0].text
-        )
-    cells = [
-        Markup('<th scope="row">{}</th>').format(_html_entry(each))
-        if place < table.keys and row[place].plain
-        else Markup("<td{}>{}</td>").format(
-            Markup(' class="hole"') if each.hole else Markup(' class="best"') if each.best else "", _html_entry(each)
-        )
-        for place, each in enumerate(row)
-    ]
-    return Markup("<tr>{}</tr>").format(Markup("").join(cells))
-
-
-def _html_entry(entry: Entry) -> Markup:
-    best = Markup('<span class="mark">{}</span> ').format(STAR) if entry.best else Markup("")
-    spread = Markup('<span class="spread">{}</span>').format(entry.interval) if entry.interval else Markup("")
-    return Markup("{}{}{}{}").format(best, escape(entry.text), spread, entry.marks)
-
-
-def _html_paragraphs(lines: tuple[str, ...]) -> list[Markup]:
-    return [Markup("<p>{}</p>").format(line) for line in lines if line]
-
-
-def _html_notes(lines: tuple[str, ...]) -> list[Markup]:
-    items = [Markup("<li>{}</li>").format(line) for line in lines if line]
-    return [Markup('<ul class="notes">{}</ul>').format(Markup("").join(items))] if items else []
+def rendered(template: str, show: Callable[[str], str] = visible, **given: Any) -> Markup:
+    """Return a template of ours with these values, in which every text is inert."""
+    return Markup(_environment(show).get_template(template).render(**given) + "\n")

@@ -13,7 +13,7 @@ from dlbench.reports.cells import CellResult, axis_value
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, deviation, entries, number, why_hole
-from dlbench.reports.formats.markup import page_to_html
+from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS, CellHistory
 from dlbench.reports.naming import group_name, place_name, row_name
@@ -27,68 +27,42 @@ MOST_DOTS = 60_000
 def cell_html(document: Document, cell: CellResult, software: int | None, thinned: int) -> Markup:
     """Return the inside of the dialog of a cell; the script puts the list of ``software`` into its place."""
     launches = document.launches_of(cell)
-    title = (
-        row_name(cell.cell),
-        place_name(cell.cell),
-        group_name(cell.cell),
-        document.matrix.hosts[cell.machine].name,
-    )
-    parts = [
-        Markup(
-            '<div class="title"><h2 id="cell-heading">{}, {}</h2>'
-            '<button type="button" id="cell-close">Close</button><p>{} · {}</p></div>'
-        ).format(*map(_inert, title)),
-        _numbers(cell)
-        if cell.shown
-        else Markup('<h3>No number</h3><p class="reason">{}</p>').format(_inert(why_hole(cell), 20_000)),
-        _warnings(cell),
-        _steps(launches, cell, thinned),
-        page_to_html(Page((), (table(_LAUNCHES, launches, "Launches"),)))
-        if launches
-        else Markup("<h3>Launches</h3><p>None: not launched, or a published number.</p>"),
-        *(_nights(each) for each in document.histories.get((cell.machine, cell.cell), ())),
+    command = rerun_command(document, cell)
+    was = "; ".join([*dict.fromkeys(map(_version, launches)), f"dlbench {document.version}"])
+    series = [
+        (str(each.record.launch + 1), each.record.outcome.step_seconds()[::thinned], not each.counts, None, None)
+        for each in launches
+        if each.record.outcome.samples_ns
     ]
-    if command := rerun_command(document, cell):
-        was = "; ".join([*dict.fromkeys(map(_version, launches)), f"dlbench {document.version}"])
-        parts.append(
-            Markup(
-                '<h3>Measure it again</h3><div class="command"><code tabindex="0">{}</code>'
-                '<button type="button" class="copy">Copy</button><output></output></div>'
-                '<p class="small">It was: {}.</p>'
-            ).format(_inert(command, 4000), _inert(was, 4000))
-        )
-    if software is not None:
-        facts = facts_html([*((name, axis_value(cell.cell, name)) for name in NAMES), ("run", cell.run)])
-        parts.append(
-            Markup("<h3>Software and settings in force</h3>{}<div data-software={}></div>").format(facts, software)
-        )
-    return Markup("\n").join(parts)
+    label = f"Seconds of every timed step of {len(series)} launch{'es' * (len(series) > 1)}"
+    axes = [*((name, axis_value(cell.cell, name)) for name in NAMES), ("run", cell.run)]
+    return rendered(
+        "cell.html.j2",
+        one_line,
+        heading=f"{row_name(cell.cell)}, {place_name(cell.cell)}",
+        where=f"{group_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
+        reason="" if cell.shown else _whole(why_hole(cell), 20_000),
+        numbers=_numbers(cell) if cell.shown else "",
+        flags=cell.flags,
+        steps=dots_svg(label, series, numbers(cell).get("seconds"), _seconds) if series else "",
+        thinned=thinned,
+        launches=page_to_html(Page((), (table(_LAUNCHES, launches, "Launches"),))) if launches else "",
+        nights=[_nights(each) for each in document.histories.get((cell.machine, cell.cell), ())],
+        command=_whole(command, 4000),
+        was=_whole(was, 4000),
+        software=software,
+        facts=facts_html(axes),
+    )
 
 
 def facts_html(facts: Iterable[tuple[str, Any]]) -> Markup:
     """Return names and values as a list; of an object its items."""
-    items = [
-        Markup("<dt>{}</dt><dd>{}</dd>").format(_inert(name.replace("_", " ")), _value(value))
-        for name, value in facts
-        if value not in (None, "", {}, [], ())
-    ]
-    return Markup('<dl class="facts">{}</dl>').format(Markup("").join(items))
+    known = [(name, value) for name, value in facts if value not in (None, "", {}, [], ())]
+    return rendered("facts.html.j2", one_line, facts=known)
 
 
-def _value(value: Any) -> Markup:
-    if isinstance(value, dict):
-        items = [Markup("<li>{} = {}</li>").format(_inert(name), _value(each)) for name, each in value.items()]
-        listed = Markup('<ul class="plain">{}</ul>').format(Markup("").join(items))
-        if len(items) <= 12:
-            return listed
-        return Markup("<details><summary>{} entries</summary>{}</details>").format(len(items), listed)
-    if isinstance(value, list | tuple):
-        return _inert(", ".join(map(str, value)), 2000)
-    return _inert(value if value != "" else '""', 2000)
-
-
-def _inert(value: Any, most: int = 200) -> Markup:
-    return escape(one_line(str(value), most))
+def _whole(text: str, most: int) -> Markup:
+    return escape(one_line(text, most))
 
 
 def _numbers(cell: CellResult) -> Markup:
@@ -103,20 +77,6 @@ def _numbers(cell: CellResult) -> Markup:
     if cell.best:
         notes.append("★ The fastest of its column, or no slower than noise explains.")
     return page_to_html(Page((), (Table("Numbers", ("quantity", "median", "±", covered), rows, tuple(notes)),)))
-
-
-def _warnings(cell: CellResult) -> Markup:
-    if not cell.flags:
-        return Markup("")
-    items = [
-        Markup("<li><b>{}</b> {}{}</li>").format(
-            flag.kind.symbol,
-            flag.kind.legend,
-            "" if flag.sentence in ("", flag.kind.legend) else Markup(": {}").format(_inert(flag.sentence, 2000)),
-        )
-        for flag in cell.flags
-    ]
-    return Markup('<h3>Warnings</h3><ul class="legend">{}</ul>').format(Markup("").join(items))
 
 
 def _seconds(value: float | None) -> str:
@@ -238,26 +198,8 @@ def dots_svg(label: str, series: Sequence[Series], band: Numbers | None, text: C
     return Markup('<div class="wide" role="group" aria-label="{}" tabindex="0">{}</div>').format(label, drawn)
 
 
-def _steps(launches: Sequence[Launch], cell: CellResult, thinned: int) -> Markup:
-    series: list[Series] = [
-        (str(each.record.launch + 1), each.record.outcome.step_seconds()[::thinned], not each.counts, None, None)
-        for each in launches
-        if len(each.record.outcome.samples_ns)
-    ]
-    if not series:
-        return Markup("")
-    some = f" One of {thinned} steps is shown." if thinned > 1 else ""
-    caption = (
-        "One dot for each timed step, launch by launch; line and band: the median and its interval; hollow: a launch "
-        "that does not count." + some
-    )
-    label = f"Seconds of every timed step of {len(series)} launch{'es' * (len(series) > 1)}"
-    return Markup("<h3>Every step</h3><figure>{}<figcaption>{}</figcaption></figure>").format(
-        dots_svg(label, series, numbers(cell).get("seconds"), _seconds), caption
-    )
-
-
-def _nights(history: CellHistory) -> Markup:
+def _nights(history: CellHistory) -> tuple[str, Markup, list[str]]:
+    """Return heading, picture and notes."""
     series, ratios = history.series, history.series.kind == "ratio"
     first = max(0, len(series) - MOST_NIGHTS)
     nights = [series.night(place) for place in range(first, len(series))]
@@ -284,6 +226,4 @@ def _nights(history: CellHistory) -> Markup:
         ]
     caveat = CAVEATS[series.kind]
     notes = [*changes, f"Hollow: disturbed by other programs throughout. {caveat[:1].upper()}{caveat[1:]}."]
-    heading = "By night, candidate over baseline" if ratios else "By night"
-    items = Markup("").join(Markup("<li>{}</li>").format(each) for each in notes)
-    return Markup('<h3>{}</h3><figure>{}</figure><ul class="notes">{}</ul>').format(heading, picture, items)
+    return "By night, candidate over baseline" if ratios else "By night", picture, notes

@@ -3,19 +3,17 @@
 import base64
 import gzip
 import hashlib
-from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from dlbench.reports.formats.csv import csv_text
-from dlbench.reports.formats.inert import visible, visible_lines
+from dlbench.reports.formats.inert import visible_lines
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.formats.markup import page_to_html, page_to_latex, page_to_markdown
+from dlbench.reports.formats.markup import page_to_html, page_to_latex, page_to_markdown, rendered
 from dlbench.reports.matrix import matrix_notes, matrix_page, matrix_rows
 from dlbench.reports.page.cells import MOST_DOTS, cell_html, facts_html
 from dlbench.reports.page.data import inert, page_data, software_of, thinning
@@ -95,24 +93,6 @@ def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:
             "matrix.tex": page_to_latex(page),
         },
     }
-
-
-def rendered(template: str, show: Callable[[str], str] = visible, **given: Any) -> str:
-    """Return a template of ours with these values, in which every text is inert."""
-
-    def inert_value(value: Any) -> Any:
-        # Markup is made of inert texts already.
-        return show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-    environment = Environment(
-        loader=PackageLoader("dlbench.reports", "page/assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=inert_value,
-    )
-    return environment.get_template(template).render(**given) + "\n"
 
 
 def asset(name: str) -> str:

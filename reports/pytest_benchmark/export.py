@@ -8,7 +8,6 @@ read back (`dlbench.reports.pytest_benchmark.imported`) is the whole run again.
 
 import math
 import statistics
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,10 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
 from dlbench.reports.cells import build_matrix
+from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.json import finite, json_text, plain
 from dlbench.reports.naming import group_name, slug
-from dlbench.reports.storage.hosts import Host, read_host
+from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record, Run, last_attempts
 from dlbench.reports.storage.results import Results
 
@@ -35,7 +35,7 @@ _NEVER_MIXED = (Status.IMPLAUSIBLE, Status.PARITY_FAILED)
 _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
 
 
-def counted(records: Sequence[Record], host: Host | None = None) -> list[Record]:
+def counted(records: Sequence[Record]) -> list[Record]:
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
     One attempt of each launch, where it ended well. None at all where any launch computed something else than the
@@ -89,7 +89,7 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
     """
     fingerprint = records[-1].machine
     hosts = {fingerprint: read_host(fingerprint, machine)}
-    timed = counted(records, hosts[fingerprint])
+    timed = counted(records)
     # As of a run with one side: a matrix leaves the baseline of a comparison out.
     alone = tuple(replace(record, side="", stage="") for record in timed or records)
     cell = next(iter(build_matrix(Results(alone, hosts)).cells.values()))
@@ -161,13 +161,12 @@ def run_summary(run: Run) -> dict[str, Any]:
 
 def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> str:
     """Return the JSON file of one run; ``machine`` is the stored description of the machine it was made on."""
-    host = read_host(run.machine, machine)
     by_cell: dict[tuple[Cell, str], list[Record]] = {}
     for record in records:
         by_cell.setdefault((record.cell, record.side), []).append(record)
     benchmarks, holes, foreign = [], [], []
     for (cell, side), found in by_cell.items():
-        timed = counted(found, host)
+        timed = counted(found)
         if not timed:
             holes += found
             continue
@@ -205,57 +204,19 @@ def _own(cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str,
 
 
 def stats(data: Sequence[float], iterations: int = 1) -> dict[str, Any]:
-    """Return pytest-benchmark's ``stats`` of these samples (seconds, at least one), by its definitions.
+    """Return pytest-benchmark's own ``stats`` of these samples (seconds, at least one).
 
-    Quartiles are those it takes from Wikipedia's article of that name: method 2 for an even number of samples, method 3
-    for an odd one; outliers lie beyond 1.5 interquartile ranges (Tukey), or beyond one standard deviation.
+    Raises ReportError where it is not installed.
     """
-    ordered = sorted(data)
-    total, mean = sum(data), statistics.fmean(data)
-    deviation = statistics.stdev(data, mean) if len(data) > 1 else 0.0
-    first, third = _quartiles(ordered)
-    width = third - first
-    low, high = first - 1.5 * width, third + 1.5 * width
-    beyond_deviation = sum(1 for value in data if not mean - deviation <= value <= mean + deviation)
-    beyond_quartiles = sum(1 for value in data if not low <= value <= high)
-    return {
-        "min": ordered[0],
-        "max": ordered[-1],
-        "mean": mean,
-        "stddev": deviation,
-        "rounds": len(data),
-        "median": statistics.median(ordered),
-        "iqr": width,
-        "q1": first,
-        "q3": third,
-        "iqr_outliers": beyond_quartiles,
-        "stddev_outliers": beyond_deviation,
-        "outliers": f"{beyond_deviation};{beyond_quartiles}",
-        "ld15iqr": ordered[min(bisect_left(ordered, low), len(ordered) - 1)],
-        "hd15iqr": ordered[max(bisect_right(ordered, high) - 1, 0)],
-        "ops": len(data) / total if total else 0,
-        "total": total,
-        "data": list(data),
-        "iterations": iterations,
-    }
-
-
-def _quartiles(ordered: Sequence[float]) -> tuple[float, float]:
-    count = len(ordered)
-    if count == 1:
-        return ordered[0], ordered[0]
-    quarter, rest = divmod(count, 4)
-    if rest == 1:
-        return (
-            0.25 * ordered[quarter - 1] + 0.75 * ordered[quarter],
-            0.75 * ordered[3 * quarter] + 0.25 * ordered[3 * quarter + 1],
-        )
-    if rest == 3:
-        return (
-            0.75 * ordered[quarter] + 0.25 * ordered[quarter + 1],
-            0.25 * ordered[3 * quarter + 1] + 0.75 * ordered[3 * quarter + 2],
-        )
-    return statistics.median(ordered[: count // 2]), statistics.median(ordered[count // 2 :])
+    try:
+        from pytest_benchmark.stats import Stats
+    except ImportError as error:
+        raise ReportError(
+            "This form of file needs pytest-benchmark. Install it: pip install pytest-benchmark."
+        ) from error
+    found: Any = Stats()  # type: ignore[no-untyped-call]
+    found.data = list(data)
+    return {**found.as_dict(), "data": found.data, "iterations": iterations}
 
 
 def _machine_info(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -263,41 +224,30 @@ def _machine_info(run: Run, records: Sequence[Record], machine: Mapping[str, Any
         return dict(machine[FOREIGN_KEY])
     interpreters = {record.interpreter for record in records if record.interpreter}
     implementation, _, version = (interpreters.pop() if len(interpreters) == 1 else "").partition(" ")
-    info: dict[str, Any] = {
+    probed = _probed(machine)
+    cpu, system = (probed.cpu, probed.operating_system) if probed else (None, None)
+    return {
         "node": "",  # no record holds a host's name
         "processor": "",
-        "machine": "",
+        "machine": cpu.architecture if cpu else "",
         "python_implementation": implementation,
         "python_implementation_version": version,
         "python_version": version,
-        "release": "",
-        "system": "",
-        "cpu": {},
+        "release": system.kernel if system else "",
+        "system": system.system if system else "",
+        "cpu": {
+            "arch_string_raw": cpu.architecture,
+            "brand_raw": cpu.model,
+            "count": cpu.logical_cpus,
+            "vendor_id_raw": cpu.vendor,
+        }
+        if cpu
+        else {},
         KEY: machine_summary(run.machine, machine),
     }
-    probed = _probed(machine)
-    if probed is None:
-        return info
-    cpu, system = probed.cpu, probed.operating_system
-    of_cpu = {
-        "arch_string_raw": cpu.architecture,
-        "brand_raw": cpu.model,
-        "count": cpu.logical_cpus,
-        "vendor_id_raw": cpu.vendor,
-    }
-    return {**info, "machine": cpu.architecture, "release": system.kernel, "system": system.system, "cpu": of_cpu}
 
 
 def _commit_info(run: Run, foreign: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    for kept in foreign:
-        if isinstance(kept.get("commit_info"), dict):
-            return dict(kept["commit_info"])
-    return {
-        "id": "unversioned",
-        "time": None,
-        "author_time": None,
-        "dirty": False,
-        "project": "dlbench",
-        "branch": "(unknown)",
-        KEY: run_summary(run),
-    }
+    own = {"id": "unversioned", "time": None, "author_time": None, "dirty": False, "project": "dlbench"}
+    known = (dict(kept["commit_info"]) for kept in foreign if isinstance(kept.get("commit_info"), dict))
+    return next(known, {**own, "branch": "(unknown)", KEY: run_summary(run)})

@@ -12,16 +12,16 @@ ceiling lies below the theoretical peak, so per peak favours the software of now
 A number of then above the highest theoretical peak is not compared: it was not this network on that many cores.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from statistics import geometric_mean
-from typing import Any, NamedTuple
+from typing import Any
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode
-from dlbench.reports.columns import MEDIAN, csv_rows, objects, table, within
-from dlbench.reports.columns import Column as TableColumn
+from dlbench.reports.columns import MEDIAN, Column, csv_rows, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
@@ -30,6 +30,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
+from dlbench.reports.ratio.pairs import Row, begins, grouped
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
@@ -42,15 +43,13 @@ _ON_GPUS = "Not compared: cells on GPUs; the table's GPUs are in `report matrix 
 NOTHING = "Nothing was measured that the table has too: its networks, at its mini-batch, on a CPU."
 
 
-class Span(NamedTuple):
-    """A number known by its ends only."""
-
-    low: float
-    high: float
+Span = tuple[float, float]
+"""A number known by its ends only."""
 
 
-class Where(NamedTuple):
-    """The place of a pair."""
+@dataclass(frozen=True)
+class Pair:
+    """A cell of now and its counterpart of then."""
 
     group: Cell
     framework: str
@@ -58,44 +57,36 @@ class Where(NamedTuple):
     row: str
     """The name it was measured under here."""
     threads: int
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A cell of now and its counterpart of then."""
-
-    where: Where
     now: CellResult | None
     """None: not measured."""
     build: Build | None
     then: CellResult | None
     """None: not in the table."""
-    speedup: float | None
+    speedup: float | None = None
     """Seconds then / seconds now."""
-    share_now: float | None
+    share_now: float | None = None
     """Of the ceiling measured at no more than this many threads."""
-    share_then: Span | None
+    share_then: Span | None = None
     """Of the theoretical peak of this many cores."""
-    per_peak: Span | None
-    """``share_now`` / ``share_then``."""
-    reason: str
+    reason: str = ""
     """Why there is no speed-up; empty where there is."""
 
+    @property
+    def per_peak(self) -> Span | None:
+        """``share_now`` / ``share_then``; None where the published time is not of this network."""
+        if self.share_now is None or self.share_then is None or self.share_then[0] > 1.0:
+            return None
+        return self.share_now / self.share_then[1], self.share_now / self.share_then[0]
 
-class Mean(NamedTuple):
-    """Geometric means over the networks that a row has at one number of threads."""
+    @property
+    def network(self) -> str:
+        """The name of the network."""
+        return self.group.network
 
-    framework: str
-    row: str
-    threads: int
-    networks: int
-    speedup: float
-    per_peak: Span | None
-    """None where it is not known of every one of them."""
-    common: float | None = None
-    """The speed-up over `Match.common` alone, by which rows can be compared; None where that is empty."""
-    disturbed: tuple[str, ...] = ()
-    """Those of its networks where other programs disturbed the measurement here."""
+    @property
+    def name(self) -> str:
+        """The row's name with its mode."""
+        return row_name(self.now.row) if self.now is not None else self.row
 
 
 @dataclass(frozen=True)
@@ -106,19 +97,69 @@ class Match:
     then: Host
     peak: CorePeak | None
     """Of a core of then."""
-    ceilings: dict[int, float]
-    """FLOP/s now, by threads."""
     pairs: tuple[Pair, ...]
-    means: tuple[Mean, ...]
-    common: dict[int, tuple[str, ...]]
-    """By threads, the networks that every row with a mean there has a speed-up for."""
+    fastest: tuple[Pair, ...]
+    """Those of the fastest mode of each row, over which means are taken."""
     left_out: dict[int, str]
     """Numbers of threads that are not compared, and why."""
+
+    @property
+    def ceilings(self) -> dict[int, float]:
+        """FLOP/s now, by threads."""
+        found: dict[int, float] = {}
+        for pair in self.pairs:
+            if pair.now is not None and pair.now.gflops is not None and pair.now.ceiling_fraction:
+                found.setdefault(pair.threads, pair.now.gflops * 1e9 / pair.now.ceiling_fraction)
+        return dict(sorted(found.items()))
+
+    @property
+    def common(self) -> dict[int, list[str]]:
+        """By threads, the networks that every row with a mean there has a speed-up for."""
+        found = {}
+        timed = [pair for pair in self.fastest if pair.speedup is not None]
+        for threads, there in sorted(grouped(timed, lambda pair: pair.threads).items()):
+            rows = [
+                [pair.network for pair in of] for of in grouped(there, lambda pair: (pair.framework, pair.row)).values()
+            ]
+            found[threads] = [name for name in dict.fromkeys(rows[0]) if all(name in row for row in rows)]
+        return found
+
+    @property
+    def means(self) -> list[dict[str, Any]]:
+        """Geometric means over the networks that a row has at one number of threads.
+
+        ``per_peak`` is None where it is not known of every one of them, ``common`` is the speed-up over the common
+        networks alone, by which rows can be compared, and ``disturbed`` names the networks where other programs
+        disturbed the measurement here.
+        """
+        common, means = self.common, []
+        timed = [pair for pair in self.fastest if pair.speedup is not None]
+        for (framework, row, threads), of in grouped(
+            timed, lambda pair: (pair.framework, pair.row, pair.threads)
+        ).items():
+            speedups = {pair.network: pair.speedup for pair in of if pair.speedup is not None}
+            spans = [pair.per_peak for pair in of if pair.per_peak is not None]
+            ends = zip(*spans, strict=True) if len(spans) == len(speedups) else ()
+            shared = [speedups[name] for name in common[threads]]
+            disturbed = (pair.network for pair in of if pair.now is not None and pair.now.has(CONTENDED))
+            means.append(
+                {
+                    "framework": framework,
+                    "row": row,
+                    "threads": threads,
+                    "networks": len(speedups),
+                    "speedup": geometric_mean(speedups.values()),
+                    "per_peak": tuple(map(geometric_mean, ends)) or None,
+                    "common": geometric_mean(shared) if shared else None,
+                    "disturbed": list(dict.fromkeys(disturbed)),
+                }
+            )
+        return means
 
 
 @dataclass(frozen=True)
 class Against:
-    """Every machine of one's own against every machine of a published table that has CPU columns."""
+    """Every machine of one's own against every machine of the paper's table that has CPU columns."""
 
     study: Study
     matches: tuple[Match, ...]
@@ -132,13 +173,14 @@ class Against:
 
 
 def against(
-    matrix: Matrix, of: Study, counterparts: Mapping[str, Counterpart], builds: Builds, all_modes: bool = False
+    matrix: Matrix, counterparts: Mapping[str, Counterpart], builds: Builds, all_modes: bool = False
 ) -> Against:
-    """Compare one's own matrix with a published one.
+    """Compare one's own matrix with the paper's table.
 
     ``counterparts`` has the adapter of now for each framework of the table; rows of other builds of that adapter are
     compared too, each by itself. Shown is the fastest mode of each row, or with ``all_modes`` every one.
     """
+    of = study(SHI2016)
     paper = of.matrix()
     cpus = [each for each in paper.machines if any(column.on_cpu for column in paper.columns_of(each))]
     matches = tuple(
@@ -173,40 +215,35 @@ def _match(
         for m, name in ((matrix, machine), (paper, theirs))
     )
     left_out = {count: why for count in sorted(own) if (why := _why_not(count, published, host, then))}
-    counts = sorted(own & published - set(left_out))
     peak = of.peaks.get(theirs)
-    found: dict[tuple[Cell, str, int], list[CellResult]] = {}
-    names: dict[str, set[str]] = {}
-    for cell in matrix.cells.values():
-        group, row, column = cell.group, cell.row, cell.column
-        # The paper did not bind threads to CPUs, and tuned what it measured.
-        usual = row.affinity == OVERSUBSCRIBED and row.tuning == TUNED
-        if usual and column.machine == machine and _comparable(column) and column.threads is not None:
-            found.setdefault((group, row.framework, column.threads), []).append(cell)
-            names.setdefault(builds.of(cell).adapter, set()).add(row.framework)
+    # The paper did not bind threads to CPUs, and tuned what it measured.
+    usual = [
+        cell
+        for cell in matrix.cells.values()
+        if cell.row.affinity == OVERSUBSCRIBED and cell.row.tuning == TUNED
+        if cell.machine == machine and _comparable(cell.column)
+    ]
+    modes_of = grouped(usual, lambda cell: (cell.group, cell.row.framework, cell.column.threads))
+    rows_of = {
+        adapter: sorted({cell.row.framework for cell in cells})
+        for adapter, cells in grouped(usual, lambda cell: builds.of(cell).adapter).items()
+    }
     pairs: list[Pair] = []
     fastest: list[Pair] = []
-    measured = {group for group, _, _ in found}
-    for group in (group for group in matrix.rows if group in measured and group in paper.rows):
+    for group in (each for each in paper.rows if each in {cell.group for cell in usual}):
         for framework in (row.framework for row in paper.rows[group]):
             counterpart = counterparts.get(framework)
-            for name in sorted(names.get(counterpart.adapter, ())) if counterpart and counterpart.adapter else ():
-                for count in counts:
-                    past = paper.cells.get(
-                        Place(theirs, group._replace(framework=framework, mode=of.year, device="cpu", threads=count))
-                    )
-                    modes = sorted(found.get((group, name, count), ()), key=lambda cell: cell.row)
-                    best = fastest_mode(modes) if modes else None
-                    for now in modes if all_modes and modes else [best]:
-                        build = None if now is None else builds.of(now)
-                        pairs.append(_pair(Where(group, framework, name, count), now, build, past, peak))
-                        fastest += pairs[-1:] if now is best else []
-    ceilings: dict[int, float] = {}
-    for pair in pairs:
-        if pair.now is not None and pair.now.gflops is not None and pair.now.ceiling_fraction:
-            ceilings.setdefault(pair.where.threads, pair.now.gflops * 1e9 / pair.now.ceiling_fraction)
-    common = _common(fastest)
-    return Match(host, then, peak, ceilings, tuple(pairs), tuple(_means(fastest, common)), common, left_out)
+            rows = rows_of.get(counterpart.adapter, ()) if counterpart and counterpart.adapter else ()
+            for name, count in product(rows, sorted(own & published - set(left_out))):
+                cell = group._replace(framework=framework, mode=of.year, device="cpu", threads=count)
+                past = paper.cells.get(Place(theirs, cell))
+                modes = sorted(modes_of.get((group, name, count), ()), key=lambda cell: cell.row)
+                best = fastest_mode(modes) if modes else None
+                for now in modes if all_modes and modes else [best]:
+                    build = None if now is None else builds.of(now)
+                    pairs.append(_judged(Pair(group, framework, name, count, now, build, past), peak))
+                    fastest += pairs[-1:] if now is best else []
+    return Match(host, then, peak, tuple(pairs), tuple(fastest), left_out)
 
 
 def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:
@@ -219,28 +256,21 @@ def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:
     return ""
 
 
-def _pair(
-    where: Where, now: CellResult | None, build: Build | None, then: CellResult | None, peak: CorePeak | None
-) -> Pair:
-    past = then.timed if then is not None else None
-    present = now.timed if now is not None and not computes_nothing(now) else None
+def _judged(pair: Pair, peak: CorePeak | None) -> Pair:
+    """Return a pair with its ratios, or with the reason why there are none."""
+    past = pair.then.timed if pair.then is not None else None
+    present = pair.now.timed if pair.now is not None and not computes_nothing(pair.now) else None
     share_then = None
     if past is not None and peak is not None:
-        flops = FIRST[where.group.network].family.training_flops(where.group.batch_size)
-        rate = flops / past.median / where.threads
+        rate = FIRST[pair.network].family.training_flops(pair.group.batch_size) / past.median / pair.threads
         low, high = rate / peak.high, rate / peak.low
         # No core does more than its peak: where the lower end is possible the clock was higher than the low one.
-        share_then = Span(low, max(low, min(high, 1.0)))
-    impossible = share_then is not None and share_then.low > 1.0
-    share_now = now.ceiling_fraction if now is not None and present is not None else None
-    per_peak = None
-    if impossible:
-        past = None
-    elif share_now is not None and share_then is not None:
-        per_peak = Span(share_now / share_then.high, share_now / share_then.low)
-    speedup = past.median / present.median if past is not None and present is not None else None
-    reason = "" if speedup is not None else _OTHER_WORK if impossible and present is not None else _why(now, then)
-    return Pair(where, now, build, then, speedup, share_now, share_then, per_peak, reason)
+        share_then = low, max(low, min(high, 1.0))
+    impossible = share_then is not None and share_then[0] > 1.0
+    share_now = pair.now.ceiling_fraction if pair.now is not None and present is not None else None
+    speedup = past.median / present.median if past and present and not impossible else None
+    reason = "" if speedup is not None else _OTHER_WORK if impossible and present else _why(pair.now, pair.then)
+    return replace(pair, speedup=speedup, share_now=share_now, share_then=share_then, reason=reason)
 
 
 def _why(now: CellResult | None, then: CellResult | None) -> str:
@@ -257,54 +287,11 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
     return "; ".join(parts)
 
 
-def _common(pairs: Sequence[Pair]) -> dict[int, tuple[str, ...]]:
-    """Return by threads the networks for which every row with a speed-up there has one."""
-    of_rows: dict[int, dict[tuple[str, str], dict[str, None]]] = {}
-    for pair in pairs:
-        if pair.speedup is not None:
-            of_row = of_rows.setdefault(pair.where.threads, {}).setdefault((pair.where.framework, pair.where.row), {})
-            of_row[pair.where.group.network] = None
-    return {
-        threads: tuple(name for name in next(iter(rows.values())) if all(name in row for row in rows.values()))
-        for threads, rows in of_rows.items()
-    }
-
-
-def _means(pairs: Sequence[Pair], common: Mapping[int, Sequence[str]]) -> list[Mean]:
-    """Return the geometric means over networks of these pairs, one for each network at most."""
-    found: dict[tuple[str, str, int], list[Pair]] = {}
-    for pair in pairs:
-        if pair.speedup is not None:
-            found.setdefault(pair.where[1:], []).append(pair)
-    means = []
-    for (framework, row, threads), of_row in found.items():
-        speedups = {pair.where.group.network: pair.speedup for pair in of_row if pair.speedup is not None}
-        spans = [pair.per_peak for pair in of_row if pair.per_peak is not None]
-        span = None
-        if len(spans) == len(speedups):
-            span = Span(geometric_mean([each.low for each in spans]), geometric_mean([each.high for each in spans]))
-        shared = [speedups[name] for name in common[threads]]
-        disturbed = [pair.where.group.network for pair in of_row if pair.now is not None and pair.now.has(CONTENDED)]
-        means.append(
-            Mean(
-                framework,
-                row,
-                threads,
-                len(speedups),
-                geometric_mean(list(speedups.values())),
-                span,
-                geometric_mean(shared) if shared else None,
-                tuple(dict.fromkeys(disturbed)),
-            )
-        )
-    return means
-
-
 # Its tables.
 
 
-def _columns(year: str, common: set[FlagKind]) -> tuple[TableColumn[Pair], ...]:
-    seconds = layout.QUANTITIES["seconds"]
+def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
+    seconds, ends = layout.QUANTITIES["seconds"], ("low", "high")
 
     def past(pair: Pair) -> Entry:
         if pair.then is None:
@@ -317,76 +304,78 @@ def _columns(year: str, common: set[FlagKind]) -> tuple[TableColumn[Pair], ...]:
         return "" if span is None else _ends(*(f"{100 * end:.0f}" for end in span))
 
     return (
-        TableColumn("network", None, lambda pair: pair.where.group.network),
-        TableColumn("batch_size", None, lambda pair: pair.where.group.batch_size),
-        TableColumn("framework_then", None, lambda pair: pair.where.framework),
-        TableColumn("framework", None, lambda pair: pair.where.row),
-        TableColumn("mode", None, lambda pair: pair.now.row.mode if pair.now else None),
-        TableColumn("version", None, lambda pair: pair.build.version or None if pair.build else None),
-        TableColumn("threads", "p", lambda pair: pair.where.threads),
-        TableColumn("status", None, lambda pair: pair.now.status if pair.now else "not_measured"),
-        TableColumn(
+        Column("network", None, lambda pair: pair.network),
+        Column("batch_size", None, lambda pair: pair.group.batch_size),
+        Column("framework_then", None, lambda pair: pair.framework),
+        Column("framework", None, lambda pair: pair.row),
+        Column("mode", None, lambda pair: pair.now.row.mode if pair.now else None),
+        Column("version", None, lambda pair: pair.build.version or None if pair.build else None),
+        Column("threads", "p", lambda pair: pair.threads),
+        Column("status", None, lambda pair: pair.now.status if pair.now else "not_measured"),
+        Column(
             "seconds_now",
             "s now",
-            lambda pair: pair.now.seconds if pair.now else None,
-            lambda pair: layout.entry(pair.now, seconds, common)._replace(best=False),
+            lambda pair: pair.now and pair.now.seconds,
+            lambda pair: layout.entry(pair.now, seconds, set(common))._replace(best=False),
             MEDIAN,
         ),
-        TableColumn(
+        Column(
             "seconds_then",
             f"s {year}",
             lambda pair: pair.then.timed.median if pair.then and pair.then.timed else None,
             past,
         ),
-        TableColumn("speedup", "speed-up", lambda pair: pair.speedup, lambda pair: _times(pair.speedup)),
-        TableColumn(
+        Column("speedup", "speed-up", lambda pair: pair.speedup, lambda pair: _times(pair.speedup)),
+        Column(
             "share_now",
             "% now",
             lambda pair: pair.share_now,
-            lambda pair: "" if pair.share_now is None else f"{100 * pair.share_now:.0f}",
+            lambda pair: share(pair.share_now and (pair.share_now,) * 2),
         ),
-        TableColumn(
-            "share_then",
-            f"% {year}",
-            lambda pair: pair.share_then,
-            lambda pair: share(pair.share_then),
-            ("low", "high"),
+        Column(
+            "share_then", f"% {year}", lambda pair: _span(pair.share_then), lambda pair: share(pair.share_then), ends
         ),
-        TableColumn(
-            "per_peak", "per peak", lambda pair: pair.per_peak, lambda pair: _times(pair.per_peak), ("low", "high")
-        ),
-        TableColumn("reason", None, lambda pair: pair.reason),
-        TableColumn("flags", None, lambda pair: pair.now.flags if pair.now else []),
+        Column("per_peak", "per peak", lambda pair: _span(pair.per_peak), lambda pair: _times(pair.per_peak), ends),
+        Column("reason", None, lambda pair: pair.reason),
+        Column("flags", None, lambda pair: pair.now.flags if pair.now else []),
     )
 
 
-_MACHINES: tuple[TableColumn[Match], ...] = (
-    TableColumn("machine", None, lambda match: match.host.fingerprint),
-    TableColumn("machine_name", None, lambda match: match.host.name),
-    TableColumn("machine_then", None, lambda match: match.then.fingerprint),
-    TableColumn("machine_then_name", None, lambda match: match.then.name),
+_MACHINES: tuple[Column[Match], ...] = (
+    Column("machine", None, lambda match: match.host.fingerprint),
+    Column("machine_name", None, lambda match: match.host.name),
+    Column("machine_then", None, lambda match: match.then.fingerprint),
+    Column("machine_then_name", None, lambda match: match.then.name),
 )
-_MEANS: tuple[TableColumn[Mean], ...] = (
-    TableColumn("", "p", lambda mean: mean.threads),
-    TableColumn("", "networks", lambda mean: mean.networks),
-    TableColumn("", "speed-up", lambda mean: _times(mean.speedup) + (CONTENDED.symbol if mean.disturbed else "")),
-    TableColumn("", "per peak", lambda mean: _times(mean.per_peak)),
-    TableColumn("", "of common", lambda mean: _times(mean.common)),
+_MEANS: tuple[Column[dict[str, Any]], ...] = (
+    Column("framework", None, lambda mean: mean["framework"]),
+    Column("row", None, lambda mean: mean["row"]),
+    Column("threads", "p", lambda mean: mean["threads"]),
+    Column("networks", "networks", lambda mean: mean["networks"]),
+    Column(
+        "speedup",
+        "speed-up",
+        lambda mean: mean["speedup"],
+        lambda mean: _times(mean["speedup"]) + (CONTENDED.symbol if mean["disturbed"] else ""),
+    ),
+    Column("per_peak", "per peak", lambda mean: _span(mean["per_peak"]), lambda mean: _times(mean["per_peak"])),
+    Column("common", "of common", lambda mean: mean["common"], lambda mean: _times(mean["common"])),
+    Column("disturbed", None, lambda mean: mean["disturbed"]),
 )
+
+
+def _span(span: Span | None) -> dict[str, float] | None:
+    return span and {"low": span[0], "high": span[1]}
 
 
 def _times(found: float | Span | None) -> str:
     if found is None:
         return ""
-    return f"{_ends(*map(number, found)) if isinstance(found, Span) else number(found)}x"
+    return f"{_ends(*map(number, found)) if isinstance(found, tuple) else number(found)}x"
 
 
 def _ends(low: str, high: str) -> str:
     return low if low == high else f"{low}-{high}"
-
-
-def _named(pair: Pair) -> str:
-    return row_name(pair.now.row) if pair.now is not None else pair.where.row
 
 
 def warning(found: Against) -> str:
@@ -404,29 +393,27 @@ def _page(found: Against) -> Page:
         return Page((warning(found), NOTHING), (), (*_frameworks(found), *found.notes))
     tables = []
     for match in found.matches:
-        title = f"{match.host.name}, against {match.then.name}"
-        lines = _once(match.pairs, lambda pair: (pair.where.group, _named(pair)), _named)
-        columns: tuple[TableColumn[tuple[str, Pair]], ...] = (
-            TableColumn("", "", lambda line: line[0]),
-            *within(_columns(found.study.year, _common_flags(found)), lambda line: line[1]),
-        )
+        title, means = f"{match.host.name}, against {match.then.name}", match.means
+        columns = _columns(found.study.year, _common_flags(found))
         tables.append(
-            table(columns, lines, title, "", lambda line: group_name(line[1].where.group), _notes(match), keys=2)
-        )
-        if match.means:
-            means = _once(match.means, lambda mean: mean.row, lambda mean: mean.row)
-            of_means: tuple[TableColumn[tuple[str, Mean]], ...] = (
-                TableColumn("", "", lambda line: line[0]),
-                *within(_MEANS, lambda line: line[1]),
+            table(
+                (_named(match.pairs, lambda pair: pair.name, lambda pair: (pair.group, pair.name)), *columns),
+                match.pairs,
+                title,
+                group=lambda pair: group_name(pair.group),
+                notes=_notes(match),
+                keys=2,
             )
-            tables.append(table(of_means, means, "Geometric means over networks", notes=_notes_of_means(match)))
+        )
+        if means:
+            named = (_named(means, lambda mean: mean["row"], lambda mean: mean["row"]), *_MEANS)
+            tables.append(table(named, means, "Geometric means over networks", notes=_notes_of_means(match, means)))
     return Page((warning(found),), tuple(tables), tuple(_legend(found)))
 
 
-def _once(rows: Any, key: Any, name: Any) -> list[tuple[str, Any]]:
-    """Return the rows, each behind its name where the row before has another key."""
-    keys = [key(row) for row in rows]
-    return [(name(row) if place == 0 or keys[place - 1] != keys[place] else "", row) for place, row in enumerate(rows)]
+def _named(rows: Sequence[Row], name: Callable[[Row], str], key: Callable[[Row], Any]) -> Column[Row]:
+    first = begins(rows, key)
+    return Column("", "", lambda row: name(row) if first(row) else "")
 
 
 def _common_flags(found: Against) -> set[FlagKind]:
@@ -434,43 +421,37 @@ def _common_flags(found: Against) -> set[FlagKind]:
     return {FEW_LAUNCHES} if timed and all(cell.has(FEW_LAUNCHES) for cell in timed) else set()
 
 
-def _notes_of_means(match: Match) -> list[str]:
+def _notes_of_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
     """Return lines that name the networks of the last column, thread counts of the same ones together."""
     lines = [
-        f"of common, at p = {counts}: the speed-up over {', '.join(networks)}, which every row has"
+        f"of common, at p = {counts}: the speed-up over {networks}, which every row has"
         if networks
         else f"of common, at p = {counts}: no network has a speed-up in every row"
-        for networks, counts in _together(sorted(match.common.items())).items()
+        for networks, counts in _together((count, ", ".join(names)) for count, names in match.common.items()).items()
     ]
-    if any(mean.disturbed for mean in match.means):
+    if any(mean["disturbed"] for mean in means):
         lines.append(f"{CONTENDED.symbol} holds networks on which the measurement here was disturbed")
     return lines
 
 
-def _together(counts: Any) -> dict[Any, str]:
-    """Return the thread counts of each value: "1, 2"."""
-    found: dict[Any, list[str]] = {}
-    for count, value in counts:
-        found.setdefault(value, []).append(str(count))
-    return {value: ", ".join(each) for value, each in found.items()}
+def _together(counts: Iterable[tuple[int, str]]) -> dict[str, str]:
+    """Return the thread counts of each text: "1, 2"."""
+    of_text = grouped(counts, lambda each: each[1])
+    return {text: ", ".join(str(count) for count, _ in each) for text, each in of_text.items()}
 
 
 def _notes(match: Match) -> list[str]:
     lines = []
-    if match.means:
+    if any(pair.speedup is not None for pair in match.fastest):
         lines.append("Means take the fastest mode at each place. Compare rows only by the means over common networks.")
     if match.peak is not None:
         low, high = (number(end * 1e-9) for end in match.peak[:2])
         lines.append(f"Peak then: {low} to {high} GFLOP/s a core, theoretical, single precision ({match.peak.source}).")
-    if match.ceilings:
-        rates = ", ".join(f"{number(rate * 1e-9)} at {p}" for p, rate in sorted(match.ceilings.items()))
-        lines.append(f"Peak now: {rates} thread{'s' if set(match.ceilings) != {1} else ''} (GFLOP/s, measured here).")
+    if ceilings := match.ceilings:
+        rates = ", ".join(f"{number(rate * 1e-9)} at {p}" for p, rate in ceilings.items())
+        lines.append(f"Peak now: {rates} thread{'s' if set(ceilings) != {1} else ''} (GFLOP/s, measured here).")
     lines += [f"Not compared: {counts} threads, {why}." for why, counts in _together(match.left_out.items()).items()]
-    missing = [
-        (pair.reason, f"{pair.where.group.network} {_named(pair)}", str(pair.where.threads))
-        for pair in match.pairs
-        if pair.reason
-    ]
+    missing = [(pair.reason, f"{pair.network} {pair.name}", str(pair.threads)) for pair in match.pairs if pair.reason]
     return lines + layout.reasons(missing)
 
 
@@ -494,7 +475,7 @@ def _legend(found: Against) -> list[str]:
 
 def _frameworks(found: Against) -> list[str]:
     """Return a line for each framework of the table without a row, and for each with a successor."""
-    shown = {pair.where.framework for pair in found.pairs}
+    shown = {pair.framework for pair in found.pairs}
     lines = []
     for name, (_, title) in found.study.frameworks.items():
         counterpart = found.counterparts.get(name)
@@ -509,7 +490,6 @@ def _frameworks(found: Against) -> list[str]:
 
 
 def _data(found: Against) -> dict[str, Any]:
-    columns = _columns(found.study.year, set())
     return {
         "warning": warning(found),
         "stands": {
@@ -520,11 +500,11 @@ def _data(found: Against) -> dict[str, Any]:
             {
                 **objects(_MACHINES, [match])[0],
                 "peak_per_core_then": plain(match.peak),
-                "ceiling_now": {str(threads): rate for threads, rate in sorted(match.ceilings.items())},
+                "ceiling_now": {str(threads): rate for threads, rate in match.ceilings.items()},
                 "not_compared": {str(threads): why for threads, why in match.left_out.items()},
-                "cells": objects(columns, match.pairs),
-                "means": plain(match.means),
-                "common": {str(threads): list(networks) for threads, networks in sorted(match.common.items())},
+                "cells": objects(_columns(), match.pairs),
+                "means": objects(_MEANS, match.means),
+                "common": {str(threads): networks for threads, networks in match.common.items()},
             }
             for match in found.matches
         ],
@@ -533,10 +513,10 @@ def _data(found: Against) -> dict[str, Any]:
 
 
 def _rows(found: Against) -> Rows:
-    columns: tuple[TableColumn[tuple[Match, Pair]], ...] = (
+    columns: tuple[Column[tuple[Match, Pair]], ...] = (
         *within(_MACHINES, lambda line: line[0]),
-        *within(_columns(found.study.year, set()), lambda line: line[1]),
-        TableColumn("warning", None, lambda line: warning(found)),
+        *within(_columns(), lambda line: line[1]),
+        Column("warning", None, lambda line: warning(found)),
     )
     return csv_rows(columns, [(match, pair) for match in found.matches for pair in match.pairs])
 
@@ -544,8 +524,7 @@ def _rows(found: Against) -> Rows:
 def _analyse(source: Source) -> Against:
     results = source.results()
     builds = Builds(results.records, source.releases())
-    mine = build_matrix(results)
-    return against(mine, study(SHI2016), source.counterparts(), builds, source.options.all_modes)
+    return against(build_matrix(results), source.counterparts(), builds, source.options.all_modes)
 
 
 REPORT = Report(

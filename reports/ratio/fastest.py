@@ -15,10 +15,18 @@ from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, common_flags, entry, flag_lines, times
 from dlbench.reports.matrix import of_cell
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
-from dlbench.reports.ratio.pairs import NOTHING, counted, heading_of, listed, machine_columns, place_heading
+from dlbench.reports.ratio.pairs import (
+    NOTHING,
+    Compared,
+    counted,
+    grouped,
+    heading_of,
+    listed,
+    machine_columns,
+    place_heading,
+)
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, judge, ratio
-from dlbench.reports.storage.hosts import name_among
 
 ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the same work; there is nothing to compare."
 _LEGEND = (
@@ -50,26 +58,13 @@ class Leader:
     """Whether nothing ties with it, and the interval of the ratio to another of its run lies above 1."""
 
     @property
-    def machine(self) -> str:
-        """The fingerprint of its machine."""
-        return self.first.column.machine
-
-    @property
     def measured(self) -> bool:
         """Whether its lead has an interval; published times have none."""
         return self.ratio is not None and self.ratio.low is not None
 
 
-@dataclass(frozen=True)
-class Fastest:
-    """All leaders of a matrix, in its order: machines, groups, columns."""
-
-    matrix: Matrix
-    leaders: tuple[Leader, ...]
-
-
-def fastest(matrix: Matrix) -> Fastest:
-    """Return the leader of each column within each group, where any cell has a time that counts."""
+def fastest(matrix: Matrix) -> Compared[Leader]:
+    """Return the leader of each column within each group where any cell has a time that counts: machine by machine."""
     found = []
     for machine in matrix.machines:
         for group, rows in matrix.rows.items():
@@ -77,7 +72,7 @@ def fastest(matrix: Matrix) -> Fastest:
                 pool = in_the_running(cell for row in rows if (cell := matrix.at(group, row, column)))
                 if pool:
                     found.append(_leader(sorted(pool, key=lambda pair: pair[1].median)))
-    return Fastest(matrix, tuple(found))
+    return Compared(matrix, tuple(found))
 
 
 def _leader(ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
@@ -94,11 +89,11 @@ def _leader(ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
     return Leader(first, ties, following, slower, certain)
 
 
-def _columns(found: Fastest, common: Collection[FlagKind] = ()) -> tuple[Column[Leader], ...]:
+def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tuple[Column[Leader], ...]:
     seconds = QUANTITIES["seconds"]
     fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
     return (
-        *machine_columns(found.matrix.hosts, lambda each: each.machine),
+        *machine_columns(found.matrix.hosts, lambda each: each.first.machine),
         *axis_columns(lambda each: each.first.cell, (*GROUP, *PLACE)),
         Column("first", "fastest", lambda each: _standing(each.first), lambda each: row_name(each.first.row), fields),
         Column("", "p", lambda each: place_heading(each.first.cell)),
@@ -129,24 +124,23 @@ def _ties(leader: Leader) -> list[str]:
     return [row_name(each.row) for each in leader.ties]
 
 
-def _page(found: Fastest) -> Page:
+def _page(found: Compared[Leader]) -> Page:
     """Return a table for each machine: a line for each column of each network."""
-    compared = [each for each in found.leaders if each.next is not None]
+    compared = [each for each in found.rows if each.next is not None]
     if not compared:
-        return Page((ALONE if found.leaders else NOTHING, *found.matrix.notes), ())
+        return Page((ALONE if found.rows else NOTHING, *found.matrix.notes), ())
     shown = [cell for each in compared for cell in (each.first, *each.ties[:1], each.next) if cell is not None]
     common = common_flags(shown)
-    tables = [_table(found, machine, compared, common) for machine in found.matrix.machines]
+    tables = [_table(found, *each, common) for each in grouped(compared, lambda each: each.first.machine).items()]
     lines = [*_LEGEND, *flag_lines(shown, common)]
     lines += [_APART] if any(each.next.run != each.first.run for each in compared if each.next is not None) else []
     lines += [WORKERS_LEGEND] if any(each.first.column.world_size > 1 for each in compared) else []
-    if (alone := len(found.leaders) - len(compared)) > 0:
+    if (alone := len(found.rows) - len(compared)) > 0:
         lines.append(f"Not shown: {counted(alone, 'place')} of networks with one row alone.")
-    return Page(tuple(headline(found)), tuple(each for each in tables if each.rows), (*lines, *found.matrix.notes))
+    return Page(tuple(headline(found)), tuple(tables), (*lines, *found.matrix.notes))
 
 
-def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set[FlagKind]) -> Table:
-    here = [each for each in compared if each.machine == machine]
+def _table(found: Compared[Leader], machine: str, here: Sequence[Leader], common: set[FlagKind]) -> Table:
     ties = [
         f"{heading_of(each.first)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} cannot be told from "
         f"{listed(_ties(each), _NAMED)}."
@@ -155,17 +149,15 @@ def _table(found: Fastest, machine: str, compared: Sequence[Leader], common: set
     ]
     if len(ties) > _TIES:
         ties = [*ties[:_TIES], f"... and {len(ties) - _TIES} more; --json shows all"]
-    title = f"Who is fastest, on {name_among(found.matrix.hosts, machine)}"
+    title = f"Who is fastest, on {found.name(machine)}"
     return table(_columns(found, common), here, title, "leaders", lambda each: heading_of(each.first), ties, keys=2)
 
 
-def headline(found: Fastest) -> list[str]:
+def headline(found: Compared[Leader]) -> list[str]:
     """Return for each machine how often a row is clearly the fastest, in one sentence."""
     lines = []
-    for machine in found.matrix.machines:
-        here = [each for each in found.leaders if each.machine == machine and each.next is not None]
-        if not here:
-            continue
+    compared = [each for each in found.rows if each.next is not None]
+    for machine, here in grouped(compared, lambda each: each.first.machine).items():
         wins = Counter(row_name(each.first.row) for each in here if each.certain or not (each.ties or each.measured))
         named = wins.most_common(_NAMED)
         words = ", ".join(f"{name} in {count}" for name, count in named)
@@ -175,7 +167,7 @@ def headline(found: Fastest) -> list[str]:
         parts = [f"{how}: {words}"] if wins else []
         parts += [f"in {ties} noise may explain who is ahead"] if ties else []
         races = f"{len(here)} comparisons (a network at a thread count)" if len(here) > 1 else "one comparison"
-        lines.append(f"{name_among(found.matrix.hosts, machine)}, {races}: {'; '.join(parts)}.")
+        lines.append(f"{found.name(machine)}, {races}: {'; '.join(parts)}.")
     return lines
 
 
@@ -189,13 +181,13 @@ REPORT = Report(
     examples=("dlbench report fastest", "dlbench report fastest --networks lstm* --threads 2"),
     analyse=lambda source: fastest(source.matrix()),
     page=lambda found, options: _page(found),
-    data=lambda found: {"leaders": objects(_columns(found), found.leaders), "notes": list(found.matrix.notes)},
-    rows=lambda found: csv_rows(_columns(found), found.leaders),
+    data=lambda found: {"leaders": objects(_columns(found), found.rows), "notes": list(found.matrix.notes)},
+    rows=lambda found: csv_rows(_columns(found), found.rows),
     suggestion="who is fastest, and whether noise may explain it",
     applies=_applies,
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Who is fastest",
     place=10,
     headline=headline,
-    has_section=lambda found: any(each.next is not None for each in found.leaders),
+    has_section=lambda found: any(each.next is not None for each in found.rows),
 )

@@ -5,22 +5,31 @@ the matrix.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, Place, differ, in_the_running
-from dlbench.reports.columns import GROUP, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table, within
+from dlbench.reports.columns import GROUP, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
 from dlbench.reports.naming import WORKERS_LEGEND, row_name
-from dlbench.reports.ratio.pairs import Mean, counted, draw, machine_columns, mean_of, pair_of, place_heading
+from dlbench.reports.ratio.pairs import (
+    Compared,
+    Mean,
+    counted,
+    draw,
+    grouped,
+    machine_columns,
+    mean_of,
+    pair_of,
+    place_heading,
+)
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import Ratio, judge
-from dlbench.reports.storage.hosts import name_among
 
 NOTHING = "No two frameworks, or modes of one, have a time for the same network at the same place; nothing to compare."
 _LEGEND = (
@@ -39,103 +48,148 @@ _FEW = (
 )
 _WHOLE, _PART = "over all of them", "over some of them"
 _ITSELF = Ratio(1.0, 1.0, 1.0, "the reference itself")
-Times = Mapping[tuple[Place, Cell], CellResult]
+Frameworks = Compared[list[Mean]]
+"""A list for each machine with two rows to compare: the mean of each row over all places, the reference among them.
 
-
-@dataclass(frozen=True)
-class Standing:
-    """A row beside the reference."""
-
-    row: Cell
-    means: Mapping[Place, Mean]
-    """By the columns in which both have a network in common."""
-    overall: Mean
-    """Over all columns."""
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The rows of one machine."""
-
-    machine: str
-    reference: Cell
-    places: tuple[Place, ...]
-    """Those in which anything is compared."""
-    standings: tuple[Standing, ...]
-    """The reference among them: first rows that have all of its times, then others; the fastest first."""
-    apart: tuple[Cell, ...]
-    """Rows that have nothing in common with the reference."""
-
-    def whole(self, standing: Standing) -> bool:
-        """Tell whether a row has all times of the reference."""
-        return len(standing.overall.pairs) == max(len(each.overall.pairs) for each in self.standings)
-
-
-@dataclass(frozen=True)
-class Frameworks:
-    """All machines of a matrix on which there are two rows to compare."""
-
-    matrix: Matrix
-    machines: tuple[Compared, ...]
+First rows that have all of its times, then others; the fastest first.
+"""
 
 
 def frameworks(matrix: Matrix) -> Frameworks:
     """Compare the rows of each machine of a matrix."""
     found = (_compared(matrix, machine) for machine in matrix.machines)
-    return Frameworks(matrix, tuple(each for each in found if each is not None))
+    return Compared(matrix, tuple(each for each in found if len(each) > 1))
 
 
 def _times_of(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, Cell], CellResult]]:
-    by_place: dict[tuple[Place, Cell], list[CellResult]] = {}
-    for cell in matrix.cells.values():
-        if cell.machine == machine:
-            by_place.setdefault((cell.column, cell.group), []).append(cell)
+    here = (cell for cell in matrix.cells.values() if cell.machine == machine)
     found: dict[Cell, dict[tuple[Place, Cell], CellResult]] = {}
-    for at, cells in by_place.items():
+    for at, cells in grouped(here, lambda cell: (cell.column, cell.group)).items():
         for cell, _ in in_the_running(cells):
             found.setdefault(cell.row, {})[at] = cell
     return found
 
 
-def _reference(found: Mapping[Cell, Times]) -> Cell:
-    """Return the row with the most times, of several the fastest where all of these have a time."""
-    most = max(map(len, found.values()))
-    rows = [row for row, times in found.items() if len(times) == most]
-    common = set.intersection(*(set(found[row]) for row in rows))
+def _compared(matrix: Matrix, machine: str) -> list[Mean]:
+    found = _times_of(matrix, machine)
+    most = max(map(len, found.values()), default=0)
+    rows = [row for row, of in found.items() if len(of) == most]
+    common = set.intersection(*(set(found[row]) for row in rows)) if rows else set()
 
     def rank(row: Cell) -> tuple[float, str]:
         return math.fsum(math.log(cell.timed.median) for at in common if (cell := found[row][at]).timed), row_name(row)
 
-    return min(rows, key=rank)
+    against = min(rows, key=rank, default=None)
+    standings = []
+    for of in found.values():
+        pairs = [pair for at in of if against and (pair := pair_of(of[at], found[against].get(at))) is not None]
+        if pairs:
+            standings.append(_mean(pairs))
+    return sorted(standings, key=lambda each: (len(each.pairs) < most, each.ratio.value))
 
 
-def _compared(matrix: Matrix, machine: str) -> Compared | None:
-    found = _times_of(matrix, machine)
-    if len(found) < 2:
-        return None
-    reference = _reference(found)
-    standings = [each for row, of in found.items() if (each := _standing(row, of, found[reference])) is not None]
-    if len(standings) < 2:
-        return None
-    most = len(found[reference])
-    standings.sort(key=lambda each: (len(each.overall.pairs) < most, each.overall.ratio.value))
-    used = {place for each in standings if each.row != reference for place in each.means}
-    apart = tuple(row for row in found if row not in {each.row for each in standings})
-    places = tuple(place for place in matrix.columns_of(machine) if place in used)
-    return Compared(machine, reference, places, tuple(standings), apart)
+def _mean(pairs: Sequence[Any]) -> Mean:
+    found = mean_of(pairs)
+    return replace(found, ratio=_ITSELF) if _is_reference(found) else found
 
 
-def _standing(row: Cell, of: Times, reference: Times) -> Standing | None:
-    pairs = {at: pair for at in of if (pair := pair_of(of[at], reference.get(at))) is not None}
-    if not pairs:
-        return None
-    places = dict.fromkeys(place for place, _ in pairs)
-    means = {place: mean_of([pair for at, pair in pairs.items() if at[0] == place]) for place in places}
-    overall = mean_of(list(pairs.values()))
-    if of is reference:
-        means = {place: replace(mean, ratio=_ITSELF) for place, mean in means.items()}
-        overall = replace(overall, ratio=_ITSELF)
-    return Standing(row, means, overall)
+def _row(mean: Mean) -> Cell:
+    return mean.pairs[0].cell.row
+
+
+def _reference(mean: Mean) -> Cell:
+    return mean.pairs[0].other.row
+
+
+def _is_reference(mean: Mean) -> bool:
+    return _row(mean) == _reference(mean)
+
+
+def _by_place(mean: Mean) -> dict[Place, Mean]:
+    return {place: _mean(pairs) for place, pairs in grouped(mean.pairs, lambda pair: pair.cell.column).items()}
+
+
+def _machine(means: Sequence[Mean]) -> str:
+    return means[0].pairs[0].cell.machine
+
+
+def _places(found: Frameworks, means: Sequence[Mean]) -> list[Place]:
+    """Return the columns in which anything is compared."""
+    used = {pair.cell.column for each in means if not _is_reference(each) for pair in each.pairs}
+    return [place for place in found.matrix.columns_of(_machine(means)) if place in used]
+
+
+def _apart(found: Frameworks, means: Sequence[Mean]) -> list[Cell]:
+    """Return the rows that have nothing in common with the reference."""
+    return [row for row in _times_of(found.matrix, _machine(means)) if row not in map(_row, means)]
+
+
+def _whole(mean: Mean, means: Sequence[Mean]) -> bool:
+    """Tell whether a row has all times of the reference."""
+    return len(mean.pairs) == max(len(each.pairs) for each in means)
+
+
+def _page(found: Frameworks) -> Page:
+    """Return a table for each machine: rows down, threads and devices across."""
+    if not found.rows:
+        return Page((NOTHING, *found.matrix.notes), ())
+    pairs = [pair for means in found.rows for each in means for pair in each.pairs]
+    few = any(not side.covers_launches for pair in pairs for side in pair.times)
+    workers = any(place.world_size > 1 for means in found.rows for place in _places(found, means))
+    after = (*_LEGEND, *((_FEW,) if few else ()), *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes)
+    return Page((), tuple(_table(found, each) for each in found.rows), after)
+
+
+def _table(found: Frameworks, means: Sequence[Mean]) -> Table:
+    def field_of(mean: Mean, place: Place) -> Entry:
+        there = _by_place(mean).get(place)
+        if there is None:
+            return Entry("" if _is_reference(mean) else MISSING)
+        ratio, count = there.ratio, f" ({len(there.groups)})"
+        if _is_reference(mean):
+            return Entry("1", marks=count)
+        return Entry(number(ratio.value), deviation(ratio.value, ratio.low, ratio.high), count)
+
+    columns: list[Column[Mean]] = [Column("", "", lambda each: row_name(_row(each)))]
+    for place in _places(found, means):
+        columns.append(Column("", place_heading(place.cell), lambda each, place=place: field_of(each, place)))  # type: ignore[misc]
+    for name, verdict in (("wins", "better"), ("losses", "worse")):
+        columns.append(
+            Column("", name, lambda each, verdict=verdict: "" if _is_reference(each) else each.count(verdict))  # type: ignore[misc]
+        )
+    several = len({_whole(each, means) for each in means}) > 1
+    apart = ", ".join(map(row_name, _apart(found, means)))
+    return table(
+        columns,
+        means,
+        f"Times as long as {row_name(_reference(means[0]))}, on {found.name(_machine(means))}",
+        group=(lambda each: _WHOLE if _whole(each, means) else _PART) if several else None,
+        notes=(f"Nothing in common with the reference: {apart}.",) if apart else (),
+    )
+
+
+def headline(found: Frameworks) -> list[str]:
+    """Return for each machine the lead of the fastest row over the next, where noise does not explain it."""
+    lines = []
+    for means in found.rows:
+        whole = [each for each in means if _whole(each, means) and not _is_reference(each)]
+        ahead = [each for each in whole if judge(each.ratio) == "better"]
+        behind = [each for each in whole if judge(each.ratio) == "worse"]
+        reference = row_name(_reference(means[0]))
+        if ahead:
+            first = ahead[0]
+            line = f"{row_name(_row(first))} takes {times(first.ratio)} the time of {reference}"
+        elif behind and len(behind) == len(whole):
+            first = behind[0]
+            line = f"{reference} is the fastest; {row_name(_row(first))} takes {times(first.ratio)} its time"
+        else:
+            continue
+        extent = counted(len(first.groups), "network")
+        if len(first.pairs) > len(first.groups):
+            extent = f"{len(first.pairs)} pairs: {extent} at {counted(len(_by_place(first)), 'place')}"
+        name = found.name(_machine(means))
+        lines.append(f"{name}: over all networks and places, {line} (geometric mean of {extent}).")
+    return lines
 
 
 _MEAN: tuple[Column[Mean], ...] = (
@@ -152,96 +206,26 @@ def _axes(cell: Cell, names: Sequence[str]) -> dict[str, Any]:
     return objects(axis_columns(lambda each: each, names), [cell])[0]
 
 
-def _page(found: Frameworks) -> Page:
-    """Return a table for each machine: rows down, threads and devices across."""
-    if not found.machines:
-        return Page((NOTHING, *found.matrix.notes), ())
-    pairs = [pair for each in found.machines for standing in each.standings for pair in standing.overall.pairs]
-    few = any(not side.covers_launches for pair in pairs for side in pair.times)
-    workers = any(place.world_size > 1 for each in found.machines for place in each.places)
-    after = (*_LEGEND, *((_FEW,) if few else ()), *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes)
-    return Page((), tuple(_table(found, each) for each in found.machines), after)
-
-
-def _table(found: Frameworks, compared: Compared) -> Table:
-    def field_of(place: Place, standing: Standing) -> Entry:
-        mean = standing.means.get(place)
-        if mean is None:
-            return Entry("" if standing.row == compared.reference else MISSING)
-        if standing.row == compared.reference:
-            return Entry("1", marks=f" ({len(mean.groups)})")
-        ratio = mean.ratio
-        return Entry(number(ratio.value), deviation(ratio.value, ratio.low, ratio.high), f" ({len(mean.groups)})")
-
-    def count(standing: Standing, verdict: str) -> str:
-        return "" if standing.row == compared.reference else str(standing.overall.count(verdict))
-
-    columns: list[Column[Standing]] = [Column("", "", lambda each: row_name(each.row))]
-    for place in compared.places:
-        columns.append(Column("", place_heading(place.cell), lambda each, place=place: field_of(place, each)))  # type: ignore[misc]
-    columns += [
-        Column("", "wins", lambda each: count(each, "better")),
-        Column("", "losses", lambda each: count(each, "worse")),
-    ]
-    several = len({compared.whole(each) for each in compared.standings}) > 1
-    title = f"Times as long as {row_name(compared.reference)}, on {name_among(found.matrix.hosts, compared.machine)}"
-    apart = ", ".join(map(row_name, compared.apart))
-    return table(
-        columns,
-        compared.standings,
-        title,
-        group=(lambda each: _WHOLE if compared.whole(each) else _PART) if several else None,
-        notes=(f"Nothing in common with the reference: {apart}.",) if apart else (),
-    )
-
-
-def headline(found: Frameworks) -> list[str]:
-    """Return for each machine the lead of the fastest row over the next, where noise does not explain it."""
-    lines = []
-    for each in found.machines:
-        whole = [standing for standing in each.standings if each.whole(standing) and standing.row != each.reference]
-        ahead = [standing for standing in whole if judge(standing.overall.ratio) == "better"]
-        behind = [standing for standing in whole if judge(standing.overall.ratio) == "worse"]
-        name, reference = name_among(found.matrix.hosts, each.machine), row_name(each.reference)
-        if ahead:
-            first = ahead[0]
-            line = f"{row_name(first.row)} takes {times(first.overall.ratio)} the time of {reference}"
-        elif behind and len(behind) == len(whole):
-            first = behind[0]
-            line = f"{reference} is the fastest; {row_name(first.row)} takes {times(first.overall.ratio)} its time"
-        else:
-            continue
-        lines.append(f"{name}: over all networks and places, {line} (geometric mean of {_extent(first.overall)}).")
-    return lines
-
-
-def _extent(mean: Mean) -> str:
-    networks = counted(len(mean.groups), "network")
-    if len(mean.pairs) == len(mean.groups):
-        return networks
-    return f"{len(mean.pairs)} pairs: {networks} at {counted(len({pair.cell.column for pair in mean.pairs}), 'place')}"
-
-
 def _data(found: Frameworks) -> dict[str, Any]:
     return {
         "machines": [
             {
-                **objects(machine_columns(found.matrix.hosts, lambda of: of.machine), [each])[0],
-                "against": _axes(each.reference, ROW),
+                **objects(machine_columns(found.matrix.hosts, _machine), [means])[0],
+                "against": _axes(_reference(means[0]), ROW),
                 "rows": [
                     {
-                        **_axes(standing.row, ROW),
-                        "overall": objects(_MEAN, [standing.overall])[0],
+                        **_axes(_row(mean), ROW),
+                        "overall": objects(_MEAN, [mean])[0],
                         "places": [
-                            {**_axes(place.cell, PLACE), **objects(_MEAN, [mean])[0]}
-                            for place, mean in standing.means.items()
+                            {**_axes(place.cell, PLACE), **objects(_MEAN, [there])[0]}
+                            for place, there in _by_place(mean).items()
                         ],
                     }
-                    for standing in each.standings
+                    for mean in means
                 ],
-                "apart": [_axes(row, ROW) for row in each.apart],
+                "apart": [_axes(row, ROW) for row in _apart(found, means)],
             }
-            for each in found.machines
+            for means in found.rows
         ],
         "notes": list(found.matrix.notes),
     }
@@ -249,33 +233,29 @@ def _data(found: Frameworks) -> dict[str, Any]:
 
 def _rows(found: Frameworks) -> Rows:
     """Return a line for each row at each place."""
-    columns: tuple[Column[tuple[Compared, Standing, Place]], ...] = (
-        *machine_columns(found.matrix.hosts, lambda row: row[0].machine),
-        *axis_columns(lambda row: row[2].cell, PLACE),
-        *axis_columns(lambda row: row[1].row, ROW),
-        Column("against", None, lambda row: _axes(row[0].reference, ROW), fields=ROW),
-        *within(_MEAN, lambda row: row[1].means[row[2]]),
+    columns: tuple[Column[Mean], ...] = (
+        *machine_columns(found.matrix.hosts, lambda mean: mean.pairs[0].cell.machine),
+        *axis_columns(lambda mean: mean.pairs[0].cell.cell, PLACE),
+        *axis_columns(_row, ROW),
+        Column("against", None, lambda mean: _axes(_reference(mean), ROW), fields=ROW),
+        *_MEAN,
     )
-    return csv_rows(
-        columns, [(each, of, place) for each in found.machines for of in each.standings for place in of.means]
-    )
+    return csv_rows(columns, [there for means in found.rows for mean in means for there in _by_place(mean).values()])
 
 
 def _draw(found: Frameworks, path: Path) -> list[Path]:
     """Draw a page for each machine: rows down, a mark for each place, ratios across."""
     pages = []
-    for each in found.machines:
-        reference = row_name(each.reference)
+    for means in found.rows:
         points = [
-            ("", row_name(standing.row), place_heading(place.cell), standing.means[place].ratio)
-            for standing in each.standings
-            for place in each.places
-            if place in standing.means and standing.row != each.reference
+            ("", row_name(_row(mean)), place_heading(place.cell), there[place].ratio)
+            for mean, there in ((mean, _by_place(mean)) for mean in means if not _is_reference(mean))
+            for place in _places(found, means)
+            if place in there
         ]
+        reference = row_name(_reference(means[0]))
         across = f"times as long as {reference}, geometric mean over the networks of both; 95 % intervals"
-        pages.append(
-            (f"Framework against framework, on {name_among(found.matrix.hosts, each.machine)}", across, points)
-        )
+        pages.append((f"Framework against framework, on {found.name(_machine(means))}", across, points))
     return draw(pages, path, columns=1)
 
 
@@ -293,12 +273,12 @@ REPORT = Report(
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: bool(found.machines),
+    drawable=lambda found: bool(found.rows),
     suggestion="framework against framework, over all networks",
     applies=_applies,
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Framework against framework",
     place=15,
     headline=headline,
-    has_section=lambda found: bool(found.machines),
+    has_section=lambda found: bool(found.rows),
 )

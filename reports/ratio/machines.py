@@ -4,8 +4,7 @@ Each machine is compared with the one that has the most times. Only machines of 
 others the ratio is the difference of the hardware.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
@@ -18,10 +17,12 @@ from dlbench.reports.naming import WORKERS_LEGEND, row_name
 from dlbench.reports.ratio.pairs import (
     FASTER,
     SLOWER,
+    Compared,
     Mean,
     Pair,
     counted,
     draw,
+    grouped,
     heading_of,
     machine_columns,
     mean_of,
@@ -32,7 +33,7 @@ from dlbench.reports.ratio.pairs import (
 )
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import judge
-from dlbench.reports.storage.hosts import name_among, unlike
+from dlbench.reports.storage.hosts import unlike
 
 ONE = (
     "There are results of one machine only, nothing to compare; give the stores of others too: "
@@ -50,50 +51,24 @@ _MEANS = (
 )
 
 
-@dataclass(frozen=True)
-class Against:
-    """One machine against another one."""
-
-    machine: str
-    other: str
-    unlike: tuple[str, ...]
-    """Why they are not of the same kind; empty where they are."""
-    pairs: tuple[Pair, ...]
-    """In the order of the matrix."""
-    rows: tuple[Mean, ...]
-    """The mean of each row, the least first."""
-    overall: Mean | None
-    """Over all cells; None where they have none in common."""
-
-
-@dataclass(frozen=True)
-class Machines:
-    """All machines of a matrix."""
-
-    matrix: Matrix
-    against: tuple[Against, ...]
+Machines = Compared[tuple[str, str, list[Pair]]]
+"""For each machine but the one with the most times: the two machines, and pairs in the order of the matrix."""
 
 
 def machines(matrix: Matrix) -> Machines:
     """Compare each machine of a matrix with the one that has the most times."""
     cells: dict[str, dict[Cell, CellResult]] = {machine: {} for machine in matrix.machines}
     for cell in fair(matrix.cells.values()):
-        cells[cell.column.machine][cell.cell] = cell
-    if len(cells) < 2:
-        return Machines(matrix, ())
-    most = max(cells, key=lambda machine: len(cells[machine]))
-    return Machines(matrix, tuple(_against(matrix, each, most, cells) for each in cells if each != most))
-
-
-def _against(matrix: Matrix, machine: str, other: str, cells: Mapping[str, Mapping[Cell, CellResult]]) -> Against:
-    why = tuple(unlike(matrix.hosts[other], matrix.hosts[machine]))
-    found = [pair for cell in cells[other] if (pair := pair_of(cells[machine].get(cell), cells[other][cell]))]
-    pairs = with_verdicts(found, lambda pair: not why and _same_gpu(pair))
-    by_row: dict[Cell, list[Pair]] = {}
-    for pair in pairs:
-        by_row.setdefault(pair.cell.row, []).append(pair)
-    rows = sorted(map(mean_of, by_row.values()), key=lambda mean: mean.ratio.value)
-    return Against(machine, other, why, tuple(pairs), tuple(rows), mean_of(pairs) if pairs else None)
+        cells[cell.machine][cell.cell] = cell
+    most = max(cells, key=lambda machine: len(cells[machine]), default="")
+    found = []
+    for machine in cells:
+        if machine != most:
+            pairs = [pair for cell in cells[most].values() if (pair := pair_of(cells[machine].get(cell.cell), cell))]
+            alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
+            judged = with_verdicts(pairs, lambda pair, alike=alike: alike and _same_gpu(pair))  # type: ignore[misc]
+            found.append((machine, most, judged))
+    return Compared(matrix, tuple(found))
 
 
 def _same_gpu(pair: Pair) -> bool:
@@ -132,99 +107,102 @@ def _median(cell: CellResult) -> str:
     return number(cell.timed.median) if cell.timed else "-"
 
 
+def _row(pair: Pair) -> Cell:
+    return pair.cell.row
+
+
+def _rows_of(pairs: Sequence[Pair]) -> list[Mean]:
+    """Return the mean of each row, the least first."""
+    return sorted(map(mean_of, grouped(pairs, _row).values()), key=lambda mean: mean.ratio.value)
+
+
 def _page(found: Machines) -> Page:
     """Return for each machine two tables: the mean of each row, and each cell."""
-    if not found.against:
+    if not found.rows:
         return Page((ONE, *found.matrix.notes), ())
     before, tables = [], []
-    for each in found.against:
-        names = [name_among(found.matrix.hosts, name) for name in (each.machine, each.other)]
-        if not each.pairs:
-            before.append(f"{names[0]} and {names[1]} have no cell with a time in common.")
+    for machine, other, pairs in found.rows:
+        title = f"{found.name(machine)} against {found.name(other)}"
+        if not pairs:
+            before.append(f"{found.name(machine)} and {found.name(other)} have no cell with a time in common.")
             continue
-        before.append(_summary(found, each))
-        judged = any(pair.verdict for pair in each.pairs)
-        title = " against ".join(names)
+        before.append(_summary(found, pairs))
+        hidden = () if any(pair.verdict for pair in pairs) else ("verdict",)
+        of_rows = [column for column in _ROWS if column.key not in hidden]
+        of_cells = [column for column in _CELLS if column.key not in hidden]
         tables += [
-            table([c for c in _ROWS if judged or c.key != "verdict"], each.rows, f"{title}: rows"),
-            table(
-                [c for c in _CELLS if judged or c.key != "verdict"],
-                each.pairs,
-                f"{title}: cells",
-                group=lambda pair: heading_of(pair.cell),
-                keys=2,
-            ),
+            table(of_rows, _rows_of(pairs), f"{title}: rows"),
+            table(of_cells, pairs, f"{title}: cells", group=lambda pair: heading_of(pair.cell), keys=2),
         ]
-    workers = any(pair.cell.column.world_size > 1 for each in found.against for pair in each.pairs)
-    after = (*_LEGEND[: 1 + any(not each.unlike for each in found.against)], _MEANS)
-    return Page(tuple(before), tuple(tables), (*after, *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes))
+    workers = any(pair.cell.column.world_size > 1 for _, _, pairs in found.rows for pair in pairs)
+    some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
+    after = (*_LEGEND[: 1 + some_alike], _MEANS, *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes)
+    return Page(tuple(before), tuple(tables), after)
 
 
-def _summary(found: Machines, against: Against) -> str:
-    assert against.overall is not None
-    name, other = (name_among(found.matrix.hosts, each) for each in (against.machine, against.other))
-    count = len(against.pairs)
-    line = (
-        f"{name} takes {times(against.overall.ratio)} the time of {other} (geometric mean of {counted(count, 'cell')})."
-    )
-    if against.unlike:
-        line += f" No verdict, since the machines are of different kinds: {'; '.join(against.unlike)}."
-    if others := sum(pair.cell.environment != pair.other.environment for pair in against.pairs):
+def _unlike(found: Machines, machine: str, other: str) -> list[str]:
+    return unlike(found.matrix.hosts[other], found.matrix.hosts[machine])
+
+
+def _summary(found: Machines, pairs: Sequence[Pair]) -> str:
+    machine, other, count = pairs[0].cell.machine, pairs[0].other.machine, len(pairs)
+    ratio = times(mean_of(pairs).ratio)
+    name, against = found.name(machine), found.name(other)
+    line = f"{name} takes {ratio} the time of {against} (geometric mean of {counted(count, 'cell')})."
+    if why := _unlike(found, machine, other):
+        line += f" No verdict, since the machines are of different kinds: {'; '.join(why)}."
+    if others := sum(pair.cell.environment != pair.other.environment for pair in pairs):
         line += f" On {others} of {count} the framework is another build there: the ratio is of software too."
     return line
 
 
 def headline(found: Machines) -> list[str]:
     """Return for each machine its difference from the other one, where noise does not explain it."""
-    clear = [each for each in found.against if each.overall and judge(each.overall.ratio) != "no clear difference"]
-    return [_summary(found, each) for each in clear]
+    compared = [pairs for _, _, pairs in found.rows if pairs]
+    return [_summary(found, pairs) for pairs in compared if judge(mean_of(pairs).ratio) != "no clear difference"]
 
 
 def _data(found: Machines) -> dict[str, object]:
+    hosts = found.matrix.hosts
     return {
         "machines": [
             {
-                **objects(_both(found), [each])[0],
-                "different": list(each.unlike),
-                "overall": plain(each.overall.ratio) if each.overall else None,
-                "rows": objects(_ROWS, each.rows),
-                "cells": objects(_CELLS, each.pairs),
+                **objects(_both(found), [(machine, other)])[0],
+                "different": unlike(hosts[other], hosts[machine]),
+                "overall": plain(mean_of(pairs).ratio) if pairs else None,
+                "rows": objects(_ROWS, _rows_of(pairs)),
+                "cells": objects(_CELLS, pairs),
             }
-            for each in found.against
+            for machine, other, pairs in found.rows
         ],
         "notes": list(found.matrix.notes),
     }
 
 
-def _both(found: Machines) -> tuple[Column[Against], ...]:
+def _both(found: Machines) -> tuple[Column[tuple[str, str]], ...]:
     hosts = found.matrix.hosts
-    return (
-        *machine_columns(hosts, lambda each: each.machine),
-        *machine_columns(hosts, lambda each: each.other, "against"),
-    )
+    return (*machine_columns(hosts, lambda both: both[0]), *machine_columns(hosts, lambda both: both[1], "against"))
 
 
 def _rows(found: Machines) -> Rows:
-    columns: tuple[Column[tuple[Against, Pair]], ...] = (
-        *within(_both(found), lambda row: row[0]),
-        *within(_CELLS, lambda row: row[1]),
-    )
-    return csv_rows(columns, [(each, pair) for each in found.against for pair in each.pairs])
+    columns = (*within(_both(found), lambda pair: (pair.cell.machine, pair.other.machine)), *_CELLS)
+    return csv_rows(columns, [pair for _, _, pairs in found.rows for pair in pairs])
 
 
 def _draw(found: Machines, path: Path) -> list[Path]:
     """Draw a page for each machine: a panel for each network, rows down, ratios across."""
     pages = []
-    for each in found.against:
-        name, other = (name_among(found.matrix.hosts, machine) for machine in (each.machine, each.other))
+    for machine, other, pairs in found.rows:
         points = [
-            (heading_of(pair.cell), row_name(pair.cell.row), place_heading(pair.cell.cell), pair.ratio)
-            for pair in each.pairs
+            (heading_of(pair.cell), row_name(_row(pair)), place_heading(pair.cell.cell), pair.ratio) for pair in pairs
         ]
-        pages += (
-            [(f"{name} against {other}", f"seconds over those on {other}; 95 % intervals", points)] if points else []
-        )
+        title = f"{found.name(machine)} against {found.name(other)}"
+        pages += [(title, f"seconds over those on {found.name(other)}; 95 % intervals", points)] if points else []
     return draw(pages, path)
+
+
+def _any(found: Machines) -> bool:
+    return any(pairs for _, _, pairs in found.rows)
 
 
 REPORT = Report(
@@ -241,10 +219,10 @@ Machines of the same kind (CPU, cores, memory) get a verdict, others their ratio
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: any(each.pairs for each in found.against),
+    drawable=_any,
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Machine against machine",
     place=20,
     headline=headline,
-    has_section=lambda found: any(each.pairs for each in found.against),
+    has_section=_any,
 )

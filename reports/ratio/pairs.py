@@ -1,20 +1,22 @@
 """Pairs of cells that differ along one axis: their ratios, who is clearly slower, geometric means, and pictures."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import NO_THREADS, CellResult
+from dlbench.reports.cells import NO_THREADS, CellResult, Matrix
 from dlbench.reports.columns import Column
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.naming import group_name, head_of
 from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
-from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.hosts import Host, name_among
 
 SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
 Row = TypeVar("Row")
+Key = TypeVar("Key", bound=Hashable)
 NOTHING = "Nothing was measured yet."
 
 
@@ -56,6 +58,32 @@ class Mean:
         return sum(judge(each.ratio) == verdict for each in self.pairs)
 
 
+@dataclass(frozen=True)
+class Compared(Generic[Row]):
+    """A matrix, and what was compared in it."""
+
+    matrix: Matrix
+    rows: tuple[Row, ...]
+
+    def name(self, machine: str) -> str:
+        """Return the name of a machine, unique among those of the matrix."""
+        return name_among(self.matrix.hosts, machine)
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Return the rows by key, in the order in which the keys first occur."""
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
+    """Return a test that tells of a row whether the row before it has another key."""
+    first = {id(next(of)) for _, of in groupby(rows, key)}
+    return lambda row: id(row) in first
+
+
 def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:
     """Return the pair of two cells; None where one of them has no time that counts."""
     if cell is None or other is None or cell.timed is None or other.timed is None:
@@ -81,12 +109,8 @@ def with_verdicts(pairs: Sequence[Pair], wanted: Callable[[Pair], bool]) -> list
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
     """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or that it cannot be told."""
     word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
-    return word or (SAME if is_same(found) else UNKNOWN)
-
-
-def is_same(found: Ratio) -> bool:
-    """Tell whether the whole interval lies within `WORSE` of 1."""
-    return found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
+    same = found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
+    return word or (SAME if same else UNKNOWN)
 
 
 def place_heading(cell: Cell) -> str:
@@ -121,18 +145,16 @@ def draw(
     pages: Iterable[tuple[str, str, Sequence[Point]]], path: Path, columns: int = 2, series: str = "threads"
 ) -> list[Path]:
     """Draw pages (title, what the values are, points) with ratios across, and return the files; raises ReportError."""
-    return dots_to_picture(
-        [Dots(title, across, _panels(points), series, same=1.0) for title, across, points in pages], path, columns
-    )
 
+    def panel(title: str, points: Sequence[Point]) -> Panel:
+        places = {(name, series): (found.value, found.low, found.high) for _, name, series, found in points}
+        return Panel(title, tuple(dict.fromkeys(each[1] for each in points)), places)
 
-def _panels(points: Sequence[Point]) -> tuple[Panel, ...]:
-    panels = []
-    for title in dict.fromkeys(each[0] for each in points):
-        inside = [each for each in points if each[0] == title]
-        places = {(name, series): (found.value, found.low, found.high) for _, name, series, found in inside}
-        panels.append(Panel(title, tuple(dict.fromkeys(each[1] for each in inside)), places))
-    return tuple(panels)
+    dots = [
+        Dots(title, across, tuple(panel(*each) for each in grouped(points, lambda p: p[0]).items()), series, same=1.0)
+        for title, across, points in pages
+    ]
+    return dots_to_picture(dots, path, columns)
 
 
 def heading_of(cell: CellResult) -> str:

@@ -6,7 +6,7 @@ stands with its fastest mode, unless all are asked for.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -16,14 +16,24 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, differ, fastest_mode
-from dlbench.reports.columns import GROUP, MEDIAN, VALUE, Column, axis_columns, csv_rows, objects, table, within
+from dlbench.reports.columns import GROUP, MEDIAN, VALUE, Column, axis_columns, csv_rows, objects, table
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import QUANTITIES, Page, Table
 from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, row_name
-from dlbench.reports.ratio.pairs import NOTHING, Mean, draw, machine_columns, mean_of, pair_of, place_heading
+from dlbench.reports.ratio.pairs import (
+    NOTHING,
+    Mean,
+    begins,
+    draw,
+    grouped,
+    machine_columns,
+    mean_of,
+    pair_of,
+    place_heading,
+)
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
@@ -47,8 +57,9 @@ _PLACE = tuple(name for name in axes.NAMES if name not in (*GROUP, "framework", 
 
 @dataclass(frozen=True)
 class Standing:
-    """One framework, or one mode of it, among the others."""
+    """One framework, or one mode of it, among the others of its network at one place."""
 
+    place: Place
     cell: CellResult
     build: Build
     oldest: bool
@@ -57,15 +68,6 @@ class Standing:
     """Seconds of the oldest over its own; None without a number, for the oldest, and where nothing is computed."""
     modes: int
     """Modes of the framework measured at this place."""
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The frameworks on one network at one place, the oldest first, those without a date last."""
-
-    group: Cell
-    place: Place
-    standings: tuple[Standing, ...]
 
 
 @dataclass(frozen=True)
@@ -82,34 +84,31 @@ class Overall:
     """Over the networks."""
 
     @property
-    def disturbed(self) -> tuple[Cell, ...]:
+    def disturbed(self) -> list[Cell]:
         """The networks where other programs disturbed one of the two."""
         pairs = self.mean.pairs if self.mean else ()
-        return tuple(each.cell.group for each in pairs if each.cell.has(CONTENDED) or each.other.has(CONTENDED))
+        return [each.cell.group for each in pairs if each.cell.has(CONTENDED) or each.other.has(CONTENDED)]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """All rankings of a matrix."""
+    """All frameworks of a matrix by machine, network and place, the oldest first, those without a date last."""
 
     hosts: dict[str, Host]
-    rankings: tuple[Ranking, ...]
+    standings: tuple[Standing, ...]
     overall: tuple[Overall, ...]
     all_modes: bool
     notes: tuple[str, ...]
 
     @property
-    def standings(self) -> list[Standing]:
-        """Those of all rankings."""
-        return [standing for ranking in self.rankings for standing in ranking.standings]
+    def rankings(self) -> list[list[Standing]]:
+        """The standings on one network at one place, for each of these."""
+        return list(grouped(self.standings, lambda each: (each.place, each.cell.group)).values())
 
 
 def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
-    found: dict[tuple[Place, Cell], list[CellResult]] = {}
-    for cell in matrix.cells.values():
-        place = Place(cell.machine, axes.project(cell.cell, _PLACE))
-        found.setdefault((place, cell.group), []).append(cell)
+    found = grouped(matrix.cells.values(), lambda cell: (_place(cell), cell.group))
     for (place, group), cells in list(found.items()):
         if place.cell.tuning == INSTALLED:
             tuned = place._replace(cell=place.cell._replace(tuning=TUNED)), group
@@ -118,27 +117,31 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
             if both and len(both) == len(there):
                 del found[tuned]  # nothing in it is tuned
     machines, groups = list(matrix.machines), list(matrix.rows)
-    order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), _rank(key[0])))
-    rankings = tuple(_ranking(group, place, found[place, group], builds, all_modes) for place, group in order)
-    places = sorted({place for place, _ in found}, key=lambda place: (machines.index(place.machine), _rank(place)))
-    best = {key: _best(cells) for key, cells in found.items()}
-    overall = tuple(_overall(place, {g: best[p, g] for p, g in order if p == place}, builds) for place in places)
-    return Progress(dict(matrix.hosts), rankings, overall, all_modes, matrix.notes)
+
+    def rank(place: Place) -> tuple[object, ...]:
+        device = axes.sort_key(axes.without(place.cell, "threads"))
+        return machines.index(place.machine), not place.on_cpu, place.device, device, place.threads or 0
+
+    order = sorted(found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), rank(key[0])))
+    standings = [each for place, group in order for each in _standings(place, found[place, group], builds, all_modes)]
+    of_places = grouped(order, lambda key: key[0])
+    overall = [
+        _overall(place, {group: _best(found[place, group]) for _, group in of_places[place]}, builds)
+        for place in sorted(of_places, key=rank)
+    ]
+    return Progress(dict(matrix.hosts), tuple(standings), tuple(overall), all_modes, matrix.notes)
 
 
-def _rank(place: Place) -> tuple[object, ...]:
-    return not place.on_cpu, place.device, axes.sort_key(axes.without(place.cell, "threads")), place.threads or 0
+def _place(cell: CellResult) -> Place:
+    return Place(cell.machine, axes.project(cell.cell, _PLACE))
 
 
 def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
     """Return the cell of each framework's fastest mode, by the row's name."""
-    by_name: dict[str, list[CellResult]] = {}
-    for cell in cells:
-        by_name.setdefault(cell.row.framework, []).append(cell)
-    return {name: fastest_mode(modes) for name, modes in by_name.items()}
+    return {name: fastest_mode(modes) for name, modes in grouped(cells, lambda cell: cell.row.framework).items()}
 
 
-def _ranking(group: Cell, place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool) -> Ranking:
+def _standings(place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool) -> Iterator[Standing]:
     def age(cell: CellResult) -> tuple[bool, date, str, str]:
         build = builds.of(cell)
         return build.released is None, build.released or date.max, cell.row.framework, cell.row.mode
@@ -146,12 +149,10 @@ def _ranking(group: Cell, place: Place, cells: Sequence[CellResult], builds: Bui
     best = _best(cells)
     candidates = [cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None]
     oldest = min(candidates, key=age, default=None)
-    standings = []
     for cell in sorted(cells if all_modes else best.values(), key=age):
         pair = pair_of(oldest, cell) if cell is not oldest and _counts(cell) else None
         modes = sum(each.row.framework == cell.row.framework for each in cells)
-        standings.append(Standing(cell, builds.of(cell), cell is oldest, pair.ratio if pair else None, modes))
-    return Ranking(group, place, tuple(standings))
+        yield Standing(place, cell, builds.of(cell), cell is oldest, pair.ratio if pair else None, modes)
 
 
 def _counts(cell: CellResult) -> bool:
@@ -167,11 +168,10 @@ def _overall(place: Place, best: dict[Cell, dict[str, CellResult]], builds: Buil
                 by_build.setdefault((name, builds.of(cell)), {})[group] = cell
     groups = tuple(group for group in best if sum(group in cells for cells in by_build.values()) > 1)
     whole = (key for key, cells in by_build.items() if groups and all(group in cells for group in groups))
-    dated = [(build.released, name, build) for name, build in whole if build.released is not None]
-    complete = sorted(dated, key=lambda each: each[:2])
-    if len(complete) < 2 or complete[0][0] == complete[-1][0]:
+    complete = sorted(whole, key=lambda key: (key[1].released or date.max, key[0]))
+    if len(complete) < 2 or complete[0][1].released == complete[-1][1].released:
         return Overall(place, groups)
-    oldest, newest = complete[0][1:], complete[-1][1:]
+    oldest, newest = complete[0], complete[-1]
     pairs = [pair for group in groups if (pair := pair_of(by_build[oldest][group], by_build[newest][group]))]
     return Overall(place, groups, oldest, newest, mean_of(pairs))
 
@@ -225,10 +225,10 @@ def _month(build: Build) -> str:
     return UNKNOWN if build.released is None else f"{build.released:%Y-%m}"
 
 
-def _where(found: Progress) -> tuple[Column[Ranking], ...]:
+def _where(found: Progress) -> tuple[Column[Standing], ...]:
     return (
         *machine_columns(found.hosts, lambda each: each.place.machine),
-        *axis_columns(lambda each: each.group, GROUP),
+        *axis_columns(lambda each: each.cell.group, GROUP),
         *axis_columns(lambda each: each.place.cell, _PLACE),
     )
 
@@ -263,42 +263,37 @@ def _summary(found: Progress) -> tuple[Column[Overall], ...]:
 
 def _page(found: Progress) -> Page:
     """Return for each machine a table of all networks, and one of the means over networks."""
-    if not found.rankings:
+    if not found.standings:
         return Page((NOTHING,), ())
     tables = []
     common = layout.common_flags(each.cell for each in found.standings if each.cell.timed is not None)
-    for machine in dict.fromkeys(ranking.place.machine for ranking in found.rankings):
-        tables.append(_table(found, machine, common))
+    for machine, here in grouped(found.standings, lambda each: each.place.machine).items():
+        tables.append(_table(found.hosts[machine].name, here, common))
         tables.append(_means(found, [each for each in found.overall if each.place.machine == machine]))
-    lines = [_LEGEND, *([WORKERS_LEGEND] if any(each.place.world_size > 1 for each in found.rankings) else [])]
+    lines = [_LEGEND, *([WORKERS_LEGEND] if any(each.place.world_size > 1 for each in found.standings) else [])]
     lines += [_MODES] if any(each.modes > 1 for each in found.standings) and not found.all_modes else []
     lines += layout.flag_lines((each.cell for each in found.standings), common)
     return Page((), tuple(tables), (*lines, *_undated(found), *found.notes))
 
 
-def _table(found: Progress, machine: str, common: set[FlagKind]) -> Table:
-    lines = [
-        (ranking, standing, place_heading(ranking.place.cell) if number == 0 else "")
-        for ranking in found.rankings
-        if ranking.place.machine == machine
-        for number, standing in enumerate(ranking.standings)
-    ]
+def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -> Table:
+    first = begins(standings, lambda each: (each.place, each.cell.group))
     missing = [
-        (
-            layout.why_hole(each.cell),
-            f"{ranking.group.network} {row_name(each.cell.row)}",
-            place_heading(ranking.place.cell),
-        )
-        for ranking, each, _ in lines
+        (layout.why_hole(each.cell), f"{each.cell.group.network} {row_name(each.cell.row)}", _heading(each))
+        for each in standings
         if each.cell.timed is None
     ]
-    columns: tuple[Column[tuple[Ranking, Standing, str]], ...] = (
-        Column("", "", lambda line: row_name(line[1].cell.row)),
-        Column("", "p", lambda line: line[2]),
-        *within(_columns(common), lambda line: line[1]),
+    columns: tuple[Column[Standing], ...] = (
+        Column("", "", lambda each: row_name(each.cell.row)),
+        Column("", "p", lambda each: _heading(each) if first(each) else ""),
+        *_columns(common),
     )
-    title = f"Oldest to newest, on {found.hosts[machine].name}"
-    return table(columns, lines, title, "", lambda line: group_name(line[0].group), layout.reasons(missing), keys=2)
+    title, notes = f"Oldest to newest, on {machine}", layout.reasons(missing)
+    return table(columns, standings, title, "", lambda each: group_name(each.cell.group), notes, keys=2)
+
+
+def _heading(standing: Standing) -> str:
+    return place_heading(standing.place.cell)
 
 
 def _means(found: Progress, overall: Sequence[Overall]) -> Table:
@@ -324,8 +319,7 @@ def _data(found: Progress) -> dict[str, Any]:
     return {
         "all_modes": found.all_modes,
         "rankings": [
-            {**objects(_where(found), [each])[0], "frameworks": objects(_columns(), each.standings)}
-            for each in found.rankings
+            {**objects(_where(found), of[:1])[0], "frameworks": objects(_columns(), of)} for of in found.rankings
         ],
         "summary": objects(_summary(found), found.overall),
         "notes": [*_undated(found), *found.notes],
@@ -333,11 +327,7 @@ def _data(found: Progress) -> dict[str, Any]:
 
 
 def _rows(found: Progress) -> Rows:
-    columns: tuple[Column[tuple[Ranking, Standing]], ...] = (
-        *within(_where(found), lambda line: line[0]),
-        *within(_columns(), lambda line: line[1]),
-    )
-    return csv_rows(columns, [(ranking, each) for ranking in found.rankings for each in ranking.standings])
+    return csv_rows((*_where(found), *_columns()), found.standings)
 
 
 def _draw(found: Progress, path: Path) -> list[Path]:
@@ -346,24 +336,22 @@ def _draw(found: Progress, path: Path) -> list[Path]:
     Left out are places with more threads than the machine has cores, where there are others.
     """
     pages = []
-    for machine in dict.fromkeys(ranking.place.machine for ranking in found.rankings):
-        here = [ranking for ranking in found.rankings if ranking.place.machine == machine]
+    for machine, here in grouped(found.standings, lambda each: each.place.machine).items():
         cores = found.hosts[machine].own_cores
         own = [each for each in here if cores is None or not _shares_cores(each.place, cores)] or here
         points = [
             (
-                group_name(ranking.group),
+                group_name(each.cell.group),
                 f"{_month(each.build)} {_build_name(each)}" + (f" {each.cell.row.mode}" if found.all_modes else ""),
-                condition_name(ranking.place.cell),
+                condition_name(each.place.cell),
                 each.speedup or Ratio(1.0, None, None, ""),
             )
-            for ranking in own
-            for each in ranking.standings
+            for each in own
             if each.oldest or each.speedup is not None
         ]
         # A framework may lack a number at the first place.
         points.sort(key=lambda point: (point[1].startswith(UNKNOWN), point[1]))
-        points.sort(key=lambda point: [group_name(each.group) for each in own].index(point[0]))
+        points.sort(key=lambda point: [group_name(each.cell.group) for each in own].index(point[0]))
         across = "times as fast as the oldest framework; bars: intervals"
         pages.append((f"From the oldest framework to the newest, on {found.hosts[machine].name}", across, points))
     return draw(pages, path, series="")
@@ -382,11 +370,11 @@ REPORT = Report(
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: bool(found.rankings),
+    drawable=lambda found: bool(found.standings),
     suggestion="the frameworks from oldest to newest",
     applies=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
     options=frozenset({ALL_MODES, ALL_RUNS}),
     heading="From the oldest framework to the newest",
     place=60,
-    has_section=lambda found: bool(found.rankings),
+    has_section=lambda found: bool(found.standings),
 )

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dlbench.reports.compare.report import Outcome, gate_outcome
+from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.storage.hosts import host_of
 
 from ..display.screen import say
@@ -60,7 +61,7 @@ def gate_command(what: WhatToGate, given: ComparisonOptions) -> None:
     ending = gate_outcome(found)
     if form != "terminal":
         say(ending.line)  # where a report is for programs, a person reads what stands beside it
-    if ending.outcome is Outcome.FAILED:
-        raise typer.Exit(GATE_FAILED if found.regressions else GATE_BROKEN)
-    if ending.outcome is Outcome.UNDECIDED and not lenient:
+    if ending.outcome == "failed":
+        raise typer.Exit(GATE_FAILED if found.having(Verdict.REGRESSION) else GATE_BROKEN)
+    if ending.outcome == "undecided" and not lenient:
         raise typer.Exit(GATE_UNDECIDED)

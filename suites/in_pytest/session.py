@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -17,27 +17,20 @@ import pytest
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.formats.inert import visible
-from dlbench.reports.naming import group_name, name_of, slug
+from dlbench.reports.naming import group_name, slug
 from dlbench.reports.pytest_benchmark import export as files
 from dlbench.reports.storage import delivery
-from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Record, Run
 
 from ..commands.options import AxisOptions, RowOptions, check_own
 from ..commands.plan import plan_of, size_of
-from ..display.progress import clock as clock_text
-from ..display.screen import counted
-from ..environments import environment, folders
+from ..display.screen import say
 from ..errors import DlbenchError
 from ..planning import own, values
 from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
-from ..planning.plan import Plan, PlannedLaunch, check_count, memory_line, narrow_to
+from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
-from ..run.launch import LaunchRunner
-from ..run.launcher import launch_process
-from ..run.quiet import measuring, open_gate
-from ..run.runner import Runner
-from ..run.schedules import Schedule
+from ..run.runner import RunProfile, run_plan
 from .plugin import of_suite
 
 FIXTURE = "dlbench_cell"
@@ -118,8 +111,7 @@ class MeasuredCell:
         self.check()
 
     def _timed(self) -> list[Record]:
-        fingerprint = self.records[-1].machine if self.records else ""
-        return files.counted(self.records, read_host(fingerprint, self.machine)) if self.records else []
+        return files.counted(self.records)
 
 
 def _replay(benchmark: Any, timed: Sequence[Record]) -> None:
@@ -192,7 +184,6 @@ class SuiteSession:
         except DlbenchError as error:
             raise pytest.UsageError(of_suite(error)) from error
         self._described = self._machine.to_dict()
-        self._waits = not config.getoption("dlbench_no_quiet_gate")
         self._cells = {slug(cell): cell for cell in self._plan.cells}
         self._run: Run | None = None
         self._records: dict[Cell, list[Record]] = {}
@@ -241,43 +232,28 @@ class SuiteSession:
     def _measure(self, cells: tuple[Cell, ...]) -> None:
         plan = narrow_to(self._plan, cells)
         target = self._config.getoption("dlbench_store")
-        folders.make_folder(folders.home())
+        profile = RunProfile(
+            ceilings=False,
+            quiet_gate=not self._config.getoption("dlbench_no_quiet_gate"),
+            lines=lambda: (size_of(plan), memory_line(plan, self._machine)),
+            resume_command="",  # a session is repeated
+        )
+        capture = self._config.pluginmanager.get_plugin("capturemanager")
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         with ExitStack() as stack:
-            said = stack.enter_context(_progress(self._config))
-            if plan.computes:  # frameworks that compute nothing are not disturbed
-                stack.enter_context(measuring(said.line, wait=True))
+            if capture is not None:
+                stack.enter_context(capture.global_and_fixture_disabled())
+            if reporter is not None:
+                reporter.ensure_newline()
             if target is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
-            store = stack.enter_context(delivery.opened(target, said.line))
-            store.add_machine(self._machine.fingerprint, self._described)
+            store = stack.enter_context(delivery.opened(target, say))
             # Building an environment is a download of its own choosing: `dlbench env build`.
-            sources = environment.prepare_sources(plan.builds, said.line, build_missing=False)
-            reference = preparation.prepare_references(plan, self._machine, said.line)
-            run = preparation.begin(plan, store, self._machine)
-            for line in (f"measuring {size_of(plan)}", memory_line(plan, self._machine)):
-                if line:
-                    said.line(line)
-            stack.enter_context(preparation.exclusive(run))
-            launches = plan.computes and any(source.interpreter for source in sources.values())
-            gate = open_gate(store, run, said.line) if launches and self._waits else None
-            launch_runner = LaunchRunner(
-                plan,
-                run,
-                launch_process,
-                sources,
-                reference,
-                machine=self._machine,
-                gate=gate,
-                ceilings=store.ceilings(self._machine.fingerprint),
-            )
-            schedule = Schedule(plan, (), launch_runner.host)
-            Runner(store, {"": launch_runner}, schedule, said, self._budget).run()
+            run, _ = run_plan(plan, self._machine, store, profile, budget_seconds=self._budget, build_missing=False)
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
-            kept = f", run {run.id} in {store.name}" if self._config.getoption("dlbench_store") else ""
             self._run = next(each for each in store.runs() if each.id == run.id)
-            said.line(f"measured {counted(schedule.count, 'launch', 'launches')}{kept}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
@@ -341,40 +317,3 @@ def _plan(config: pytest.Config, machine: Machine) -> Plan:
     plan = plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
     check_count(plan, config.getoption("dlbench_yes"))
     return plan
-
-
-class _Progress:
-    """The output during the launches: lines, and on a terminal the current launch."""
-
-    def __init__(self, reporter: Any) -> None:
-        self._reporter = reporter
-        self._live = reporter is not None and reporter.isatty
-
-    def line(self, text: str) -> None:
-        """Say a line."""
-        if self._reporter is not None:
-            self._reporter.ensure_newline()
-            self._reporter.write_line(visible(f"dlbench: {text}"))
-
-    def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
-        """A launch begins."""
-        if self._live:
-            self._reporter.rewrite(visible(f"dlbench: {index}/{total} {name_of(planned.cell)}"), erase=True)
-
-    def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
-        """During a launch nothing is said: a redraw would disturb it."""
-
-    def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
-        """A record was stored."""
-        if self._live and index < total:
-            self._reporter.rewrite(f"dlbench: {index}/{total}, {clock_text(seconds_left_overall)} left", erase=True)
-
-
-@contextmanager
-def _progress(config: pytest.Config) -> Iterator[_Progress]:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    with ExitStack() as stack:
-        if capture is not None:
-            stack.enter_context(capture.global_and_fixture_disabled())
-        yield _Progress(reporter)

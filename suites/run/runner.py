@@ -4,6 +4,7 @@
 a full disk), every finished record is in the store, and a resumed run launches exactly what is missing.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class RunProfile:
     """The interpreters by side, where they are prepared already."""
     node: Callable[[], Node | None] = lambda: None
     resume_command: str = field(default_factory=resume_command)
+    """Named where Ctrl-C or a signal ends it; empty: it ends as it comes."""
 
 
 def run_plan(
@@ -118,7 +120,7 @@ def run_plan(
         with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
-            with interruptible(profile.resume_command):
+            with interruptible(profile.resume_command) if profile.resume_command else contextlib.nullcontext():
                 Runner(store, launchers, schedule, display, budget_seconds).run()
     return run, schedule
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import factory_of_records as make
 import pytest
-from hostile import HOSTILE, check_csv, check_latex, check_markdown
-from kept_stores import saved
+from hostile import HOSTILE
 from playwright.sync_api import Page, expect
 
 from dlbench.adapters.protocol import Status
@@ -69,10 +68,3 @@ def test_nothing_runs_and_everything_is_text(show: Show, hostile: Path) -> None:
     )
     assert not unseen
     assert page.evaluate("document.documentElement.scrollWidth") == 1280
-
-
-def test_saved_files_command_nothing(show: Show, hostile: Path) -> None:
-    page = show(hostile)
-    check_markdown(saved(page, "matrix.md"))
-    check_csv(saved(page, "cells.csv"))
-    check_latex(saved(page, "matrix.tex"))

@@ -39,16 +39,6 @@ def test_no_page_is_wider_than_the_window(show: Show, example: Path, machines: P
         assert page.evaluate("document.getElementById('cell').scrollWidth <= innerWidth")
 
 
-def test_the_first_screen_has_the_picture_and_the_ranking(show: Show, example: Path) -> None:
-    page = show(example)
-    page.set_viewport_size({"width": 1280, "height": 900})
-    assert page.evaluate("document.querySelector('#overview table').getBoundingClientRect().top") < 900
-    assert page.locator("#overview svg").count() == page.locator("#overview tbody tr").count() == 2
-    label = page.locator("#overview svg").first.get_attribute("aria-label") or ""
-    winner = page.locator("#overview tbody tr").first.locator("td").first.inner_text()
-    assert f"tied: {winner} " in label
-
-
 def test_without_javascript_the_tables_stand_there(show: Show, example: Path) -> None:
     page = show(example, java_script_enabled=False)
     expect(page.locator("#matrix-table")).to_contain_text("torch eager")

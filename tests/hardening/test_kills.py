@@ -12,10 +12,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-import command_server
 import psutil
 import pytest
-from processes import PATIENCE, suite_of_null, variables_of_command, wait_until
+from processes import PATIENCE, fork_command, suite_of_null, wait_until
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import database
@@ -28,14 +27,6 @@ SUITE = suite_of_null(step_seconds=0.0005, networks=["fcn5", "lstm32"], protocol
 LAUNCHES = {(network, launch) for network in ("fcn5", "lstm32") for launch in (0, 1)}
 TRIALS = int(os.environ.get("DLBENCH_KILLS", "4"))
 KINDS = ("runner", "guest", "both", "write")
-
-
-def begin(folder, *words, first=lambda: None):
-    """Start the command in a fork; return its process number."""
-    (folder / "output").mkdir(exist_ok=True)
-    variables = variables_of_command(folder / "home")
-    order = {"words": words, "folder": str(folder), "variables": variables, "output": str(folder / "output")}
-    return command_server.fork({**order, "program": "dlbench"}, first)
 
 
 def ended(pid, seconds=PATIENCE):
@@ -84,9 +75,10 @@ def session(folder, kind, words, random):
     """Carry out one session of a run that is killed in this way, or ends before."""
     if kind == "write":
         which, before = random.randint(1, 9), random.random() < 0.5
-        assert ended(begin(folder, *words, first=lambda: die_in_write(which, before))) in (0, -signal.SIGKILL)
+        pid = fork_command(folder, folder / "output", *words, first=lambda: die_in_write(which, before))
+        assert ended(pid) in (0, -signal.SIGKILL)
         return
-    pid = begin(folder, *words)
+    pid = fork_command(folder, folder / "output", *words)
     if ended(pid, random.uniform(0.0, 3.0)) is not None:
         return
     children = psutil.Process(pid).children(recursive=True)
@@ -119,6 +111,7 @@ def records_in(folder):
 def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
     kind, random = KINDS[number % len(KINDS)], Random(number)
     (tmp_path / "mine.toml").write_text(SUITE)
+    (tmp_path / "output").mkdir()
     before, runs = [], []
     for _ in range(random.randint(2, 6)):
         session(tmp_path, kind, ("run", "mine.toml", *(("--resume",) if runs else ())), random)
@@ -134,7 +127,8 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
         if runs and runs[0].finished:
             break
     else:
-        assert ended(begin(tmp_path, "run", "mine.toml", *(("--resume",) if runs else ()))) == 0
+        last = fork_command(tmp_path, tmp_path / "output", "run", "mine.toml", *(("--resume",) if runs else ()))
+        assert ended(last) == 0
         runs, records = records_in(tmp_path)
     assert len(runs) == 1
     assert runs[0].finished

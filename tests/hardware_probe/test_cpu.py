@@ -143,18 +143,6 @@ def added(cpu: Cpu) -> list[int]:
     return [(mask - before).pop() for before, mask in zip([set(), *whole[:-1]], whole, strict=True)]
 
 
-def test_a_server_of_two_sockets_fills_one_first_and_takes_smt_siblings_last(tmp_path: Path) -> None:
-    cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon()))
-    assert [place["socket"] for place in cpu.core_places] == [0] * 8 + [1] * 8
-    assert [place["node"] for place in cpu.core_places] == [0] * 8 + [1] * 8
-    assert bound_mask(cpu, 1) == (0,)
-    assert bound_mask(cpu, 8) == tuple(range(8))
-    assert bound_mask(cpu, 12) == tuple(range(12))
-    assert bound_mask(cpu, 18) == (*range(16), 16, 17)
-    assert bound_mask(cpu, 32) == tuple(range(32))
-    assert bound_mask(cpu, 33) is None
-
-
 @pytest.mark.parametrize("named", [True, False])
 def test_a_hybrid_laptop_takes_its_fast_cores_first_then_the_slow_then_siblings(tmp_path: Path, named: bool) -> None:
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.hybrid_laptop(named)))
@@ -201,19 +189,6 @@ def test_workers_get_the_same_cpus_and_share_as_few_cores_as_can_be(
 
 def cores_of(cpu: Cpu, cpus: Iterable[int]) -> set[tuple[int, ...]]:
     return {core for core in cpu.core_siblings if set(core) & set(cpus)}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="binds this process")
-def test_the_masks_of_this_machine_can_be_set() -> None:
-    before = os.sched_getaffinity(0)
-    try:
-        for mask in masks(probe_cpu())[:-1]:
-            assert mask is not None
-            os.sched_setaffinity(0, mask)
-            assert os.sched_getaffinity(0) == set(mask)
-            os.sched_setaffinity(0, before)
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 GIB = 1024**3

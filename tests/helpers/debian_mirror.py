@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +32,8 @@ class Mirror:
     signing: Path  # gpg's home
 
     def add(
-        self,
-        name: str,
-        version: str = "1.0",
-        files: dict[str, bytes] | None = None,
-        links: dict[str, str] | None = None,
-    ) -> Path:
+        self, name: str, version: str = "1.0", files: dict[str, bytes] | None = None, links: Mapping[str, str] = {}
+    ) -> None:
         """Make a package with these files and links (place: target) and put it into the pool; ``publish`` lists it."""
         root = self.folder.parent / "build" / name
         shutil.rmtree(root, ignore_errors=True)
@@ -48,20 +44,19 @@ class Mirror:
         for path, content in (files or {f"usr/share/{name}": os.urandom(PLENTY)}).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(content)
-        for path, target in (links or {}).items():
+        for path, target in links.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).symlink_to(target)
         made = self.folder / "pool" / f"{name}_{version.rpartition(':')[2]}_all.deb"  # a pool's names have no epoch
         made.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, made], check=True, capture_output=True)
-        return made
 
     def publish(self, release: str = RELEASE, sign: bool = True) -> None:
         """Write the lists of what the pool holds, signed."""
-        blocks = []
-        for deb in sorted((self.folder / "pool").glob("*.deb")):
-            control = subprocess.run(["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True).stdout
-            blocks.append(f"{control}Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest(deb)}\n")
+        blocks = [
+            f"{control}Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest(deb)}\n"
+            for deb, control in self._pool()
+        ]
         lists = self.folder / "dists" / release / "main" / "binary-amd64" / "Packages"
         lists.parent.mkdir(parents=True, exist_ok=True)
         lists.write_text("\n".join(blocks))
@@ -80,26 +75,20 @@ class Mirror:
     def lock(self) -> str:
         """Return the lock of everything in the pool."""
         lines = ["# a mirror of the tests"]
-        for deb in sorted((self.folder / "pool").glob("*.deb")):
-            name, version, architecture = (
-                subprocess.run(
-                    ["dpkg-deb", "-f", deb, field], check=True, capture_output=True, text=True
-                ).stdout.strip()
-                for field in ("Package", "Version", "Architecture")
-            )
+        for deb, control in self._pool():
+            name, version, architecture = (line.partition(": ")[2] for line in control.splitlines()[:3])
             lines.append(f"{name} {version} {architecture} {deb.stat().st_size} {digest(deb)}")
         return "\n".join(lines) + "\n"
+
+    def _pool(self) -> Iterator[tuple[Path, str]]:
+        """Yield each package with what it says of itself."""
+        for deb in sorted((self.folder / "pool").glob("*.deb")):
+            yield deb, subprocess.run(["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True).stdout
 
 
 def digest(path: Path) -> str:
     """Return a file's SHA-256."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def tamper(path: Path) -> None:
-    """Change the last byte of a file: its size stays."""
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 def make_key(folder: Path) -> tuple[Path, Path]:
@@ -171,7 +160,6 @@ def serving(folder: Path) -> Iterator[Server]:
         server.server_close()
 
 
-NAMES = ("tiny-a", "tiny-b", "tiny-c")
 TOML = f"""
 name = "tiny"
 title = "Tiny"
@@ -212,13 +200,8 @@ class Recipe:
     def start(self, **options) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [*COMMAND, "env", "build", "tiny"],
-            env=self.variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            **options,
+            **{"env": self.variables, "stdin": subprocess.DEVNULL, "text": True, "start_new_session": True},
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
         )
 
     def build(self, **options) -> tuple[int, str]:
@@ -261,7 +244,7 @@ class Recipe:
         code, last = self.build()
         assert (code, last) == (0, "Tiny: ready")
         (folder,) = self.environments()
-        for name in NAMES:
+        for name in ("tiny-a", "tiny-b", "tiny-c"):
             assert (folder / "debian" / "usr" / "share" / name).is_file()
         assert not self.kept.exists()
         return folder
@@ -272,10 +255,3 @@ def over_http(recipe: Recipe) -> Iterator[Server]:
     with serving(recipe.mirror.folder) as server:
         recipe.variables["DLBENCH_DEBIAN_MIRROR"] = server.address
         yield server
-
-
-def replace_program(recipe: Recipe, program: str, text: str) -> None:
-    """Let a program on PATH be this shell script."""
-    folder = recipe.folder / "path"
-    script(folder / program, f"#!/bin/sh\n{text}\n")
-    recipe.variables["PATH"] = f"{folder}:{recipe.variables['PATH']}"

@@ -23,6 +23,8 @@ from dlbench.suites.run.launcher import LaunchRequest, launch_process
 #: Nothing here waits for that long unless it is about to fail: the machine may be busy.
 PATIENCE = 120.0
 BRIEF = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
+#: Whose digests of builds all homes share: each reads the 12,000 files of an environment.
+SHARED_HOME: Path | None = None
 COMMAND = (sys.executable, "-m", "dlbench.suites")
 
 
@@ -89,8 +91,17 @@ def variables_of_command(home: Path, **more: str) -> dict[str, str]:
     # The lock against two that measure at once lies there: tests that run side by side shall not wait for each other.
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
+    share_digests(home)
     own = {name: str(temporary) for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER")}
     return {**kept, "DLBENCH_HOME": str(home), **own, "COLUMNS": "200", **more}
+
+
+def share_digests(home: Path) -> None:
+    """Let a command find the digests of builds that others took."""
+    link = home / "cache" / "contents"
+    if SHARED_HOME is not None and not link.exists():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(SHARED_HOME / "cache" / "contents")
 
 
 def run_command(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
@@ -104,6 +115,15 @@ def run_with(variables: dict[str, str], folder: Path, *words: str) -> "subproces
         code = command_server.call(words, folder, variables, Path(output), PATIENCE)
         out, err = (Path(output, name).read_text() for name in ("out", "err"))
     return subprocess.CompletedProcess([*COMMAND, *words], code, out, err)
+
+
+def fork_command(folder: Path, output: Path, *words: str, first: Callable[[], None] = lambda: None) -> int:
+    """Start the command in a fork of this process, which has loaded it; return its process number.
+
+    ``first`` is called in the fork before the command.
+    """
+    order = {"words": words, "folder": str(folder), "variables": variables_of_command(folder / "home")}
+    return command_server.fork({**order, "output": str(output), "program": "dlbench"}, first)
 
 
 @contextlib.contextmanager

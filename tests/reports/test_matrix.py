@@ -114,26 +114,10 @@ def test_one_good_launch_makes_a_number_and_the_others_are_told() -> None:
     assert "1 of 2 launches: crashed, signal 11" in cell.flags[0].sentence
 
 
-def test_the_newest_run_wins_unless_all_are_asked_for() -> None:
-    old, new = launches([1.0] * 3, run="old"), launches([2.0] * 3, run="new", minutes=60)
-    for records in ([*old, *new], [*new, *old]):
-        assert only(matrix_of(*records)).timed.median == pytest.approx(2.0)  # type: ignore[union-attr]
-    pooled = only(matrix_of(*old, *new, all_runs=True))
-    assert pooled.seconds.launches == 6
-
-
 def test_a_skipped_cell_does_not_displace_a_measured_one() -> None:
     skipped = make.hole(Status.SKIPPED, "budget", run="new", minutes=60)
     assert only(matrix_of(make.record(run="old"), skipped)).run == "old"
     assert only(matrix_of(skipped)).status is Status.SKIPPED
-
-
-def test_a_row_that_could_not_run_displaces_nothing() -> None:
-    left_out = make.hole(Status.SKIPPED, "not built", run="new", environment="", minutes=60)
-    matrix = matrix_of(make.record(run="old"), left_out)
-    cell = only(matrix)
-    assert (cell.run, cell.status, cell.flags) == ("old", Status.OK, only(matrix_of(make.record())).flags)
-    assert matrix.notes == ()
 
 
 def test_builds_are_never_pooled_and_a_stale_cell_says_so() -> None:
@@ -172,12 +156,6 @@ def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
     assert fraction(1, sentinel(1, 2.0, busy=2.0)) == pytest.approx(2.0)
     matrix = matrix_of(make.record([1.0]), ceilings=ceilings)
     assert "over_ceiling" in names(only(matrix))
-
-
-def test_a_framework_that_computes_nothing_has_no_rate() -> None:
-    cell = only(matrix_of(make.record(result=make.outcome(parameter_count=None, parity=make.parity("unchecked")))))
-    assert cell.gflops is None
-    assert cell.items_per_second is not None
 
 
 def test_of_two_that_noise_cannot_tell_apart_both_are_starred() -> None:

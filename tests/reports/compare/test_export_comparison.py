@@ -19,7 +19,6 @@ import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import report as layout
 from dlbench.reports.compare.comparison import BASELINE, CellComparison, Comparison, SideOfCell
-from dlbench.reports.compare.report import Finding
 from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
 from dlbench.reports.flags import PARITY, THREADS_EXCEEDED, Flag
 from dlbench.reports.statistics import Ratio
@@ -31,7 +30,7 @@ HOST = Host("m-one", "AMD EPYC, 2 CPUs", 2, 2, 2.0)
 
 def side(status: Status = Status.OK, reason: str = "", **changes: Any) -> SideOfCell:
     seconds = (0.5, 0.51, 0.49) if status is Status.OK else ()
-    return SideOfCell(**{**vars(SideOfCell(status, reason, seconds, 0, "1a2b3c")), **changes})
+    return SideOfCell(**{**vars(SideOfCell(status, reason, len(seconds), seconds, 0, "1a2b3c")), **changes})
 
 
 def judged(verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any) -> Judgement:
@@ -51,29 +50,29 @@ def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
     return Comparison(**{**vars(made), **changes})
 
 
-HOLE = undecided(Verdict.INCONCLUSIVE, "baseline: unsupported, no LSTM", 0, 0)
+HOLE = undecided(Verdict.HOLE, "baseline: unsupported, no LSTM", 0, 0)
 FLAG = Flag(THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
 ONE_OF_EACH = {
-    Finding.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
-    Finding.REGRESSION: cell_of(Verdict.REGRESSION, 1.1, CELL._replace(threads=2)),
-    Finding.IMPROVEMENT: cell_of(Verdict.IMPROVEMENT, 0.8, CELL._replace(threads=4)),
-    Finding.INCONCLUSIVE: cell_of(Verdict.INCONCLUSIVE, 1.04, CELL._replace(threads=8)),
-    Finding.CONTENDED: CellComparison(
+    Verdict.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
+    Verdict.REGRESSION: cell_of(Verdict.REGRESSION, 1.1, CELL._replace(threads=2)),
+    Verdict.IMPROVEMENT: cell_of(Verdict.IMPROVEMENT, 0.8, CELL._replace(threads=4)),
+    Verdict.INCONCLUSIVE: cell_of(Verdict.INCONCLUSIVE, 1.04, CELL._replace(threads=8)),
+    Verdict.CONTENDED: CellComparison(
         CELL._replace(threads=16),
         side(),
         side(),
         undecided(Verdict.CONTENDED, "other programs interfered with 6 of 8", 2, 2),
     ),
-    Finding.BROKEN: CellComparison(
+    Verdict.BROKEN: CellComparison(
         CELL._replace(network="lstm32"),
         side(flags=(FLAG,)),
         side(Status.CRASHED, "signal 11"),
-        undecided(Verdict.INCONCLUSIVE, "candidate: crashed, signal 11", 3, 0),
+        undecided(Verdict.BROKEN, "candidate: crashed, signal 11", 3, 0),
     ),
-    Finding.HOLE: CellComparison(
+    Verdict.HOLE: CellComparison(
         CELL._replace(network="lstm64"), side(Status.UNSUPPORTED), side(Status.UNSUPPORTED), HOLE
     ),
-    Finding.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
+    Verdict.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
 }
 ALL = comparison(*ONE_OF_EACH.values())
 EXPORTERS = {form: exporter("compare", form) for form in ("terminal", "markdown", "json", "csv", "junit")}
@@ -152,7 +151,7 @@ def check_terminal(text: str, found: Comparison) -> None:
 def check_markdown(text: str, found: Comparison) -> None:
     rows = [line for line in text.split("\n") if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in rows)
-    assert len([line for line in rows if line.startswith("| :--")]) == len(layout.by_finding(found))
+    assert len([line for line in rows if line.startswith("| :--")]) == len(layout.by_verdict(found))
     # Nothing of the names may open or close an element: those there are stand in pairs.
     tags = re.findall(r"(?<!\\)</?\w+>", text)
     assert tags.count("<details>") == tags.count("</details>") == tags.count("<summary>") == tags.count("</summary>")
@@ -213,7 +212,7 @@ def test_one_of_each(name: str) -> None:
 @pytest.mark.parametrize("name", ["terminal", "markdown", "junit"])
 @pytest.mark.parametrize(
     "found",
-    [comparison(), comparison(ONE_OF_EACH[Finding.HOLE], geometric_mean=None)],
+    [comparison(), comparison(ONE_OF_EACH[Verdict.HOLE], geometric_mean=None)],
     ids=["no cell", "no cell measured"],
 )
 def test_where_nothing_was_measured_it_is_said(name: str, found: Comparison) -> None:
@@ -230,18 +229,18 @@ def test_junit_outcomes() -> None:
         for found, case in zip(ONE_OF_EACH, cases, strict=True)
     }
     assert outcomes == {
-        Finding.NO_REGRESSION: [],
-        Finding.REGRESSION: ["failure"],
-        Finding.IMPROVEMENT: [],
-        Finding.INCONCLUSIVE: ["skipped"],
-        Finding.CONTENDED: ["skipped"],
-        Finding.BROKEN: ["error"],
-        Finding.HOLE: ["skipped"],
-        Finding.COMPARISON: [],
+        Verdict.NO_REGRESSION: [],
+        Verdict.REGRESSION: ["failure"],
+        Verdict.IMPROVEMENT: [],
+        Verdict.INCONCLUSIVE: ["skipped"],
+        Verdict.CONTENDED: ["skipped"],
+        Verdict.BROKEN: ["error"],
+        Verdict.HOLE: ["skipped"],
+        Verdict.COMPARISON: [],
     }
     names = {(case.get("classname"), case.get("name")) for case in cases}
     assert len(names) == len(cases)
-    error = cases[list(ONE_OF_EACH).index(Finding.BROKEN)].find("error")
+    error = cases[list(ONE_OF_EACH).index(Verdict.BROKEN)].find("error")
     assert "signal 11" in (error.get("message") or "")
     assert "4.0 threads wanted to run" in (error.text or "")
 

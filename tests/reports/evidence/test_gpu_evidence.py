@@ -245,7 +245,7 @@ def test_a_slowed_gpu_makes_no_verdict() -> None:
         for number in range(8)
         for side, record in ((BASELINE, launch()), (CANDIDATE, hot))
     ]
-    (cell,) = compare_sides(records, Host(make.MACHINE, "a machine"), {}).cells
+    (cell,) = compare_sides(make.run(purpose="compare"), records, Host(make.MACHINE, "a machine")).cells
     assert cell.judgement.verdict is Verdict.CONTENDED
     assert "the GPU was slowed, in 8 of 8 pairs" in cell.judgement.sentence
     assert (cell.baseline.contended, cell.candidate.contended) == (0, 8)

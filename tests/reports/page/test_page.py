@@ -157,12 +157,6 @@ def test_a_page_is_the_same_for_the_same_results(kept: Document, page: str) -> N
     assert page_to_file_text(again) == page
 
 
-def test_the_head_has_sentences_that_the_reports_bring() -> None:
-    store = EXAMPLES / "2026-11-23-what-tuning-is-worth" / "store.sqlite.xz"
-    text = page_to_file_text(document(store, all_runs=True))
-    assert "tuning makes 3 of 9 rows faster" in text
-
-
 def test_each_cell_without_a_time_is_counted_once(tmp_path: Path) -> None:
     kept = document(kept_store(tmp_path, "faults"))
     counts = [int(count) for count in re.findall(r"\b\d+\b", findings(kept.matrix, [])[0])]

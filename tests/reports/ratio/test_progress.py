@@ -20,7 +20,7 @@ from dlbench.adapters.protocol import INSTALLED, TUNED, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.builds import Build, Builds, released
 from dlbench.reports.formats.layout import times
-from dlbench.reports.ratio.progress import REPORT, Progress, Ranking, progress
+from dlbench.reports.ratio.progress import REPORT, Progress, Standing, progress
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import Ratio, geometric_mean, mean_of_pairs, ratio, summarise
 from dlbench.reports.storage.record import Record
@@ -58,13 +58,13 @@ def progress_of(records: list[Record], all_modes: bool = False) -> Progress:
     return progress(make.matrix(*records), Builds(records, DATES), all_modes)
 
 
-def only(found: Progress) -> Ranking:
+def only(found: Progress) -> list[Standing]:
     (ranking,) = found.rankings
     return ranking
 
 
-def names(ranking: Ranking) -> list[str]:
-    return [standing.cell.row.framework for standing in ranking.standings]
+def names(ranking: list[Standing]) -> list[str]:
+    return [standing.cell.row.framework for standing in ranking]
 
 
 OLD = launches([2.0, 2.1, 1.9, 2.05])
@@ -78,19 +78,19 @@ def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order
         random.Random(seed).shuffle(records)
         ranking = only(progress_of(records))
         assert names(ranking) == ["caffe", "mxnet", "torch", "mine"]
-        assert [standing.build.released for standing in ranking.standings] == [
+        assert [standing.build.released for standing in ranking] == [
             date(2017, 4, 18),
             date(2022, 5, 17),
             date(2026, 7, 8),
             None,
         ]
-        assert [standing.oldest for standing in ranking.standings] == [True, False, False, False]
+        assert [standing.oldest for standing in ranking] == [True, False, False, False]
 
 
 def test_speedups_are_welch_intervals_over_launches() -> None:
     ranking = only(progress_of([*OLD, *NEW]))
-    speedup = ranking.standings[1].speedup
-    assert ranking.standings[0].speedup is None
+    speedup = ranking[1].speedup
+    assert ranking[0].speedup is None
     welch = scipy.stats.ttest_ind(np.log([2.0, 2.1, 1.9, 2.05]), np.log([0.5, 0.52, 0.49]), equal_var=False)
     low, high = welch.confidence_interval(0.95)
     assert speedup.value == pytest.approx(
@@ -101,40 +101,36 @@ def test_speedups_are_welch_intervals_over_launches() -> None:
 
 def test_an_undated_framework_has_a_speedup_and_is_never_the_oldest() -> None:
     ranking = only(progress_of([*launches(4.0, "mine", "", adapter="own"), *OLD]))
-    assert [(s.cell.row.framework, s.oldest) for s in ranking.standings] == [("caffe", True), ("mine", False)]
-    assert ranking.standings[1].speedup is not None
+    assert [(s.cell.row.framework, s.oldest) for s in ranking] == [("caffe", True), ("mine", False)]
+    assert ranking[1].speedup is not None
     alone = only(progress_of(launches(4.0, "mine", "0.1", adapter="own")))
-    assert [(s.oldest, s.speedup) for s in alone.standings] == [(False, None)]
+    assert [(s.oldest, s.speedup) for s in alone] == [(False, None)]
 
 
 def test_where_the_oldest_has_no_number_the_next_one_takes_its_place() -> None:
     holes = [make.hole(Status.CRASHED, "signal 11", framework="caffe", adapter="caffe", mode="m")]
     ranking = only(progress_of([*holes, *MIDDLE, *NEW]))
-    assert [(s.cell.row.framework, s.oldest) for s in ranking.standings] == [
-        ("mxnet", True),
-        ("torch", False),
-        ("caffe", False),
-    ]
+    assert [(s.cell.row.framework, s.oldest) for s in ranking] == [("mxnet", True), ("torch", False), ("caffe", False)]
     disagrees = make.parity("disagrees", "update error 0.4")
     failed = make.outcome(parity=disagrees)._replace(status=Status.PARITY_FAILED)
     wrong = [make.record(result=failed, framework="caffe", adapter="caffe", mode="m", launch=n) for n in range(3)]
     ranking = only(progress_of([*wrong, *MIDDLE]))
-    assert [standing.oldest for standing in ranking.standings if standing.cell.row.framework == "mxnet"] == [True]
+    assert [standing.oldest for standing in ranking if standing.cell.row.framework == "mxnet"] == [True]
 
 
 def test_the_fastest_mode_stands_for_a_framework_unless_all_are_asked_for() -> None:
     records = [*OLD, *launches(1.5, mode="fast"), *NEW, *launches(0.4, "torch", "2.13.0", mode="compile")]
     best = only(progress_of(records))
-    assert [(s.cell.row.mode, s.modes) for s in best.standings] == [("fast", 2), ("compile", 2)]
+    assert [(s.cell.row.mode, s.modes) for s in best] == [("fast", 2), ("compile", 2)]
     every = only(progress_of(records, all_modes=True))
-    assert [(s.cell.row.mode, s.oldest) for s in every.standings] == [
+    assert [(s.cell.row.mode, s.oldest) for s in every] == [
         ("fast", True),
         ("m", False),
         ("compile", False),
         ("m", False),
     ]
-    by_mode = {s.cell.row.mode: s.speedup for s in every.standings if s.cell.row.framework == "torch"}
-    assert by_mode["compile"] == best.standings[1].speedup
+    by_mode = {s.cell.row.mode: s.speedup for s in every if s.cell.row.framework == "torch"}
+    assert by_mode["compile"] == best[1].speedup
     # Asked for all or not, what it comes to is the same.
     assert progress_of(records).overall == progress_of(records, all_modes=True).overall
 
@@ -148,7 +144,7 @@ def test_the_fastest_mode_stands_for_a_framework_unless_all_are_asked_for() -> N
 def test_a_machine_of_another_speed_shows_the_same_progress(old: list[float], new: list[float], factor: float) -> None:
     def speedup(times: float) -> Ratio:
         records = [*launches([t * times for t in old]), *launches([t * times for t in new], "torch", "2.13.0")]
-        found = only(progress_of(records)).standings[1].speedup
+        found = only(progress_of(records))[1].speedup
         assert found is not None
         return found
 
@@ -187,7 +183,7 @@ def test_a_named_build_takes_its_date_from_its_adapter_and_a_crash_takes_no_vers
     records = [*launches(1.0, "torch-old", "2.13.0+cpu", adapter="pytorch"), crashed]
     found = progress_of(records)
     for ranking in found.rankings:
-        (standing,) = ranking.standings
+        (standing,) = ranking
         assert standing.build == Build("pytorch", "2.13.0+cpu", date(2026, 7, 8))
 
 
@@ -273,7 +269,7 @@ def test_null_computes_nothing_and_is_no_progress() -> None:
     nothing = make.outcome(parameter_count=None, parity=make.parity("unchecked"), software={"version": "1"})
     null = make.record(result=nothing, framework="null", adapter="null", mode="null")
     ranking = only(progress_of([*OLD, null]))
-    assert [(s.cell.row.framework, s.speedup) for s in ranking.standings if not s.oldest] == [("null", None)]
+    assert [(s.cell.row.framework, s.speedup) for s in ranking if not s.oldest] == [("null", None)]
 
 
 def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
@@ -282,11 +278,11 @@ def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
     ]
     new = launches(0.9, "torch", "2.13.0", tuning=INSTALLED)
     rankings = progress_of([*old, *NEW, *new]).rankings
-    assert {ranking.place.cell.tuning: names(ranking) for ranking in rankings} == {
+    assert {ranking[0].place.cell.tuning: names(ranking) for ranking in rankings} == {
         TUNED: ["caffe", "torch"],
         INSTALLED: ["caffe", "torch"],
     }
-    assert [ranking.place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]
+    assert [ranking[0].place.cell.tuning for ranking in progress_of([*old, *new]).rankings] == [INSTALLED]
 
 
 def test_the_picture_has_a_page_for_each_machine_and_names_each_framework_with_its_month(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from dlbench.reports.ratio.tuning import (
     SLOWER,
     WORTH_NOTHING,
     applies,
-    names_of_means,
     over_networks,
+    verdict,
     worth_of_settings,
 )
 from dlbench.reports.report import ReportOptions, Source
@@ -57,25 +57,26 @@ def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
 
 
 def worths(records):
-    (row,) = worth_of_settings(records, {}).rows
-    return row
+    """Return the worth of all settings together, and of each, of records of one row."""
+    together, *each = worth_of_settings(records, {}).worths
+    return together, each
 
 
 @given(st.lists(st.floats(0.3, 3.0), min_size=3, max_size=3))
 def test_a_drift_of_the_machine_is_in_no_ratio(factors):
-    row = worths(records_of(dict(zip(NAMES, factors, strict=True))))
-    for name, factor, found in zip(NAMES, factors, row.settings, strict=True):
+    together, settings = worths(records_of(dict(zip(NAMES, factors, strict=True))))
+    for name, factor, found in zip(NAMES, factors, settings, strict=True):
         assert found.setting == name
         assert found.alone.ratio == pytest.approx(factor, rel=1e-6)
         assert found.among.ratio == pytest.approx(factor, rel=1e-6)
         assert found.alone.pairs == found.among.pairs == 8
-    assert row.together.alone.ratio == pytest.approx(math.prod(factors), rel=1e-6)
+    assert together.alone.ratio == pytest.approx(math.prod(factors), rel=1e-6)
 
 
 def test_verdicts_are_those_of_the_interval():
-    row = worths(records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003))
-    assert [each.verdict for each in row.settings] == [FASTER, SLOWER, WORTH_NOTHING]
-    assert worths(records_of({"alpha": 0.5}, names=("alpha",), pairs=5)).settings[0].verdict == NOT_TESTED
+    _, settings = worths(records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003))
+    assert [each.verdict for each in settings] == [FASTER, SLOWER, WORTH_NOTHING]
+    assert worths(records_of({"alpha": 0.5}, names=("alpha",), pairs=5))[1][0].verdict == NOT_TESTED
 
 
 def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_other():
@@ -84,7 +85,7 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
         for block in range(6)
         for word in tuning.each(NAMES[:2])
     ]
-    for found in worths(made).settings:
+    for found in worths(made)[1]:
         assert found.alone.ratio == pytest.approx(0.5)
         assert found.among.ratio == pytest.approx(1.0)
         assert found.verdict == WORTH_NOTHING
@@ -98,20 +99,20 @@ def test_over_networks_each_counts_once_however_often_it_was_measured():
         for place, ratio in enumerate(of_network, 1)
         for word, seconds in ((INSTALLED, 1.0), (TUNED, ratio))
     ]
-    (mean,) = over_networks(worth_of_settings(made, {}).rows)
+    ((_, _, ratio, networks),) = over_networks(worth_of_settings(made, {}).worths)
     logs = np.log([0.5, 0.6, math.sqrt(0.9 * 0.7), 0.8])
     low, high = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
-    assert mean.networks == 4
-    assert (mean.ratio.value, mean.ratio.low, mean.ratio.high) == pytest.approx(tuple(np.exp([logs.mean(), low, high])))
-    assert over_networks(worth_of_settings(made[:2], {}).rows) == []
-    (two,) = over_networks(worth_of_settings(made[:4], {}).rows)
-    assert (two.ratio.low, two.verdict) == (None, NOT_TESTED)
+    assert networks == 4
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx(tuple(np.exp([logs.mean(), low, high])))
+    assert over_networks(worth_of_settings(made[:2], {}).worths) == []
+    ((_, _, ratio, _),) = over_networks(worth_of_settings(made[:4], {}).worths)
+    assert (ratio.low, verdict(ratio)) == (None, NOT_TESTED)
 
 
 def test_a_row_without_settings_and_one_measured_one_way_only_are_not_shown():
     plain = [make.record([1.0] * 3, launch=block) for block in range(6)]
     tuned = [record(1.0, ["alpha"], launch=block) for block in range(6)]
-    assert worth_of_settings([*plain, *tuned], {}).rows == ()
+    assert worth_of_settings([*plain, *tuned], {}).worths == ()
     assert not applies([make.cell()])
     assert applies([make.cell(), make.cell(tuning=INSTALLED)])
 
@@ -150,23 +151,23 @@ def _kept(path, **runs):
 def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away(tmp_path):
     pairs = records_of(dict.fromkeys(NAMES, 0.9))
     later = [record(0.1, NAMES, launch=block, tuning=TUNED) for block in range(3)]
-    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", pairs=pairs, later=later)).rows
-    assert row.together.alone.ratio == pytest.approx(0.9**3)
-    assert {each.alone.pairs for each in row.settings} == {8}
+    together, *settings = REPORT.analyse(_kept(tmp_path / "s.sqlite", pairs=pairs, later=later)).worths
+    assert together.alone.ratio == pytest.approx(0.9**3)
+    assert {each.alone.pairs for each in settings} == {8}
 
 
 def test_of_each_comparison_the_newest_run_counts_that_has_an_interval(tmp_path):
     whole, short = records_of(dict.fromkeys(NAMES, 0.9)), records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
     newer = [each for each in records_of(dict.fromkeys(NAMES, 0.8)) if each.cell.tuning in (INSTALLED, TUNED)]
-    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", whole=whole, newer=newer, short=short)).rows
-    assert row.together.alone.ratio == pytest.approx(0.8**3)
-    assert {round(each.alone.ratio, 6) for each in row.settings} == {0.9}
+    together, *settings = REPORT.analyse(_kept(tmp_path / "s.sqlite", whole=whole, newer=newer, short=short)).worths
+    assert together.alone.ratio == pytest.approx(0.8**3)
+    assert {round(each.alone.ratio, 6) for each in settings} == {0.9}
 
 
 def test_what_a_search_launched_again_because_it_was_fast_says_nothing(tmp_path):
     searched = [replace(each, side=SEARCH) for each in records_of(dict.fromkeys(NAMES, 0.9))]
     found = worth_of_settings(searched, {})
-    assert (found.rows, found.searched) == ((), len(searched))
+    assert (found.worths, found.searched) == ((), len(searched))
     assert "A search" in REPORT.page(found, ReportOptions()).before[0]
 
 
@@ -177,16 +178,19 @@ def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
         for network in ("fcn5", "lstm32", "alexnet")
         for each in records_of(dict.fromkeys(NAMES, 0.9), network=network, precision=precision)
     ]
-    means = over_networks(worth_of_settings(records, {}).rows)
-    assert sorted(names_of_means(means).values()) == ["torch eager", "torch eager, bfloat16"]
-    elsewhere = [replace(each, machine="elsewhere") for each in means if each.cell.precision == "float32"]
-    assert names_of_means([*elsewhere, *means])[elsewhere[0]] == "torch eager"
+    worths = worth_of_settings(records, {}).worths
+    elsewhere = [replace(each, machine="elsewhere") for each in worths if each.cell.precision == "float32"]
+    assert sorted((machine, name) for machine, name, _, _ in over_networks([*elsewhere, *worths])) == [
+        ("elsewhere", "torch eager"),
+        (make.MACHINE, "torch eager"),
+        (make.MACHINE, "torch eager, bfloat16"),
+    ]
 
 
 def test_of_another_build_or_with_other_settings_no_older_pairs_count(tmp_path):
     old = [replace(each, environment="another") for each in records_of(dict.fromkeys(NAMES, 0.9))]
     fewer = records_of(dict.fromkeys(NAMES, 0.7), names=NAMES[:2])
     new = records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
-    (row,) = REPORT.analyse(_kept(tmp_path / "s.sqlite", old=old, fewer=fewer, new=new)).rows
-    assert row.together.alone.pairs == 2
-    assert [each.setting for each in row.settings] == list(NAMES)
+    together, *settings = REPORT.analyse(_kept(tmp_path / "s.sqlite", old=old, fewer=fewer, new=new)).worths
+    assert together.alone.pairs == 2
+    assert [each.setting for each in settings] == list(NAMES)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe.doctor import Severity
 from dlbench.reports.errors import RecordError
-from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run, last_attempts
+from dlbench.reports.storage.record import RECORD_SCHEMA, Record, Run
 
 text = st.text(max_size=20)
 KNOWN: dict[Any, st.SearchStrategy[Any]] = {
@@ -98,16 +98,3 @@ def test_records_without_telemetry_are_as_they_were() -> None:
 def test_a_newer_record_is_refused_with_the_remedy() -> None:
     with pytest.raises(RecordError, match="newer dlbench"):
         Record.from_dict({**make.record().to_dict(), "schema": RECORD_SCHEMA + 1})
-
-
-def test_a_missing_field_is_named() -> None:
-    data = make.record().to_dict()
-    del data["outcome"]
-    with pytest.raises(RecordError, match="outcome"):
-        Record.from_dict(data)
-
-
-def test_of_the_attempts_at_a_launch_the_last_counts() -> None:
-    first, other, last = make.record(launch=0), make.record(launch=1), replace(make.record(launch=0), attempt=1)
-    elsewhere = make.record(launch=0, run="run-2")
-    assert last_attempts([last, first, other, elsewhere]) == [last, other, elsewhere]

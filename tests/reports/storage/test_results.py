@@ -17,7 +17,6 @@ from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Ceilings, probe
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.hosts import Host, read_host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Narrowing, Results, untunable
 from dlbench.reports.storage.store import Store
@@ -210,15 +209,3 @@ def test_rows_without_a_setting_are_both_installed_and_tuned() -> None:
     assert shown("tuned") == [("torch", "tuned"), ("tinygrad", "tuned")]
     later = [with_settings(make.record(framework="tinygrad")), with_settings(make.record(framework="tinygrad"), "kept")]
     assert untunable(later) == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("cores", "cpus", "expected"), [(64, 128, 64), (64, 2, 2), (None, 4, 4), (8, None, 8), (None, None, None)]
-)
-def test_the_smaller_of_cores_and_quota_counts(cores: int | None, cpus: int | None, expected: int | None) -> None:
-    assert Host("a", "a machine", physical_cores=cores, logical_cpus=128, effective_cpus=cpus).own_cores == expected
-
-
-def test_a_machine_of_a_newer_version_has_a_name_at_least() -> None:
-    assert read_host("0123456789abcdef", {"cpu": None}).name == "0123456789ab"
-    assert read_host("m", None).name == "m"

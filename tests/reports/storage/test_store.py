@@ -91,17 +91,6 @@ def test_a_plain_copy_of_the_file_holds_all_even_where_a_reader_was_at_work(path
                 assert len(copied.records()) == n + 1
 
 
-def test_sentinels_are_kept_by_run_and_block() -> None:
-    with empty_store() as store:
-        store.add_sentinel("run-1", 0, "before", {"gemm": 1.0})
-        store.add_sentinel("run-2", 0, "before", {})
-        store.add_sentinel("run-1", 0, "after", {"gemm": 2.0})
-        assert store.sentinels("run-1") == [(0, "before", {"gemm": 1.0}), (0, "after", {"gemm": 2.0})]
-        assert store.sentinels("run-3") == []
-        with pytest.raises(ValueError, match="before or after"):
-            store.add_sentinel("run-1", 0, "meanwhile", {})
-
-
 @pytest.mark.parametrize("name", ["with space.sqlite", "hash#.sqlite", "percent%20.sqlite", "what?.sqlite", "ü.db"])
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     fill(tmp_path / name, 1)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from debian_mirror import RELEASE, TOML, Recipe, make_key, over_http, replace_program, tamper
+from debian_mirror import RELEASE, TOML, Recipe, make_key, over_http
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script
@@ -115,10 +115,11 @@ def _children(pid: int) -> list[str]:
 
 def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
     package = recipe.mirror.folder / "pool" / "tiny-b_2.0_all.deb"
-    tamper(package)
+    whole = package.read_bytes()
+    package.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with over_http(recipe):
         assert "another checksum than its lists say" in recipe.refused()
-        tamper(package)  # the same bit: as it was
+        package.write_bytes(whole)
         recipe.succeeds()
 
 
@@ -195,7 +196,8 @@ def test_without_apt_it_is_unavailable(recipe, program, package):
 
 def test_without_mirror_keys_or_the_right_machine_it_is_unavailable(recipe):
     mirror, lock = recipe.variables.pop("DLBENCH_DEBIAN_MIRROR"), recipe.adapter / "debian.lock"
-    replace_program(recipe, "apt-get", "echo \"'http://archive.example/ubuntu/dists/noble/InRelease' name 0\"")
+    apt = script(recipe.folder / "path/apt-get", "#!/bin/sh\necho \"'http://a.example/ubuntu/dists/n/InRelease' 0\"\n")
+    recipe.variables["PATH"] = f"{apt.parent}:{recipe.variables['PATH']}"
     assert_unavailable(recipe, "apt sources name no Debian mirror", "Set DLBENCH_DEBIAN_MIRROR")
     recipe.variables |= {"DLBENCH_DEBIAN_MIRROR": mirror, "DLBENCH_DEBIAN_KEYRING": "/none.gpg"}
     assert_unavailable(recipe, "(/none.gpg)", "debian-archive-keyring")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dlbench.suites.environments import digests
+from dlbench.suites.environments import digests, folders
 from dlbench.suites.environments.interpreters import Inspection, inspect
 
 FILES = {
@@ -27,6 +27,7 @@ NAMES = ["caffe", "cntk"]
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(digests, "home", folders.home)
 
 
 def make(root: Path, **changed: bytes | None) -> Inspection:
