@@ -92,7 +92,7 @@ class Kind:
     """By name, in the order of names."""
     times: dict[Cell | str, dict[str, Summary]] = field(default_factory=dict)
     """By benchmark that two nodes have, and node; the launch, or the reading, is the sampling unit."""
-    missing: tuple[str, ...] = ()
+    missing: list[str] = field(default_factory=list)
     """A sentence for each gap."""
     ratios: tuple[NodeRatio, ...] = ()
     """Node by node, those that differ first, of each its mean first and then its benchmarks, the slowest first."""
