@@ -156,28 +156,23 @@ class LaunchMonitor:
 
     def listen(self) -> bool:
         """Read from the guest and answer it; return False once nothing more can come."""
-        self.over = not self._listen()
-        if self.wrong:
-            with contextlib.suppress(OSError):
-                self.line.shutdown(socket.SHUT_RDWR)  # the guest need not wait for an answer
-        return not self.over
-
-    def _listen(self) -> bool:
         try:
             heard = self.line.recv(4096)
         except BlockingIOError:
             return True
         except OSError:
-            return False
-        if not heard:
-            return False
+            heard = b""
         self._heard += heard
         while b"\n" in self._heard and not self.wrong:
             line, _, self._heard = self._heard.partition(b"\n")
             self._mark(line[:_LONGEST_LINE].decode("ascii", "replace"))
         if len(self._heard) > _LONGEST_LINE:
             self.wrong = self.wrong or f"it said more than {_LONGEST_LINE} characters where a word belongs"
-        return not self.wrong
+        if self.wrong:
+            with contextlib.suppress(OSError):
+                self.line.shutdown(socket.SHUT_RDWR)  # the guest need not wait for an answer
+        self.over = not heard or bool(self.wrong)
+        return not self.over
 
     def observation(self) -> HostObservation | None:
         """Return the observation; None where the timed samples never ended, or the check did not."""
