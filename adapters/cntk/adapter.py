@@ -31,10 +31,7 @@ def loaded_libraries() -> List[str]:
 
 
 def describe_mkl() -> Dict[str, Any]:
-    """Return the version and the threads of MKL; empty where it is not found.
-
-    It does not report its kernels: its text on the processor is about the maker alone.
-    """
+    """Return the version and the threads of MKL; empty where it is not found."""
     paths = [path for path in loaded_libraries() if os.path.basename(path).startswith("libmklml")]
     if not paths:
         return {}

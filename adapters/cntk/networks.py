@@ -168,10 +168,7 @@ class CntkFunctions(Functions):
 
 
 def build(spec: Family, weights: Dict[str, np.ndarray]) -> Tuple[Any, Dict[str, Trained], Tuple[Any, Any]]:
-    """Build the network with copies of these weights.
-
-    Return the loss of each example (or step), the trained parameters, and the variables of inputs and labels.
-    """
+    """Build the network with copies of these weights."""
     functions = CntkFunctions(spec, weights)
     if spec.loss == "squares":
         drawn = spec.drawn_inputs(), spec.drawn_labels()

@@ -59,10 +59,7 @@ def sample_weights(weights: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
 def observe(
     parameters: Iterable[Tuple[str, np.ndarray]], before: Dict[str, np.ndarray], losses: List[float]
 ) -> Observation:
-    """Form the updates from the parameters after the parity steps and their sampled entries before.
-
-    ``parameters`` gives all of ``before`` (see ``contract.current_parameters``).
-    """
+    """Form the updates from the parameters after the parity steps and their sampled entries before."""
     updates = {}
     count = 0
     for name, value in parameters:
@@ -72,10 +69,7 @@ def observe(
 
 
 def all_unchanged(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
-    """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved.
-
-    ``earlier`` is what `sample_weights` returned.
-    """
+    """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved."""
     return not any((entries_of(name, value) != earlier[name]).any() for name, value in parameters)
 
 
@@ -97,10 +91,7 @@ def steps_in(path: str) -> Tuple[int, ...]:
 
 
 def load(path: str, steps: Optional[int] = None) -> Observation:
-    """Read a reference file, as it is after so many steps; after all of them without a number.
-
-    Raises ValueError where the file has nothing for so many steps.
-    """
+    """Read a reference file, as it is after so many steps; after all of them without a number."""
     with np.load(path, allow_pickle=False) as archive:
         losses = [float(loss) for loss in archive["losses"]]
         start = "update:" if steps in (None, len(losses)) else "update%d:" % steps

@@ -185,10 +185,7 @@ class Team:
 
 
 def _step_of_all(team: Team, adapter: Adapter) -> Any:
-    """Return the first worker's step: the others are sent theirs, then it takes its own.
-
-    Its ``several(count)`` returns a call that takes so many, sent in one line.
-    """
+    """Return the first worker's step: the others are sent theirs, then it takes its own."""
 
     def step() -> None:
         team.send(b"step 1\n")

@@ -166,13 +166,16 @@ def refusal(cell: Cell, title: str, precisions: Sequence[str], placements: Seque
     return ""
 
 
-def refusal_of_build(
-    cell: Cell, version: str, advice: str, architectures: Sequence[str], capability: Tuple[int, int]
-) -> str:
+def advice(cell: Cell) -> str:
+    """Return what to do where a build cannot drive the GPU."""
+    return "give a build that can, --python %s=<its interpreter>" % cell.framework
+
+
+def refusal_of_build(cell: Cell, version: str, architectures: Sequence[str], capability: Tuple[int, int]) -> str:
     """Return why a build with code for these architectures (none: unknown) cannot run the cell on this GPU."""
     if architectures and not has_code(architectures, capability):
         words = "%s: this build has no kernels for compute capability %d.%d (it has %s): %s"
-        return words % (version, *capability, ", ".join(architectures), advice)
+        return words % (version, *capability, ", ".join(architectures), advice(cell))
     if cell.precision in ("tf32", "bfloat16") and capability < AMPERE:
         words = "precision %s: it needs compute capability %d.%d, and this GPU has %d.%d"
         return words % (cell.precision, *AMPERE, *capability)

@@ -72,10 +72,7 @@ class SessionAdapter(Adapter):
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's own choice.
-
-        That one it does not disclose.
-        """
+        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's own choice."""
         return int(self.options.intra_op_num_threads) or None
 
     def describe(self) -> Dict[str, Any]:

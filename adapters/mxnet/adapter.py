@@ -179,7 +179,6 @@ def describe_blas() -> Dict[str, Any]:
 
 
 _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
-_GIVE_ANOTHER = "give a build that can, --python mxnet=<its interpreter>"
 
 
 def context_of(cell: Cell) -> Any:
@@ -200,7 +199,7 @@ def gpu_refusal(cell: Cell) -> str:
     if reason:
         return reason
     if not mx.runtime.Features().is_enabled("CUDA"):
-        return "%s: this build was made without CUDA (its feature CUDA): %s" % (version, _GIVE_ANOTHER)
+        return "%s: this build was made without CUDA (its feature CUDA): %s" % (version, gpus.advice(cell))
     try:
         # Only a kernel that runs shows that the driver answers and that the build has kernels for this GPU.
         mx.nd.ones((2,), ctx=mx.gpu(0)).asnumpy()

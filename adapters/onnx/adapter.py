@@ -18,7 +18,6 @@ from .gradients import Graph
 
 CUDA = "CUDAExecutionProvider"
 PRECISIONS = ("float32", "tf32")
-_GIVE_ANOTHER = "give a build that can, --python onnx=<its interpreter>"
 
 
 def providers_of(cell: Cell) -> List[Any]:
@@ -45,7 +44,7 @@ def gpu_refusal(cell: Cell) -> str:
         return reason
     there = onnxruntime.get_available_providers()
     if CUDA not in there:
-        return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), _GIVE_ANOTHER)
+        return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), gpus.advice(cell))
     model = add_product(Graph(), 2).model().SerializeToString()
     # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its place.
     try:

@@ -203,10 +203,7 @@ def max_pool_backward(
 def batch_normalise(
     values: np.ndarray, gamma: np.ndarray, beta: np.ndarray, epsilon: float
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own statistics.
-
-    The variance is the biased one, over batch, height and width.
-    """
+    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own statistics."""
     axes = (0, 2, 3)
     centred = values - values.mean(axis=axes, keepdims=True)
     inverse = 1.0 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + values.dtype.type(epsilon))
