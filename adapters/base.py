@@ -68,6 +68,8 @@ class Adapter:
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     data_parallel = ""
+    #: Words of exceptions other than MemoryError that mean that memory ran out.
+    out_of_memory: Tuple[str, ...] = ()
     loss: Any = float("nan")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
@@ -280,7 +282,7 @@ class Adapter:
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell whether this exception of the framework means that memory ran out."""
-        return isinstance(error, MemoryError)
+        return isinstance(error, MemoryError) or any(sign in str(error) for sign in self.out_of_memory)
 
 
 class EveryFamily(Adapter):

@@ -17,7 +17,7 @@ import numpy as np
 from .. import networks
 from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
-from ..libraries import software
+from ..libraries import gpus, software
 from ..networks import Network
 from ..protocol import (
     BEGIN,
@@ -411,12 +411,4 @@ def _failure(error: Exception, made: List[Adapter]) -> Outcome:
     ran_out = isinstance(error, MemoryError) or (bool(made) and made[0].is_out_of_memory(error))
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
     words = made[0].error_text(error) if made else ""
-    return Outcome(status, words or "%s: %s" % (type(error).__name__, _first_line(error)))
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
-    if len(lines) > 1 and lines[0].startswith("Traceback"):
-        return lines[-1][:300]
-    return lines[0][:300] if lines else "(no message)"
+    return Outcome(status, words or "%s: %s" % (type(error).__name__, gpus.first_line(error)))

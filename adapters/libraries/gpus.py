@@ -183,9 +183,10 @@ def refusal_of_build(cell: Cell, version: str, architectures: Sequence[str], cap
 
 
 def first_line(error: BaseException) -> str:
-    """Return an exception's first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    """Return the line of an exception's text that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(no message)"]
+    # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
+    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:300]
 
 
 def _listed(words: Sequence[str], last: str) -> str:

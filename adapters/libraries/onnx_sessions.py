@@ -13,7 +13,6 @@ from ..networks import Network
 from .onnx_graphs import Graph, add_product, refuses_steps
 
 CPU = "CPUExecutionProvider"
-_OUT_OF_MEMORY = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
 
 
 class SessionAdapter(Adapter):
@@ -30,6 +29,7 @@ class SessionAdapter(Adapter):
     families = (*Adapter.families, "elman")
     cells = tuple(CELLS)
     one_hot = True
+    out_of_memory = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
     #: The graphs that this build understands.
     graph = Graph
 
@@ -108,6 +108,3 @@ class SessionAdapter(Adapter):
             return session.run_with_iobinding(binding)
 
         return product
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)

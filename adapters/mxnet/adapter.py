@@ -178,9 +178,6 @@ def describe_blas() -> Dict[str, Any]:
     return dict(blas.describe_openblas(_LIB), **({"name": names[-1]} if names else {}))
 
 
-_OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
-
-
 def context_of(cell: Cell) -> Any:
     """Return the cell's context: a launch sees one GPU, so it is always MXNet's first.
 
@@ -204,8 +201,7 @@ def gpu_refusal(cell: Cell) -> str:
         # Only a kernel that runs shows that the driver answers and that the build has kernels for this GPU.
         mx.nd.ones((2,), ctx=mx.gpu(0)).asnumpy()
     except mx.base.MXNetError as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return "%s cannot use the GPU: %s" % (version, lines[-1][:300] if lines else "it does not say why")
+        return "%s cannot use the GPU: %s" % (version, gpus.first_line(error))
     return ""
 
 
@@ -254,6 +250,7 @@ class MxnetAdapter(EveryFamily):
     """
 
     effective_threads = staticmethod(worker_threads)
+    out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 
     def set_up(self) -> None:
         self.context = context_of(self.cell)
@@ -372,10 +369,6 @@ class MxnetAdapter(EveryFamily):
 
     def profile(self, steps: int) -> Optional[Profile]:
         return take_profile(self, self.block, self._hybridized(), steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        full = isinstance(error, mx.base.MXNetError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
-        return full or isinstance(error, MemoryError)
 
 
 ADAPTER = MxnetAdapter

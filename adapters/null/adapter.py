@@ -152,6 +152,7 @@ class NullAdapter(Adapter):
     cells = tuple(CELLS)
     one_hot = True
     data_parallel = PROCESSES
+    out_of_memory = ("CUDA out of memory",)  # as frameworks' own, a RuntimeError
 
     def set_up(self) -> None:
         given = self.given = dict(SETTINGS, **self.settings)
@@ -291,11 +292,6 @@ class NullAdapter(Adapter):
         else:
             calls = self.device.calls(steps)
         return profiles.profile("null profiler", steps, seconds, calls)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or "CUDA out of memory" in str(
-            error
-        )  # as frameworks' own, a RuntimeError
 
     def describe(self) -> Dict[str, Any]:
         return {"framework": "null", "version": "1", "step_seconds": self.seconds}

@@ -13,7 +13,7 @@ from ..libraries.onnx_graphs import LOSS, add_product, feed, parameter_names, pe
 from ..libraries.onnx_sessions import CPU, SessionAdapter
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import networks
+from . import gradients
 from .gradients import Graph
 
 CUDA = "CUDAExecutionProvider"
@@ -97,7 +97,7 @@ class OnnxAdapter(SessionAdapter):
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
         self.mini_batch = [array.copy() for array in feed(network, batch)]
         self.given = dict(zip(("inputs", "labels"), [self.value_of(array) for array in self.mini_batch]))
-        self.given[networks.LEARNING_RATE] = self.value_of(self.rate)
+        self.given[gradients.LEARNING_RATE] = self.value_of(self.rate)
         self.loss = self.buffer([])
         shapes = {name: list(weights[name].shape) for name in parameter_names(network)}
         self.sets = [{name: self.buffer(shape) for name, shape in shapes.items()} for _ in range(2)]
@@ -105,7 +105,7 @@ class OnnxAdapter(SessionAdapter):
         self._open_session(self.options)
 
     def _open_session(self, options: Any) -> None:
-        model = networks.training_graph(self.network, self.batch_size, self.rate_in_product).SerializeToString()
+        model = gradients.training_graph(self.network, self.batch_size, self.rate_in_product).SerializeToString()
         self.session = onnxruntime.InferenceSession(model, options, self.providers())
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
 
@@ -127,7 +127,7 @@ class OnnxAdapter(SessionAdapter):
             binding.bind_ortvalue_input(name, value)
         for name in parameter_names(self.network):
             binding.bind_ortvalue_input(name, self.sets[source][name])
-            binding.bind_ortvalue_output(networks.updated_name(name), self.sets[target][name])
+            binding.bind_ortvalue_output(gradients.updated_name(name), self.sets[target][name])
         binding.bind_ortvalue_output(LOSS, self.loss)
         return binding
 
@@ -142,7 +142,7 @@ class OnnxAdapter(SessionAdapter):
     def set_learning_rate(self, rate: float) -> None:
         self.rate[...] = rate
         if not self.cell.on_cpu:
-            self.given[networks.LEARNING_RATE].update_inplace(self.rate)
+            self.given[gradients.LEARNING_RATE].update_inplace(self.rate)
 
     def last_loss(self) -> float:
         return float(self.loss.numpy())
