@@ -37,21 +37,12 @@ def swap_gates(value: np.ndarray) -> np.ndarray:
     return np.concatenate((first, third, second, fourth))
 
 
-def _to_columns(value: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(swap_gates(value).T)
-
-
-def _from_columns(value: np.ndarray) -> np.ndarray:
-    return swap_gates(value.T)
-
-
-def _turned(value: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(value.T)
-
-
 #: How the bias and the weights of a block lie: to the canonical layout, and back. By whether it is a weight.
-_GATES = ((swap_gates, swap_gates), (_from_columns, _to_columns))
-_TURNED = ((_turned, _turned), (_turned, _turned))
+_GATES = (
+    (swap_gates, swap_gates),
+    (lambda value: swap_gates(value.T), lambda value: np.ascontiguousarray(swap_gates(value).T)),
+)
+_TURNED = ((lambda value: np.ascontiguousarray(value.T),) * 2,) * 2
 
 
 def _over_channels(value: np.ndarray) -> np.ndarray:

@@ -10,12 +10,8 @@ from ..protocol import Protocol
 TRIES = 6  # to find how many steps make a sample
 
 
-def _nanoseconds_from_seconds() -> int:
-    return int(time.perf_counter() * 1e9)
-
-
 # perf_counter_ns came with Python 3.7; CNTK's last interpreter is 3.6, where a float loses less than 1 ns over days.
-nanoseconds: Callable[[], int] = getattr(time, "perf_counter_ns", _nanoseconds_from_seconds)
+nanoseconds: Callable[[], int] = getattr(time, "perf_counter_ns", lambda: int(time.perf_counter() * 1e9))
 
 
 def time_one(step: Callable[[], None], synchronize: Callable[[], None]) -> int:

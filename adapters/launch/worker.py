@@ -354,7 +354,7 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
             outcome = each.why_lost() or outcome
         each.end()
     write_outcome(directory, outcome)
-    if not teams and outcome.samples_ns and device.wants_profile(launch):
+    if not teams and outcome.samples_ns and (launch.profiled_steps > 0 or not launch.cell.on_cpu):
         # With the measurement safe on disk: a profiler that crashes loses nothing of it.
         announce(PROFILE)
         outcome = device.with_profile(outcome, launch, made[0])

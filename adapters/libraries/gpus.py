@@ -47,11 +47,6 @@ class Probe(NamedTuple):
     wait: Callable[[], Any]  # return once everything that was started is done
 
 
-def probe_size(name: str) -> int:
-    """Return the bytes of the array that a probe copies; 0 where it copies none."""
-    return 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
-
-
 def measure_ceilings(
     find: Callable[[str, int], Optional[Probe]], is_out_of_memory: Callable[[BaseException], bool]
 ) -> Tuple[Optional[DeviceCeilings], List[str]]:
@@ -76,7 +71,7 @@ def measure_ceilings(
 
 def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
     """Return the fields of `DeviceCeilings` that one probe gives; the probe, and what it holds, ends with this call."""
-    size = probe_size(name)
+    size = 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
     probe = find(name, size)
     if probe is None:
         return {}

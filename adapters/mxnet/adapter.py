@@ -323,12 +323,13 @@ class MxnetAdapter(EveryFamily):
             yield name, parameter.data().asnumpy()
 
     def describe(self) -> Dict[str, Any]:
+        products = "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
         return {
             "framework": "mxnet",
             "version": mx.__version__,
             "context": str(self.context),
             "features": sorted(feature.name for feature in mx.runtime.feature_list() if feature.enabled),
-            "dense_products": self._dense_products(),
+            "dense_products": products if self.cell.on_cpu else "cuBLAS",
             "onednn_recurrent": os.environ.get("MXNET_USE_MKLDNN_RNN", "1") != "0",
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
             "blas": describe_blas(),
@@ -337,11 +338,6 @@ class MxnetAdapter(EveryFamily):
             "optimizer": UPDATES[self.update],
             "fused_norm": self.fused_norm,
         }
-
-    def _dense_products(self) -> Any:
-        if not self.cell.on_cpu:
-            return "cuBLAS"
-        return "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         enabled = mx.runtime.Features()

@@ -253,7 +253,7 @@ class TorchAdapter(EveryFamily):
         self.compiles = bool(self.settings.get("compile", False))
         self.graphs = bool(self.settings.get("graph", False))
         if self.cell.on_cpu and self.compiles:
-            steps.use_cache(self._compilers_folder())
+            self._keep_compiled()
         if not self.cell.on_cpu:
             set_up_gpu(self.cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
@@ -264,12 +264,13 @@ class TorchAdapter(EveryFamily):
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self.loss = torch.zeros(())
 
-    def _compilers_folder(self) -> str:
-        return os.path.join(self.cache_directory, "torch-" + torch.__version__)
-
-    def _gpu_slug(self) -> str:
-        name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
-        return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+    def _keep_compiled(self) -> None:
+        """Keep the compiler's output in a folder for each version and GPU, so that a later process finds it."""
+        folder = os.path.join(self.cache_directory, "torch-" + torch.__version__)
+        if not self.cell.on_cpu:
+            name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
+            folder += "-%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
 
     def refuses_gpu(self) -> str:
         return gpu_refusal(self.cell)
@@ -332,7 +333,7 @@ class TorchAdapter(EveryFamily):
             module.to(DEVICE)
             inputs, labels = self._placed()
             if self.compiles:
-                steps.use_cache("%s-%s" % (self._compilers_folder(), self._gpu_slug()))
+                self._keep_compiled()
         dtype = DTYPES[self.cell.precision]
         if dtype != torch.float32:
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
@@ -369,7 +370,9 @@ class TorchAdapter(EveryFamily):
         if self.graphs:
             return steps.GraphStep
         if self.compiles:
-            return steps.compiled_scaled_step if scaled else steps.compiled_step
+            if scaled:
+                return lambda *task: steps.compiled(steps.ScaledStep(*task), "forward and backward")
+            return steps.compiled_step
         return steps.ScaledStep if scaled else steps.EagerStep
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
