@@ -10,8 +10,8 @@ A launch on a GPU sees that one GPU only: whatever index its cell's device has, 
 several workers each of their processes does; an engine that drives all from one process sees as many as there are
 workers.
 
-A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, ``networks.py`` that builds
-the families of ``adapters/families`` in it, ``framework.toml`` (its environment, thread variables and
+A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, which builds the families of
+``adapters/families`` (in larger ones by ``networks.py``), ``framework.toml`` (its environment, thread variables and
 execution modes) and its locked requirements.
 """
 
