@@ -26,6 +26,8 @@ IMPORTED = "imported"
 """The adapter of a benchmark that another program measured; its mini-batch is 0."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
+"""Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
 SCREEN, FIRST_LOOK = "screen", 6
 """The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
 SEARCHING = "tune"
@@ -173,7 +175,7 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
         return records
     last: dict[tuple[object, ...], Record] = {}
     for each in sorted(records, key=lambda record: (record.attempt, record.started)):
-        last[each.run, each.machine, each.cell, each.side, each.stage, each.launch, each.environment] = each
+        last[each.machine, *(getattr(each, name) for name in LAUNCH)] = each
     counting = {id(record) for record in last.values()}
     return [record for record in records if id(record) in counting]
 
