@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
+from dlbench.hardware_probe.files import JsonRecord
 from dlbench.reports.errors import RecordError, in_one_line
 from dlbench.reports.storage.hosts import Node, read_findings, read_node
 from dlbench.reports.storage.networks import read_network
@@ -57,10 +58,10 @@ class Kept:
                 continue
             if isinstance(value, datetime):
                 value = value.isoformat()
-            elif isinstance(value, Node):
+            elif isinstance(value, JsonRecord):
                 value = value.to_dict()
             elif isinstance(value, tuple) and not hasattr(value, "_asdict"):
-                value = [each.to_dict() if isinstance(each, Finding) else to_dict(each) for each in value]
+                value = [each.to_dict() if isinstance(each, JsonRecord) else to_dict(each) for each in value]
             content[each.name] = to_dict(value)
         if "outcome" in content:
             del content["outcome"]["parity_sample"]  # the judge's alone
