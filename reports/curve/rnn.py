@@ -132,11 +132,6 @@ def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellR
     return {place: {sizes[key_of(cell)]: cell for cell in cells} for place, cells in found.items()}
 
 
-def times_of(curve: Curve) -> dict[Size, Summary]:
-    """Return the times that can be used."""
-    return {point.at: point.seconds for point in curve.points if point.seconds is not None}
-
-
 def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]:
     """Return the times of networks that differ in one number alone, by its rising values."""
     rest: dict[str, Any] = {name: 0}
@@ -160,13 +155,13 @@ def _lines(curve: Curve) -> list[dict[str, Any]]:
     """Return straight lines over the time steps."""
     return [
         {"hidden": size.hidden, "inputs": size.inputs, "activation": size.activation, **fit_line(of)}
-        for size, of in series(times_of(curve), "steps").items()
+        for size, of in series(curve.times, "steps").items()
         if len(of) > 1
     ]
 
 
 def _growths(curve: Curve) -> list[dict[str, Any]]:
-    found = series(times_of(curve))
+    found = series(curve.times)
     return [{**_numbers(size), **growth(of)} for size, of in found.items() if len(of) > 1]
 
 
@@ -207,8 +202,8 @@ def _threads(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         same = [each for each in curves if each.host == one.host and each.cell._replace(threads=1) == one.cell]
         cores = one.host.own_cores or math.inf
         more = max((each for each in same if each.cell.threads <= cores), key=lambda each: each.cell.threads)
-        alone = series(times_of(one))
-        for size, of in series(times_of(more)).items() if more is not one else ():
+        alone = series(one.times)
+        for size, of in series(more.times).items() if more is not one else ():
             if compared := threads_pay(more.cell.threads, alone.get(size, {}), of):
                 rows.append({"curve": more, "one": one, **_numbers(size), "against": 1})
                 found.append(compared)
@@ -247,7 +242,7 @@ def _crossings_of_threads(
     """Yield from how many units on a row is faster with more threads."""
     for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
         first, second = (
-            (_place_name(each.cell) + _of_machine(curves, hosts, each), each, times_of(each)) for each in (one, more)
+            (_place_name(each.cell) + _of_machine(curves, hosts, each), each, each.times) for each in (one, more)
         )
         yield from _crossed(first, second, row_name(more.cell))
 
@@ -263,7 +258,7 @@ def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> 
         sides: list[Side] = []
         for (_, device), of in places.items():
             best: dict[Size, Summary] = {}
-            for size, seconds in (each for curve in of for each in times_of(curve).items()):
+            for size, seconds in (each for curve in of for each in curve.times.items()):
                 best[size] = min(best.get(size, seconds), seconds, key=lambda each: each.median)
             sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best))
         for first, second in combinations(sides, 2):
@@ -320,7 +315,7 @@ def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
     """
     found: dict[tuple[str, Cell], list[tuple[Curve, Times]]] = {}
     for curve in curves:
-        usual = {size: seconds for size, seconds in times_of(curve).items() if size == Size(size.hidden, size.steps)}
+        usual = {size: seconds for size, seconds in curve.times.items() if size == Size(size.hidden, size.steps)}
         if usual:
             found.setdefault((curve.host.fingerprint, _work_of(curve)), []).append((curve, usual))
     for together in found.values():

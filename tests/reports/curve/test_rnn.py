@@ -1,7 +1,5 @@
 """Small recurrent networks: lines, growth, crossings and threads of known laws, and the report in every format."""
 
-import csv
-import io
 import json
 import math
 from collections.abc import Callable, Iterable
@@ -128,13 +126,6 @@ def test_intervals_of_crossings_cover_the_truth() -> None:
     assert 0.91 < hits / 200 <= 1.0
 
 
-def test_the_study_of_2017_crosses_where_its_author_says() -> None:
-    (crossed,) = [each for each in study_of_2017().crossings if (each["steps"], each["inputs"]) == (20, 10)]
-    assert crossed["units"] == pytest.approx(970, rel=0.01)
-    sides = (crossed["first"]["name"], crossed["second"]["name"])
-    assert sides == ("cpu of MacBook Pro 2016", "gpu of Tesla K80")
-
-
 @pytest.mark.parametrize(
     ("ratios", "said"),
     [
@@ -241,21 +232,6 @@ def test_every_format_beside_the_study_and_without(form: str, call: Call) -> Non
         assert ("Figure 9" in out) is ("--against" in words)
         if form == "terminal":
             assert max(map(len, out.splitlines())) <= 80
-
-
-def test_json_and_csv_say_the_same_and_the_quantities_are_of_the_same_times(call: Call) -> None:
-    data = json.loads(call("--json", "--against", "brandfonbrener2017")[1])
-    assert data["beside"]["lines"]
-    sizes = [size for of in (data, data["beside"]) for line in of["lines"] for size in line["sizes"]]
-    lines = list(csv.DictReader(io.StringIO(call("--format", "csv", "--against", "brandfonbrener2017")[1])))
-    assert len(lines) == len(sizes)
-    for line, size in zip(lines, sizes, strict=True):
-        seconds = size["seconds_per_minibatch"]["median"]
-        assert float(line["seconds_per_minibatch.median"]) == seconds
-        assert math.isclose(size["seconds_per_time_step"] * size["steps"], seconds)
-        assert math.isclose(size["seconds_of_a_run"], 2000 * seconds)
-    for each in data["crossings"]:
-        assert (each["units"] is not None) is (each["where"] == "between")
 
 
 def test_mistakes_are_one_line(call: Call) -> None:
