@@ -8,6 +8,7 @@ the seconds; the blur of blocks of 50 steps is not in it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import combinations, product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -287,31 +288,22 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
         yield f"{UNCHECKED} trained in one framework only, so not checked"
 
 
-def _published_tables() -> list[Table]:
-    texts: dict[str, dict[tuple[int, tuple[str, int]], Entry]] = {}
-    for (text, cell, layers, size), loss in published_losses().items():
-        texts.setdefault(text, {})[size, (cell, layers)] = Entry(f"{loss:.3f}")
+def _published_tables() -> Iterator[Table]:
     note = "Another text and another training: compare the order."
-    return [_grid(f"Loss, {text} ({KARPATHY})", nets, [note]) for text, nets in texts.items()]
+    for text, losses in published_losses().items():
+        entries = {(size, (cell, layers)): Entry(f"{loss:.3f}") for (cell, layers, size), loss in losses.items()}
+        yield _grid(f"Loss, {text} ({KARPATHY})", entries, [note])
 
 
 def _order_lines(own: Losses, against: str) -> Iterator[str]:
     """Yield how many pairs of networks are in the published order."""
-    theirs = published_losses()
-    for mine in dict.fromkeys(text for text, *_ in own):
-        for text in dict.fromkeys(text for text, *_ in theirs):
-            both = [
-                (loss, there)
-                for (of, *net), loss in own.items()
-                for (other, *same), there in theirs.items()
-                if of == mine and other == text and net == same
-            ]
-            alike = [(a < c) == (b < d) for place, (a, b) in enumerate(both) for c, d in both[:place]]
-            if alike:
-                yield (
-                    f"{mine}: {sum(alike)} of {len(alike)} pairs of networks have losses in the order of {against}'s "
-                    f"{text}."
-                )
+    for (mine, here), (text, there) in product(own.items(), published_losses().items()):
+        both = combinations([(loss, there[net]) for net, loss in here.items() if net in there], 2)
+        if alike := [(a < c) == (b < d) for (a, b), (c, d) in both]:
+            yield (
+                f"{mine}: {sum(alike)} of {len(alike)} pairs of networks have losses in the order of {against}'s "
+                f"{text}."
+            )
 
 
 def _times_tables(times: Sequence[dict[str, Any]]) -> Iterator[Table]:

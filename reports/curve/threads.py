@@ -21,7 +21,7 @@ gradients, which no law of threads describes; `scaling` reports on them.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -526,10 +526,6 @@ def _comparison(name: str) -> Callable[[Point], dict[str, Any] | None]:
     return comparison
 
 
-def _penalty(point: Point) -> str:
-    return times(point.found["penalty"].ratio) if point.found else ""
-
-
 _PAST = ("value", "p_adjusted", "verdict")
 _EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involuntary_switches_per_step")
 _POINT: tuple[Column[Point], ...] = (
@@ -542,7 +538,13 @@ _POINT: tuple[Column[Point], ...] = (
     _found("efficiency", "eff.", ".2f"),
     _found("serial_fraction", "serial", ".3f"),
     *cell_columns("ceiling_fraction"),
-    Column("penalty", "vs best", _comparison("penalty"), _penalty, (*VALUE, "p_adjusted", "verdict")),
+    Column(
+        "penalty",
+        "vs best",
+        _comparison("penalty"),
+        lambda point: times(point.found["penalty"].ratio) if point.found else "",
+        (*VALUE, "p_adjusted", "verdict"),
+    ),
     Column(PAST_CORES, None, _comparison(PAST_CORES), fields=_PAST),
     Column(PAST_CPUS, None, _comparison(PAST_CPUS), fields=_PAST),
     Column(
@@ -732,10 +734,6 @@ def _picture(curves: Sequence[Curve]) -> Picture:
     return Picture(f"Time against threads, on {host.name}", panels, legend, across, "seconds per mini-batch", unit="s")
 
 
-def _applies(cells: Collection[Cell]) -> bool:
-    return differ((each for each in cells if each.on_cpu and each.threads and each.world_size == 1), "threads")
-
-
 REPORT = Report(
     name="threads",
     summary="How many threads to give each framework, and the cost of more, with the evidence why.",
@@ -755,7 +753,9 @@ REPORT = Report(
     draw=lambda found, path, options: threads_to_picture(found.curves, path),
     drawable=lambda found: bool(drawn_curves(found.curves)),
     suggestion="how many threads to give, and the cost of more",
-    applies=_applies,
+    applies=lambda cells: differ(
+        (each for each in cells if each.on_cpu and each.threads and each.world_size == 1), "threads"
+    ),
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Threads: how many to use, and the cost of more",
     place=30,
