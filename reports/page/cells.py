@@ -15,7 +15,8 @@ from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, deviation, entries, number, why_hole
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.nights import CAVEATS, CellHistory
+from dlbench.reports.history.nights import CAVEATS
+from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.data import MOST_NIGHTS, Numbers, ends, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
@@ -186,9 +187,9 @@ def dots_svg(label: str, series: Sequence[Series], band: Numbers | None, text: C
     return rendered("dots.html.j2", one_line, label=label, ticks=ticks, band=line, series=drawn, **size)
 
 
-def _nights(history: CellHistory) -> tuple[str, Markup, list[str]]:
+def _nights(history: NightSeries) -> tuple[str, Markup, list[str]]:
     """Return heading, picture and notes."""
-    series, ratios = history.series, history.series.kind == "ratio"
+    series, ratios = history, history.kind == "ratio"
     first = max(0, len(series) - MOST_NIGHTS)
     nights = [series.night(place) for place in range(first, len(series))]
 
