@@ -20,6 +20,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(os.environ.get("DLBENCH_VENV") or ROOT / ".venv")
@@ -35,10 +36,6 @@ WORKERS = ["-n", str(min(4, len(os.sched_getaffinity(0)) + 2)), "--dist", "loadg
 SIDE_BY_SIDE = [*WORKERS, "-m", "not slow and not alone"]
 ALONE = "alone and not slow"
 DURATIONS = ["--durations=30"] if os.environ.get("CI") else []
-
-
-class SetUpError(Exception):
-    """What keeps the tests from being run, as one clear line."""
 
 
 def fail(message: str) -> int:
@@ -72,19 +69,16 @@ def set_up(lock: Path) -> str:
     if PYTHON.exists() and noted.exists() and noted.read_text() == stamp(lock):
         return ""
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check"]
-    if not PYTHON.exists() or subprocess.run([*pip, "--version"], capture_output=True).returncode != 0:
-        made = quietly([sys.executable, "-m", "venv", "--clear", str(VENV)], f"making {VENV}")
-        if not made:
-            return (
-                f"{sys.executable} cannot make a virtual environment in {VENV}. Install its venv package (Debian: "
-                "python3-venv), use another Python >= 3.11, or set DLBENCH_VENV to a folder you may write to."
-            )
-    if not quietly(
-        [*pip, "install", "--no-input", "--no-compile", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"
-    ):
+    works = PYTHON.exists() and subprocess.run([*pip, "--version"], capture_output=True).returncode == 0
+    if not works and not quietly([sys.executable, "-m", "venv", "--clear", str(VENV)], f"making {VENV}"):
+        return (
+            f"{sys.executable} cannot make a virtual environment in {VENV}. Install its venv package (Debian: "
+            "python3-venv), use another Python >= 3.11, or set DLBENCH_VENV to a folder you may write to."
+        )
+    install = [*pip, "install", "--no-input"]
+    if not quietly([*install, "--no-compile", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"):
         return "The locked requirements could not be installed; pip's words stand above. Check network and disk space."
-    project = ["install", "--no-input", "--no-deps", "--no-build-isolation", "-e", str(ROOT)]
-    if not quietly([*pip, *project], "installing dlbench"):
+    if not quietly([*install, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], "installing dlbench"):
         return "dlbench itself could not be installed; pip's words stand above."
     noted.write_text(stamp(lock))
     return ""
@@ -95,7 +89,7 @@ def run_tests(arguments: list[str]) -> int:
 
     Without a framework's environment its tests are skipped with the reason; under CI that is a failure instead.
     """
-    variables = variables_of_tests(on_request=False)
+    variables = variables_of_tests(frameworks(on_request=False))
     # Each of several workers would compile all tests, at the same time.
     compiled = [*PYTEST, "--collect-only", *arguments]
     compiling = subprocess.Popen(compiled, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL)
@@ -114,20 +108,28 @@ def run_tests(arguments: list[str]) -> int:
 def frameworks(on_request: bool) -> list[str]:
     """Return the names of the frameworks that are built and tested on request, or of the others.
 
-    Raises SetUpError where they cannot be listed.
+    Ends the process where they cannot be listed.
     """
     listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True)
     if listed.returncode != 0:
-        raise SetUpError("The frameworks could not be listed (`dlbench env list`); its words stand above.")
+        sys.exit(fail("The frameworks could not be listed (`dlbench env list`); its words stand above."))
     return [each["name"] for each in json.loads(listed.stdout) if (each["historic"] or each["large"]) == on_request]
 
 
-def variables_of_tests(on_request: bool) -> dict[str, str]:
+def variables_of_tests(names: list[str]) -> dict[str, str]:
     """Return the environment of tests that are about these frameworks: the tests of the others are skipped."""
-    variables = {"DLBENCH_TEST_FRAMEWORKS": ",".join(frameworks(on_request)), **os.environ}
+    variables = {"DLBENCH_TEST_FRAMEWORKS": ",".join(names), **os.environ}
     # The tests start hundreds of interpreters, each of which would compile every module anew: half of its time.
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
     return variables
+
+
+def parsed(arguments: list[str], option: str, usual: str | int) -> tuple[Any, list[str]]:
+    """Return the value of one option, and the other arguments, which are pytest's."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(option, type=type(usual), default=usual, dest="value")
+    given, others = parser.parse_known_args(arguments)
+    return given.value, others
 
 
 def narrowed(names: list[str], arguments: list[str]) -> list[str]:
@@ -135,11 +137,9 @@ def narrowed(names: list[str], arguments: list[str]) -> list[str]:
 
     Of two -k pytest would take the last alone.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("-k", default="")
-    given, others = parser.parse_known_args(arguments)
+    chosen, others = parsed(arguments, "-k", "")
     named = " or ".join(names)
-    return ["-k", f"({named}) and ({given.k})" if given.k else named, *others]
+    return ["-k", f"({named}) and ({chosen})" if chosen else named, *others]
 
 
 def run_rest_of_tests(arguments: list[str]) -> int:
@@ -147,38 +147,33 @@ def run_rest_of_tests(arguments: list[str]) -> int:
 
     Where one cannot be built here, its tests are skipped with the reason; under CI that is a failure instead.
     """
+    names = frameworks(on_request=True)
     built = subprocess.run([*DLBENCH, "env", "build", "--rest"]).returncode
     if built != 0 and os.environ.get("CI"):
         return built
-    words = narrowed(frameworks(on_request=True), arguments)
-    return subprocess.run([*PYTEST, *words], cwd=ROOT, env=variables_of_tests(on_request=True)).returncode
+    words = narrowed(names, arguments)
+    return subprocess.run([*PYTEST, *words], cwd=ROOT, env=variables_of_tests(names)).returncode
 
 
 def run_properties(arguments: list[str]) -> int:
     """Try the properties at random: ``--examples N`` for one that usually gets a hundred, others in proportion."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--examples", type=int, default=1000)
-    given, others = parser.parse_known_args(arguments)
-    variables = {**os.environ, "DLBENCH_PROPERTY_EXAMPLES": str(max(1, given.examples))}
+    examples, others = parsed(arguments, "--examples", 1000)
+    variables = {**os.environ, "DLBENCH_PROPERTY_EXAMPLES": str(max(1, examples))}
     return subprocess.run([*PYTEST, *WORKERS, "-m", "hypothesis", *others], cwd=ROOT, env=variables).returncode
 
 
 def run_kills(arguments: list[str]) -> int:
-    """Run so many runs of the null framework that are killed at random moments."""
-    parser = argparse.ArgumentParser(prog="bootstrap.py kills")
-    parser.add_argument("--count", type=int, default=1000)
-    variables = {**os.environ, "DLBENCH_KILLS": str(parser.parse_args(arguments).count)}
-    return subprocess.run([*PYTEST, "-x", "tests/hardening/test_kills.py"], cwd=ROOT, env=variables).returncode
+    """Run so many runs of the null framework that are killed at random moments: ``--count N``."""
+    count, others = parsed(arguments, "--count", 1000)
+    words = [*PYTEST, "-x", "tests/hardening/test_kills.py", *others]
+    return subprocess.run(words, cwd=ROOT, env={**os.environ, "DLBENCH_KILLS": str(count)}).returncode
 
 
-def check() -> int:
+def check(arguments: list[str]) -> int:
     """Run every static check; return 1 when one fails."""
-    commands = [
-        [str(PYTHON), "-m", "ruff", "format", "--check", str(ROOT)],
-        [str(PYTHON), "-m", "ruff", "check", str(ROOT)],
-    ]
-    commands.append([str(PYTHON), "-m", "mypy", "-p", "dlbench"])
-    codes = [subprocess.run(command, cwd=ROOT).returncode for command in commands]
+    python = [str(PYTHON), "-m"]
+    commands = [["ruff", "format", "--check", str(ROOT)], ["ruff", "check", str(ROOT)], ["mypy", "-p", "dlbench"]]
+    codes = [subprocess.run([*python, *command], cwd=ROOT).returncode for command in commands]
     for version, files in sorted(guest_modules(ROOT / "adapters").items()):
         found = too_new(version, files)
         print(found or f"The guest's syntax: {len(files)} files fit Python {version[0]}.{version[1]}.")
@@ -213,6 +208,15 @@ def too_new(version: tuple[int, int], files: list[Path]) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
+ACTIONS = {
+    "test": run_tests,
+    "rest": run_rest_of_tests,
+    "properties": run_properties,
+    "kills": run_kills,
+    "check": check,
+}
+
+
 def main(arguments: list[str]) -> int:
     """Set up what the first word needs and hand over to it."""
     if sys.version_info < NEEDED:
@@ -220,26 +224,15 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0 if arguments else 2
-    testing = arguments[0] in ("test", "rest", "properties", "check", "kills")
+    action = ACTIONS.get(arguments[0])
     try:
-        problem = set_up(TEST_LOCK if testing else RUN_LOCK)
+        problem = set_up(TEST_LOCK if action else RUN_LOCK)
     except OSError as error:
         problem = f"{VENV} cannot be written: {error.strerror}. Set DLBENCH_VENV to a folder you may write to."
     if problem:
         return fail(problem)
-    try:
-        if arguments[0] == "test":
-            return run_tests(arguments[1:])
-        if arguments[0] == "rest":
-            return run_rest_of_tests(arguments[1:])
-    except SetUpError as error:
-        return fail(str(error))
-    if arguments[0] == "properties":
-        return run_properties(arguments[1:])
-    if arguments[0] == "kills":
-        return run_kills(arguments[1:])
-    if arguments[0] == "check":
-        return check()
+    if action:
+        return action(arguments[1:])
     command = str(VENV / "bin" / "dlbench")
     return os.execv(command, [command, *arguments])
 

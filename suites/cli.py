@@ -19,13 +19,13 @@ COMMANDS = {
     "list": ("commands.list", "List the networks, frameworks and suites."),
     "plan": ("commands.plan", "Show what a run would measure and how long it takes."),
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
-    "tune": ("commands.tune", "Search for the fastest way to run a network here."),
+    "tune": ("commands.run", "Search for the fastest way to run a network here."),
     "compare": ("commands.compare", "Compare two stored runs, or with --now two sides."),
-    "gate": ("commands.gate", "Fail on a confirmed regression, for CI."),
+    "gate": ("commands.compare", "Fail on a confirmed regression, for CI."),
     "history": ("commands.history", "Show each cell over many runs, and since when it changed."),
     "explain": ("commands.explain", "Show where the time of one training step goes."),
     "report": ("commands.report", "Show what was measured, and what it means."),
-    "doctor": ("commands.doctor", "Find what on this machine harms measurement."),
+    "doctor": ("commands.probe", "Find what on this machine harms measurement."),
     "probe": ("commands.probe", "Show what this machine is, and measure its ceilings."),
     "export": ("commands.stores", "Write launches or runs in the forms of other tools."),
     "import": ("commands.stores", "Read result files of pytest-benchmark into a store."),
@@ -79,31 +79,24 @@ def build_app(chosen: str) -> typer.Typer:
             continue
         found = importlib.import_module(f"dlbench.suites.{module}")
         if name == "report":
-            _add_pages(found.report_app)
+            from .commands.page import page_command, site_command
+
+            found.report_app.command("page")(page_command)
+            found.report_app.command("site")(site_command)
         if hasattr(found, f"{name}_app"):
             app.add_typer(getattr(found, f"{name}_app"), name=name)
             continue
         settings = {}
         if name in _SINGULAR:
-            from .commands.options import AxesOfACell
+            from .commands.options import in_plural
 
-            settings = {"token_normalize_func": AxesOfACell.in_plural}
+            settings = {"token_normalize_func": in_plural}
         app.command(name, context_settings=settings)(getattr(found, f"{name}_command"))
     return app
 
 
 _ENDING_SECONDS = 10.0
 """For so long after the first Ctrl-C a further one is ignored: launches are ended and the store is closed."""
-
-
-def _add_pages(reports: typer.Typer) -> None:
-    """Add the reports that are whole pages; they read stores as the other reports do."""
-    from .commands import options
-    from .commands.page import PAGE_OPTIONS, page_command
-    from .commands.site import SITE_OPTIONS, site_command
-
-    reports.command("page")(options.takes(page_command, PAGE_OPTIONS))
-    reports.command("site")(options.takes(site_command, SITE_OPTIONS))
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -16,14 +16,13 @@ from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
-from ..libraries.profiles import HLO, TslEvent, TslLine
+from ..libraries.profiles import HLO, TslLine
 from ..protocol import PLACEMENTS, Cell, Profile
 from .networks import place
 
 #: The value of jax_default_matmul_precision for each precision of a cell; it holds for products and convolutions.
 #: On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
 MATMUL_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
-_GIVE_ANOTHER = "give a build that has one, --python jax=<its interpreter>"
 
 
 def find_devices(name: str) -> List[Any]:
@@ -83,13 +82,13 @@ def refusal(cell: Cell) -> str:
     plugins = gpu_plugins()
     names = ", ".join(plugins) or "none"
     if "cuda" not in names:
-        return "%s: no plugin for CUDA is installed (found: %s): %s" % (version, names, _GIVE_ANOTHER)
+        return "%s: no plugin for CUDA is installed (found: %s): %s" % (version, names, gpus.advice(cell))
     try:
         device = find_device(cell.device)
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
         return "%s with %s cannot use the GPU: %s" % (version, names, gpus.first_line(error))
     capability = compute_capability(device)
-    return "" if capability is None else gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, (), capability)
+    return "" if capability is None else gpus.refusal_of_build(cell, version, (), capability)
 
 
 def compute_capability(device: Any) -> Optional[Tuple[int, int]]:
@@ -278,7 +277,7 @@ def profiled_lines(data: Any) -> Iterator[TslLine]:
     for plane in data.planes:
         for line in plane.lines:
             events = [
-                TslEvent(event.name, event.start_ns, event.duration_ns, any(key == HLO for key, _ in event.stats))
+                (event.name, event.start_ns, event.duration_ns, any(key == HLO for key, _ in event.stats))
                 for event in line.events
             ]
-            yield TslLine(plane.name, line.name, events)
+            yield plane.name, line.name, events

@@ -22,7 +22,7 @@ import numpy as np
 from ..base import PROCESSES, Adapter
 from ..networks import Network
 from ..protocol import Launch, Outcome, Status, read_json_object, write_json, write_outcome
-from . import batches, check, evidence
+from . import batches, evidence, parity
 from .batches import Batch
 
 OPTION = "--worker"  # as `__main__` reads it
@@ -30,10 +30,6 @@ OPTION = "--worker"  # as `__main__` reads it
 #: seconds, and the others have as long to fail by themselves.
 GRACE_SECONDS = 2.0
 _END_SECONDS = 5.0
-
-
-class WorkerLost(Exception):  # noqa: N818 - a finding about the launch
-    """Another worker ended early; the text says which, and why."""
 
 
 def needed(adapter: Adapter, launch: Launch) -> bool:
@@ -69,7 +65,7 @@ def part_of(batch: Batch, worker: int, workers: int) -> Batch:
 def reset(adapter: Adapter, network: Network, launch: Launch, worker: int) -> None:
     """Give a worker the weights of the parity check and its part of that mini-batch."""
     batch = batches.of_launch(network, launch)
-    adapter.reset(check.Weights(network), part_of(batch, worker, launch.cell.world_size))
+    adapter.reset(parity.Weights(network), part_of(batch, worker, launch.cell.world_size))
 
 
 def meeting_place(directory: str) -> str:
@@ -116,12 +112,12 @@ class Team:
             watch.start()
 
     def send(self, line: bytes) -> None:
-        """Send all others what comes next; raises WorkerLost where one cannot be reached."""
+        """Send all others what comes next; raises ConnectionError where one cannot be reached."""
         for place, pipe in enumerate(self._pipes):
             try:
                 os.write(pipe, line)
             except OSError:
-                raise WorkerLost("worker %d of %d has closed its pipe" % (place + 1, self._world_size)) from None
+                raise ConnectionError("worker %d of %d has closed its pipe" % (place + 1, self._world_size)) from None
 
     def why_lost(self) -> Optional[Outcome]:
         """Return the outcome that a lost worker makes of this launch, its own reason in it; None where all are there.
@@ -189,10 +185,7 @@ class Team:
 
 
 def _step_of_all(team: Team, adapter: Adapter) -> Any:
-    """Return the first worker's step: the others are sent theirs, then it takes its own.
-
-    Its ``several(count)`` returns a call that takes so many, sent in one line.
-    """
+    """Return the first worker's step: the others are sent theirs, then it takes its own."""
 
     def step() -> None:
         team.send(b"step 1\n")

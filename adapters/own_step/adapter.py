@@ -22,16 +22,13 @@ from ..launch.batches import Batch
 from ..libraries import profiles
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Profile
 
 PROFILER = "Python's cProfile"
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run so many steps under the profiler, which slows calls of Python.
-
-    Work of the framework's threads is part of the function that waits for them.
-    """
+    """Run so many steps under the profiler, which slows calls of Python."""
     profiler = cProfile.Profile()
     profiler.enable()
     try:
@@ -59,19 +56,15 @@ def _name(file: str, line: int, function: str) -> str:
 _OFFERS = "a call that does one training step, or a pair of it and a call that returns the loss"
 
 
-class NoStepError(Exception):
-    """The file defines no step."""
-
-
 class OwnStep(Adapter):
     """Calls what the file returns, and nothing around it."""
 
     families = ("own",)
+    profile = take_profile
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self.file = str(settings["file"])
-        settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
+    def set_up(self) -> None:
+        self.file = str(self.settings["file"])
+        self.settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
         self.loss: Optional[Callable[[], Any]] = None
         self.content = b""
 
@@ -97,14 +90,14 @@ class OwnStep(Adapter):
         spec.loader.exec_module(module)
         prepare = getattr(module, "prepare", None)
         if not callable(prepare):
-            raise NoStepError("%s defines no function prepare(cell)" % name)
+            raise TypeError("%s defines no function prepare(cell)" % name)
         made = prepare(self.cell)
         step, loss = made if isinstance(made, (tuple, list)) and len(made) == 2 else (made, None)
         if not callable(step) or not (loss is None or callable(loss)):
-            raise NoStepError("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
+            raise TypeError("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
         wait = getattr(module, "synchronize", None)
         if wait is not None and not callable(wait):
-            raise NoStepError("synchronize in %s is %.80r, not a function" % (name, wait))
+            raise TypeError("synchronize in %s is %.80r, not a function" % (name, wait))
         self.step = step  # type: ignore[method-assign]
         self.loss = loss
         self.has_loss = loss is not None
@@ -126,18 +119,13 @@ class OwnStep(Adapter):
     def parameters(self) -> Any:
         return iter(())
 
-    def profile(self, steps: int) -> Profile:
-        return take_profile(self, steps)
-
     def error_text(self, error: BaseException) -> str:
         """Return the error with its line in the file."""
-        if isinstance(error, NoStepError):
-            return str(error)
         if isinstance(error, SyntaxError) and error.filename == self.file:
             return "%s, line %s: SyntaxError: %s" % (os.path.basename(self.file), error.lineno, error.msg)
         lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
         if not lines:
-            return ""
+            return str(error) if isinstance(error, TypeError) else ""
         said = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
         where = "%s, line %d" % (os.path.basename(self.file), lines[-1].lineno or 0)
         return "%s: %s: %s" % (where, type(error).__name__, said)

@@ -29,7 +29,7 @@ from ..libraries.profiles import Calls
 from ..networks import Network
 from ..protocol import PLACEMENTS, Cell, Profile
 from . import networks, steps
-from .networks import build, load, plain_dense
+from .networks import build, load
 
 DEVICE = "cuda:0"  # a launch sees one GPU only
 #: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
@@ -41,7 +41,6 @@ _OUT_OF_MEMORY = (
     "DefaultCPUAllocator: not enough memory",
     "DefaultCPUAllocator: can't allocate memory",
 )
-_GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
 
 
 def gpu_refusal(cell: Cell) -> str:
@@ -52,13 +51,13 @@ def gpu_refusal(cell: Cell) -> str:
         return reason
     if torch.version.cuda is None:
         rocm = "" if torch.version.hip is None else "is for ROCm and "
-        return "%s: this build %shas no CUDA code: %s" % (version, rocm, _GIVE_ANOTHER)
+        return "%s: this build %shas no CUDA code: %s" % (version, rocm, gpus.advice(cell))
     try:
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
         return "%s, built for CUDA %s, cannot use the GPU: %s" % (version, torch.version.cuda, gpus.first_line(error))
-    reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, torch.cuda.get_arch_list(), tuple(capability))
+    reason = gpus.refusal_of_build(cell, version, torch.cuda.get_arch_list(), tuple(capability))
     if reason:
         return reason
     try:
@@ -175,10 +174,7 @@ def copied_pair(name: str, size: int, device: str) -> Tuple[torch.Tensor, torch.
 
 
 def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
-    """Return inputs and labels in the shapes that steps read, with the steps first where the family is so.
-
-    They may share the arrays' memory.
-    """
+    """Return inputs and labels in the shapes that steps read, with the steps first where the family is so."""
     inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
     if family.time_major:
         inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
@@ -188,26 +184,6 @@ def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
 def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:
     """Return a copy in the order in memory that steps read, for images the one that is given."""
     return tensor.clone(memory_format=images if tensor.dim() == 4 else torch.contiguous_format)
-
-
-class Feed:
-    """Copies a mini-batch from pinned or pageable memory of the host into tensors that stay on the device.
-
-    From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of its
-    own, and the host waits. ``pairs`` are the tensors on the host and on the device.
-    """
-
-    def __init__(self, tensors: List[torch.Tensor], device: str, pinned: bool) -> None:
-        self.pinned = pinned
-        # Both keep the order in memory, NHWC too, so that the copy is one plain transfer.
-        self.pairs = [
-            (tensor.pin_memory() if pinned else tensor, torch.empty_like(tensor, device=device)) for tensor in tensors
-        ]
-
-    def __call__(self) -> None:
-        """Copy the mini-batch once. Work on one stream runs in order: the last step has read its own by then."""
-        for host, device in self.pairs:
-            device.copy_(host, non_blocking=self.pinned)
 
 
 PROFILER = "torch.profiler"
@@ -226,10 +202,7 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
 
 
 def profiled_calls(averages: Any) -> Iterator[Calls]:
-    """Yield the calls of each row of ``key_averages()``.
-
-    A row of the CPU holds the device's time of the kernels that it started too; which have their own rows.
-    """
+    """Yield the calls of each row of ``key_averages()``."""
     for row in averages:
         on_device = row.device_type != DeviceType.CPU
         if on_device and row.is_user_annotation:
@@ -268,31 +241,36 @@ class TorchAdapter(EveryFamily):
 
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
+    capabilities = staticmethod(capabilities)
+    is_out_of_memory = staticmethod(is_out_of_memory)
+    profile = take_profile
+    reset_device_peak_memory = staticmethod(torch.cuda.reset_peak_memory_stats)
+    device_name = staticmethod(torch.cuda.get_device_name)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        set_threads(cell.threads)
-        torch.set_flush_denormal(bool(settings.get("flush_denormal", False)))
-        self.compiles = bool(settings.get("compile", False))
-        self.graphs = bool(settings.get("graph", False))
-        if cell.on_cpu and self.compiles:
-            steps.use_cache(self._compilers_folder())
-        if not cell.on_cpu:
-            set_up_gpu(cell.precision)
+    def set_up(self) -> None:
+        set_threads(self.cell.threads)
+        torch.set_flush_denormal(bool(self.settings.get("flush_denormal", False)))
+        self.compiles = bool(self.settings.get("compile", False))
+        self.graphs = bool(self.settings.get("graph", False))
+        if self.cell.on_cpu and self.compiles:
+            self._keep_compiled()
+        if not self.cell.on_cpu:
+            set_up_gpu(self.cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = self.chosen("dense", "mkl", "onednn")
-        self._loop = settings.get("recurrence", "fused") == "loop"
+        self._loop = self.settings.get("recurrence", "fused") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
-        self._images = torch.channels_last if settings.get("channels_last", False) else torch.contiguous_format
+        self._images = torch.channels_last if self.settings.get("channels_last", False) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
-        self._loss = torch.zeros(())
+        self.loss = torch.zeros(())
 
-    def _compilers_folder(self) -> str:
-        return os.path.join(self.cache_directory, "torch-" + torch.__version__)
-
-    def _gpu_slug(self) -> str:
-        name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
-        return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+    def _keep_compiled(self) -> None:
+        """Keep the compiler's output in a folder for each version and GPU, so that a later process finds it."""
+        folder = os.path.join(self.cache_directory, "torch-" + torch.__version__)
+        if not self.cell.on_cpu:
+            name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
+            folder += "-%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
 
     def refuses_gpu(self) -> str:
         return gpu_refusal(self.cell)
@@ -344,8 +322,7 @@ class TorchAdapter(EveryFamily):
         steps.join_workers(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        dense = networks.onednn_dense if self.dense == "onednn" else plain_dense
-        module, self._parameters = build(network, weights, dense, self._loop)
+        module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
         self._family = network.family
         if len(network.family.drawn_inputs().shape) == 3:
             module.to(memory_format=self._images)
@@ -356,7 +333,7 @@ class TorchAdapter(EveryFamily):
             module.to(DEVICE)
             inputs, labels = self._placed()
             if self.compiles:
-                steps.use_cache("%s-%s" % (self._compilers_folder(), self._gpu_slug()))
+                self._keep_compiled()
         dtype = DTYPES[self.cell.precision]
         if dtype != torch.float32:
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
@@ -371,18 +348,31 @@ class TorchAdapter(EveryFamily):
         if self.cell.placement == "resident":
             self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
-        self._feed = Feed(self._held, DEVICE, pinned=self.cell.placement == "pinned")
-        self._held = [host for host, _ in self._feed.pairs]
+        if self.cell.placement == "pinned":
+            self._held = [tensor.pin_memory() for tensor in self._held]
+        # These keep the order in memory, NHWC too, so that a copy is one plain transfer.
+        self._on_device = [torch.empty_like(tensor, device=DEVICE) for tensor in self._held]
         self._feed()
         self.step = self._step_with_copy  # type: ignore[method-assign]
-        return [device for _, device in self._feed.pairs]
+        return self._on_device
+
+    def _feed(self) -> None:
+        """Copy the mini-batch from the host's memory. Work on one stream runs in order: the last step has read its own.
+
+        From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of
+        its own, and the host waits.
+        """
+        for host, device in zip(self._held, self._on_device):
+            device.copy_(host, non_blocking=self.cell.placement == "pinned")
 
     def _make_step(self) -> Callable[..., Any]:
         scaled = self.cell.precision == "float16"
         if self.graphs:
             return steps.GraphStep
         if self.compiles:
-            return steps.compiled_scaled_step if scaled else steps.compiled_step
+            if scaled:
+                return lambda *task: steps.compiled(steps.ScaledStep(*task), "forward and backward")
+            return steps.compiled_step
         return steps.ScaledStep if scaled else steps.EagerStep
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
@@ -397,19 +387,19 @@ class TorchAdapter(EveryFamily):
             held.copy_(given)
 
     def step(self) -> None:
-        self._loss = self._training()
+        self.loss = self._training()
 
     def _step_with_copy(self) -> None:
         self._feed()
-        self._loss = self._training()
+        self.loss = self._training()
 
     def set_learning_rate(self, rate: float) -> None:
         self._training.set_learning_rate(rate)
 
     def last_loss(self) -> float:
         if self.cell.world_size > 1:
-            return steps.mean_over_workers(self._loss, self.cell.world_size)
-        return float(self._loss)
+            return steps.mean_over_workers(self.loss, self.cell.world_size)
+        return super().last_loss()
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self._parameters.items():
@@ -453,9 +443,6 @@ class TorchAdapter(EveryFamily):
             described["autocast"] = self.cell.precision
         return described
 
-    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        return capabilities()
-
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
         left, right = (torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype) for _ in range(2))
@@ -467,9 +454,6 @@ class TorchAdapter(EveryFamily):
 
         return product
 
-    def device_name(self) -> str:
-        return torch.cuda.get_device_name(0)
-
     def event(self) -> Any:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -478,20 +462,11 @@ class TorchAdapter(EveryFamily):
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
         return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
-    def reset_device_peak_memory(self) -> None:
-        torch.cuda.reset_peak_memory_stats()
-
     def device_peak_memory(self) -> Optional[int]:
         return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         return None if self.graphs and name == OPERATOR else gpu_probe(name, size)
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return take_profile(self, steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return is_out_of_memory(error)
 
 
 def _build_line(words: str) -> str:

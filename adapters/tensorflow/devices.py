@@ -15,14 +15,13 @@ from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
-from ..libraries.profiles import HLO, TslEvent, TslLine
+from ..libraries.profiles import HLO, TslLine
 from ..networks import Network
 from ..protocol import Cell, Profile
-from .networks import Model, clipped, place, update
+from .networks import TensorFlowNetwork, clipped, place, update
 
 DEVICE = "GPU:0"
 PRECISIONS = ("float32", "tf32")
-_GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
 
 
 def capabilities() -> Dict[str, Tuple[bool, str]]:
@@ -53,7 +52,7 @@ def refusal(cell: Cell) -> str:
         return reason
     built = tf.sysconfig.get_build_info()
     if not built.get("is_cuda_build"):
-        return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
+        return "%s: this build has no CUDA code: %s" % (version, gpus.advice(cell))
     devices = tf.config.list_physical_devices("GPU")
     if not devices:
         words = "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old"
@@ -64,7 +63,7 @@ def refusal(cell: Cell) -> str:
     architectures = list(built.get("cuda_compute_capabilities") or [])
     for capability in map(compute_capability, devices[: cell.world_size]):
         if capability is not None and not reason:
-            reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
+            reason = gpus.refusal_of_build(cell, version, architectures, capability)
     return reason
 
 
@@ -223,7 +222,7 @@ class Workers:
             lambda context: tensors[context.replica_id_in_sync_group]
         )
 
-    def training_step(self, model: Model, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
+    def training_step(self, model: TensorFlowNetwork, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
         """Return the function of one training step on what ``split`` returned.
 
         It returns each worker's share of the mean loss. All update with the sum of these shares' gradients: the mean
@@ -231,7 +230,7 @@ class Workers:
         compile what spans devices.
         """
         strategy, workers = self._strategy, len(self._devices)
-        variables = list(model.variables.values())
+        variables = list(model.w.values())
 
         def gradients(inputs: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -296,7 +295,7 @@ def profiled_lines(space: Any) -> Iterator[TslLine]:
         compiled = {number for number, kind in plane.stat_metadata.items() if kind.name == HLO}
         for line in plane.lines:
             events = [
-                TslEvent(
+                (
                     names[event.metadata_id],
                     line.timestamp_ns - first + event.offset_ps * 1e-3,
                     event.duration_ps * 1e-3,
@@ -304,4 +303,4 @@ def profiled_lines(space: Any) -> Iterator[TslLine]:
                 )
                 for event in line.events
             ]
-            yield TslLine(plane.name, line.name, events)
+            yield plane.name, line.name, events

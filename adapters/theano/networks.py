@@ -13,7 +13,7 @@ from theano.tensor.signal.pool import pool_2d
 
 from ..families import Family, Layer
 from ..launch.batches import Batch, laid_out
-from ..libraries.walks import HIDDEN, Functions, State
+from ..libraries.walks import HIDDEN, Functions, State, as_they_are
 
 _GELU, _CUBE = np.float32(np.sqrt(2.0 / np.pi)), np.float32(0.044715)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
@@ -27,6 +27,7 @@ class TheanoFunctions(Functions):
     """Networks by theano.tensor; values of steps are rows. ``batch`` examples."""
 
     activations = {"sigmoid": tensor.nnet.sigmoid, "tanh": tensor.tanh, "relu": tensor.nnet.relu}
+    rows = staticmethod(as_they_are)
 
     def __init__(self, family: Family, weights: Dict[str, Any], batch: int) -> None:
         super().__init__(family, weights)
@@ -63,9 +64,6 @@ class TheanoFunctions(Functions):
     def pixel_mean(self, values: Any) -> Any:
         return values.mean((2, 3))
 
-    def rows(self, values: Any) -> Any:
-        return values
-
     def split(self, values: Any, count: int) -> List[Any]:
         hidden = self.family.hidden
         return [values[:, index * hidden : (index + 1) * hidden] for index in range(count)]
@@ -77,10 +75,7 @@ class TheanoFunctions(Functions):
         return new + update * (output - new)
 
     def _scan(self, name: str, values: Any, advance: Any, states: int, constants: List[Any]) -> Any:
-        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features), time-major.
-
-        The inputs' products are made for all steps at once; ``scan`` carries the recurrence alone.
-        """
+        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features), time-major."""
         sums = tensor.dot(values, self.w[name + ".input_weight"].T) + self.w[name + ".bias"]
         zero = tensor.unbroadcast(tensor.zeros((self.batch, self.family.hidden), dtype="float32"), 0, 1)
         found, _ = theano.scan(
@@ -143,10 +138,7 @@ class TheanoFunctions(Functions):
 
 
 def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Tuple[Any, Dict[str, Any], Tuple[Any, Any]]:
-    """Build the network over this resident mini-batch, with copies of these weights.
-
-    Return its mean loss, a float32 scalar, and the shared variables of the parameters and of the mini-batch.
-    """
+    """Build the network over this resident mini-batch, with copies of these weights."""
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
     given, targets = [theano.shared(value, borrow=False) for value in arrays_of(spec, batch)]
     scores = TheanoFunctions(spec, parameters, len(batch.inputs)).scores(given)

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
+from dlbench.hardware_probe.files import JsonRecord
 from dlbench.reports.errors import RecordError, in_one_line
 from dlbench.reports.storage.hosts import Node, read_findings, read_node
 from dlbench.reports.storage.networks import read_network
@@ -26,10 +27,11 @@ IMPORTED = "imported"
 """The adapter of a benchmark that another program measured; its mini-batch is 0."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
+"""Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
 SCREEN, FIRST_LOOK = "screen", 6
 """The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
 SEARCHING = "tune"
-"""The purpose of a search's run."""
 _MOST_NANOSECONDS = 10**19  # three centuries
 
 
@@ -56,10 +58,10 @@ class Kept:
                 continue
             if isinstance(value, datetime):
                 value = value.isoformat()
-            elif isinstance(value, Node):
+            elif isinstance(value, JsonRecord):
                 value = value.to_dict()
             elif isinstance(value, tuple) and not hasattr(value, "_asdict"):
-                value = [each.to_dict() if isinstance(each, Finding) else to_dict(each) for each in value]
+                value = [each.to_dict() if isinstance(each, JsonRecord) else to_dict(each) for each in value]
             content[each.name] = to_dict(value)
         if "outcome" in content:
             del content["outcome"]["parity_sample"]  # the judge's alone
@@ -96,14 +98,11 @@ class Run(Kept):
     suite: str
     protocol: Protocol
     launches: int
-    """Launches planned per cell."""
     plan: tuple[Cell, ...]
     """Every cell planned, the skipped ones included."""
     machine: str
-    """The machine's fingerprint."""
     started: datetime
     version: str
-    """Of dlbench."""
     finished: datetime | None
     """None while it runs, or when it was interrupted: it can then be resumed."""
     seed: int
@@ -134,24 +133,19 @@ class Record(Kept):
     """One launch of one cell: what was asked, on what, and what came back."""
 
     run: str
-    """The run's id."""
     suite: str
     launch: int
     """Index of the randomised block, from 0."""
     cell: Cell
     outcome: Outcome
     machine: str
-    """The machine's fingerprint."""
     environment: str
     """Hash of the framework's environment: two builds of a framework differ in it."""
     interpreter: str
-    """The framework's interpreter, e.g. "CPython 3.11.7"."""
     protocol: Protocol
     started: datetime
     wall_seconds: float
-    """The whole launch, from spawn to outcome."""
     version: str
-    """Of dlbench."""
     attempt: int = 0
     """A launch that others disturbed is repeated: which repetition this is, from 0."""
     side: str = ""
@@ -182,7 +176,7 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
         return records
     last: dict[tuple[object, ...], Record] = {}
     for each in sorted(records, key=lambda record: (record.attempt, record.started)):
-        last[each.run, each.machine, each.cell, each.side, each.stage, each.launch, each.environment] = each
+        last[each.machine, *(getattr(each, name) for name in LAUNCH)] = each
     counting = {id(record) for record in last.values()}
     return [record for record in records if id(record) in counting]
 

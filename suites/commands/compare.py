@@ -1,56 +1,102 @@
-"""`dlbench compare`: a candidate against a baseline, stored or measured now."""
+"""`dlbench compare` and `dlbench gate`: a candidate against a baseline, stored or measured now."""
 
 import contextlib
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
+from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_runs
-from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
+from dlbench.reports.compare.report import REPORT as COMPARED
+from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
+from dlbench.reports.formats.export import export, formats_of, to_stdout
+from dlbench.reports.formats.outputs import why_not
+from dlbench.reports.report import ReportOptions
+from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
 from dlbench.reports.storage.record import SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import say
-from ..errors import NOTHING_MEASURED, UsageError, unknown_name
+from ..display.screen import counted, resume_command, say
+from ..environments.folders import write_whole
+from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
-from ..run.schedules import for_compare
-from ..run.sides import report_of
-from .ab import ComparisonOptions, measure, share_of, show
-from .options import OptionGroup, grouped
+from ..planning.framework import find
+from ..planning.plan import Plan, check_count
+from ..planning.suite import load
+from ..run import resume, sides
+from ..run.runner import RunProfile, run_plan
+from ..run.schedules import PairRule, PairSchedule, for_compare, for_gate
+from ..run.sides import Side, report_of
+from . import options
+from .options import Given, flag, option, several, takes
+from .plan import plan_of
 
 FEWEST, MOST, INTERVAL = 6, 20, 0.02
+_FORMATS = formats_of(COMPARED)
+_FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
+
+_SIDES: options.Options = {
+    "baseline_env": several("--baseline-env", "A variable of the baseline's launches.", "NAME=VALUE"),
+    "candidate_env": several("--candidate-env", "A variable of the candidate's launches.", "NAME=VALUE"),
+    **{
+        f"{side}_adapters": option(
+            f"--{side}-adapters", f"The adapters at this git revision as {side}.", metavar="REVISION"
+        )
+        for side in ("baseline", "candidate")
+    },
+    **{
+        f"{side}_step": option(
+            f"--{side}-step", f"This file is the {side}; the file of --step is the {other}.", metavar="FILE"
+        )
+        for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
+    },
+    "same": flag("--same", "Compare identical code, to see what this machine's noise does."),
+}
+_MEASURING = {
+    **options.AXES,
+    "steps": options.STEPS,
+    "cell_budget": options.CELL_BUDGET,
+    **options.BUILDS,
+    **_SIDES,
+    **options.SESSION,
+}
+OPTIONS: options.Options = {
+    **_MEASURING,
+    "threshold": option("--threshold", "Smallest slowdown called a regression (2.5%)."),
+    "tolerance": option("--tolerance", 'Largest slowdown still compatible with "no regression" (5%).'),
+    "form": option("--format", f"{', '.join(_FORMATS)}."),
+    "write": several(
+        "--write", "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.", "FILE"
+    ),
+    "as_json": options.JSON,
+}
+"""Options that `compare` and `gate` share."""
+_COMPARE: options.Options = {
+    "first": options.argument("[A]", "Baseline: a run's id or its beginning, latest, previous, or a store.", usual=""),
+    "second": options.argument("[B]", "Candidate, in the same words.", usual=""),
+    "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
+    "suite_name": option("--suite", "With --now: the suite whose cells are measured (quick)."),
+    "pairs": option("--pairs", f"With --now: fewest and most pairs of a cell ({FEWEST}-{MOST})."),
+    "interval": option("--interval", "With --now: half-width of the 95 % interval to reach (2%)."),
+}
+_GATE: options.Options = {
+    "name": options.SUITE,
+    "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
+    "undecided": option(
+        *("--undecided", "Whether a gate without enough evidence ends with exit code 6 or with 0.", str, "fail"),
+        metavar="fail|pass",
+    ),
+}
 
 
-@dataclass(frozen=True)
-class WhatToCompare(OptionGroup):
-    """Two stored runs, or two sides that are measured now."""
-
-    first: Annotated[
-        str, typer.Argument(metavar="[A]", help="Baseline: a run's id or its beginning, latest, previous, or a store.")
-    ] = ""
-    second: Annotated[str, typer.Argument(metavar="[B]", help="Candidate, in the same words.")] = ""
-    now: Annotated[bool, typer.Option("--now", help="Measure both sides now, in interleaved pairs of launches.")] = (
-        False
-    )
-    suite_name: Annotated[
-        str | None, typer.Option("--suite", help="With --now: the suite whose cells are measured (quick).")
-    ] = None
-    pairs: Annotated[
-        str | None, typer.Option("--pairs", help=f"With --now: fewest and most pairs of a cell ({FEWEST}-{MOST}).")
-    ] = None
-    interval: Annotated[
-        str | None, typer.Option("--interval", help="With --now: half-width of the 95 % interval to reach (2%).")
-    ] = None
-
-
-@grouped
-def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
+@takes(_COMPARE, OPTIONS)
+def compare_command(given: Given) -> None:
     """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and a verdict.
 
     Of --python given twice for a framework the first is the baseline; given once it is the candidate, against dlbench's
@@ -66,31 +112,167 @@ def compare_command(what: WhatToCompare, given: ComparisonOptions) -> None:
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
     """
-    form = given.output.check()
-    if not what.now:
-        session, stored = vars(given.session), ("store_file",)
-        of_session = {name: value for name, value in session.items() if name not in stored}
-        of_measuring = (given.axes.words, vars(given.launches), vars(given.sides), vars(given.builds), of_session)
-        words = [word for each in of_measuring for word in each.values()]
-        if any((*words, what.suite_name, what.pairs, what.interval)):
+    form = _form(given)
+    if not given.now:
+        measuring = {*_MEASURING, "suite_name", "pairs", "interval"} - {"store_file"}
+        if any(getattr(given, name) for name in measuring):
             raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
-        if not what.first:
+        if not given.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        found = compare_stored(what.first, what.second, given.session.store_file, given.rules.over)
-        show(found, form, given.output.write)
+        _show(_compare_stored(given), form, given.write)
         return
-    if what.first or what.second:
+    if given.first or given.second:
         raise UsageError("With --now both sides are measured: leave the names of stored runs out.")
-    fewest, most = values.launch_range(what.pairs or f"{FEWEST}-{MOST}", "--pairs")
-    width = share_of(what.interval, "--interval") or INTERVAL
-    asked = given.asked("compare", what.suite_name or "quick")
-    cells = len(asked.plan.cells)
-    rule = for_compare(host_of(asked.machine), cells, fewest, most, width, asked.rule)
-    say(_pairs_in_words(cells, fewest, most, asked.rule))
-    measured = measure(asked, rule)
-    show(measured, form, given.output.write)
+    fewest, most = values.launch_range(given.pairs or f"{FEWEST}-{MOST}", "--pairs")
+    width = values.share(given.interval, "--interval") if given.interval else INTERVAL
+
+    def pairs(host: Host, cells: int, rule: Rule) -> PairRule:
+        say(_pairs_in_words(cells, fewest, most, rule))
+        return for_compare(host, cells, fewest, most, width, rule)
+
+    measured = _measure(given, "compare", given.suite_name or "quick", pairs)
+    _show(measured, form, given.write)
     if not any(cell.measured for cell in measured.cells):
         raise typer.Exit(NOTHING_MEASURED)
+
+
+@takes(_GATE, OPTIONS)
+def gate_command(given: Given) -> None:
+    """Measure a suite against a baseline in this session, and fail on a confirmed regression only.
+
+    Screening takes 6 to 14 interleaved pairs of each cell; what looks slower is measured again, and 24 fresh pairs
+    alone decide. The last line says "gate passed", "gate failed" or "gate undecided", and why.
+
+    Exit code 0: passed, a slowdown of 5 % (`--tolerance`) is excluded in every cell. 1: failed, a regression is
+    confirmed. 5: failed, the candidate gave no number where the baseline did. 6: undecided, the evidence of a cell does
+    not suffice (0 with `--undecided pass`).
+
+    Examples:
+
+    - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
+    - `dlbench gate nightly.toml --baseline-adapters origin/main --write report.md --write junit.xml`
+    - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
+    """
+    form = _form(given)
+    lenient = values.one_of(given.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"
+    found = _measure(given, "gate", given.name, lambda host, cells, rule: for_gate(host, rule), given.baseline or ())
+    _show(found, form, given.write)
+    ending = gate_outcome(found)
+    if form != "terminal":
+        say(ending.line)  # where a report is for programs, a person reads what stands beside it
+    if ending.outcome == "failed":
+        raise typer.Exit(GATE_FAILED if found.having(Verdict.REGRESSION) else GATE_BROKEN)
+    if ending.outcome == "undecided" and not lenient:
+        raise typer.Exit(GATE_UNDECIDED)
+
+
+def _form(given: Given) -> str:
+    """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
+    for path in given.write or ():
+        if reason := why_not(Path(path)):
+            raise UsageError(f"{path} cannot be written: {reason}.")
+        if Path(path).suffix.lower() not in _FORMAT_OF_SUFFIX:
+            raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(_FORMAT_OF_SUFFIX)}.")
+    return options.form_of(given.form, given.as_json, _FORMATS)
+
+
+def _rule(given: Given, usual: Rule) -> Rule:
+    """Return a rule with the thresholds that are given instead; raises UsageError."""
+    chosen: dict[str, Any] = {}
+    if given.threshold is not None:
+        chosen = dict.fromkeys(("magnitude", "screen_magnitude"), values.share(given.threshold, "--threshold"))
+    if given.tolerance is not None:
+        chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
+    return replace(usual, **chosen)
+
+
+def planned(
+    given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()
+) -> tuple[Plan, tuple[Side, Side], bool]:
+    """Return the plan of a suite's cells, baseline and candidate, and whether nothing of the suite was chosen.
+
+    ``baseline`` are the words of a baseline's interpreters. Raises UsageError.
+    """
+    chosen = options.choices(given)
+    own, files = chosen.own, (given.baseline_step, given.candidate_step)
+    step = find(own.names[0]) if own is not None and len(own.names) == 1 else None
+    if any(files) and step is None:
+        raise UsageError("--baseline-step and --candidate-step need one --step FILE, whose other side they are.")
+    pair = sides.pair(
+        (baseline, options.interpreters(given)),
+        (given.baseline_env or (), given.candidate_env or ()),
+        (given.baseline_adapters or "", given.candidate_adapters or ""),
+        files,
+        step,
+        given.same,
+    )
+    # Where interpreters or adapters are named, their frameworks are compared, unless more are asked for.
+    baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
+    candidates = {build.framework.name: build.name for build in pair[1].builds}
+    named = dict.fromkeys([*(baselines | candidates).values(), *chosen.joining])
+    chosen = chosen.but(builds=pair[1].builds, joining=())
+    if named and not chosen["frameworks"]:
+        rows = load(suite).frameworks
+        modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
+        chosen = chosen.but(frameworks=",".join(row for name, its in modes.items() for row in its or [name]))
+    return plan_of(suite, chosen, machine, given.seed), pair, not chosen.narrows
+
+
+def _measure(
+    given: Given, purpose: str, suite: str, pairs: Callable[[Host, int, Rule], PairRule], baseline: Sequence[str] = ()
+) -> Comparison:
+    """Measure both sides of a suite's cells, in the interleaved pairs that ``pairs`` wants, and compare them.
+
+    Raises UsageError.
+    """
+    seconds, rule = options.seconds_of(given.budget), _rule(given, DEFAULT)
+    machine = probe()
+    plan, pair, bare = planned(given, suite, machine, baseline)
+    check_count(plan, given.yes)
+    pair_rule = pairs(host_of(machine), len(plan.cells), rule)
+    unfinished, sources = None, None
+    if given.resume:
+        with Store.open(delivery.local_or(given.store_file), create=False) as store:
+            unfinished = resume.unfinished(store, plan, machine, purpose, bare)
+            records = list(store.records(run=unfinished.id))
+        sources = sides.prepare(plan, pair, say, not given.no_build)
+        sides.check_same(unfinished, pair, sources, rule)
+        for record in records:
+            resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
+        plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    profile = RunProfile(
+        purpose,
+        lambda plan, records, _: PairSchedule(plan, records, pair_rule),
+        pair,
+        rule,
+        ceilings=False,
+        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides",),
+        unfinished=unfinished,
+        sources=sources,
+    )
+    with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
+        run, schedule = run_plan(
+            plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build
+        )
+        if left := schedule.launches_left():
+            say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
+        measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
+        found = report_of(store, run, rule)
+        left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
+        more = f", {left_out} of them disturbed or incomplete" if left_out else ""
+        say(f"{counted(measured, 'pair')} measured{more}")
+        return found
+
+
+def _show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
+    """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
+    print(to_stdout(COMPARED, found, ReportOptions(), form), flush=True)
+    for path in write or ():
+        text = export(COMPARED, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
+        try:
+            write_whole(Path(path), text if text.endswith("\n") else text + "\n")
+        except OSError as error:
+            raise UsageError(f"The report {path} cannot be written: {error.strerror}.") from error
 
 
 def _pairs_in_words(cells: int, fewest: int, most: int, rule: Rule) -> str:
@@ -107,40 +289,32 @@ Found = tuple[Run, list[Record], str, dict[str, Host]]
 """A run, its records, the store it lies in, and its machine."""
 
 
-def compare_stored(first: str, second: str, store_file: str, rule_over: Callable[[Rule], Rule]) -> Comparison:
+def _compare_stored(given: Given) -> Comparison:
     """Return the comparison of two stored runs, or with one word that of a run that has two sides.
 
-    ``rule_over`` puts what the user chose over the usual rule, or over the one that a run of two sides was made with.
+    Thresholds that are given count instead of the usual ones, or of those that a run of two sides was made with.
     Raises UsageError for words that name no run and for runs that cannot be compared, and StoreError.
     """
-    before = _find(first, store_file)
-    _check_no_search(before[0])
-    if not second:
+    before = _find(given.first, given.store_file)
+    if not given.second:
         if not before[0].sides:
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
         with Store.open(before[2], create=False) as store:
-            return report_of(store, before[0], rule_over(rule_of(before[0].rule)))
-    after = _find(second, store_file)
-    _check_no_search(after[0])
+            return report_of(store, before[0], _rule(given, rule_of(before[0].rule)))
+    after = _find(given.second, given.store_file)
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
-        raise UsageError(f"{first} and {second} are the same run, {before[0].id}. Name two.")
-    hosts = {**before[3], **after[3]}
-    names = {BASELINE: _title(before[0]), CANDIDATE: _title(after[0])}
+        raise UsageError(f"{given.first} and {given.second} are the same run, {before[0].id}. Name two.")
+    names = {
+        side: f"run {run.id} of {run.suite}, {run.started:%Y-%m-%d %H:%M} UTC"
+        for side, (run, *_) in ((BASELINE, before), (CANDIDATE, after))
+    }
+    # Of a run with two sides its candidate is taken.
+    first, second = ([each for each in found[1] if each.side in ("", CANDIDATE)] for found in (before, after))
     try:
-        return compare_runs(_one_side(before[1]), _one_side(after[1]), hosts, names, rule_over(DEFAULT))
+        return compare_runs(first, second, {**before[3], **after[3]}, names, _rule(given, DEFAULT))
     except ValueError as error:
         taken = f"{names[BASELINE]}, and {names[CANDIDATE]}"
         raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error
-
-
-def _check_no_search(run: Run) -> None:
-    if run.purpose == SEARCHING:
-        raise UsageError(f"Run {run.id} is a search, which launched fast cells more often. Name another run.")
-
-
-def _one_side(records: list[Record]) -> list[Record]:
-    """Return the records of a suite, or of a run with two sides its candidate's."""
-    return [record for record in records if record.side in ("", CANDIDATE)]
 
 
 def _others(before: Found, after: Found) -> str:
@@ -150,13 +324,8 @@ def _others(before: Found, after: Found) -> str:
         cells = {record.cell for record in other[1]}
         with Store.open(one[2], create=False) as store:
             runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
-        runs = [run for run in runs if run.purpose != SEARCHING]
-        shared += [f"{one[2]}:{run.id}" for run in runs[:2]]
+        shared += [f"{one[2]}:{run.id}" for run in [run for run in runs if run.purpose != SEARCHING][:2]]
     return f" These share cells: {', '.join(shared)}." if shared else ""
-
-
-def _title(run: Run) -> str:
-    return f"run {run.id} of {run.suite}, {run.started:%Y-%m-%d %H:%M} UTC"
 
 
 def _is_file(word: str) -> bool:
@@ -173,7 +342,7 @@ def _find(word: str, store_file: str) -> Found:
     place, colon, of_place = word.rpartition(":")
     if colon and (_is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
         return _find(of_place, place)
-    target = word if _is_file(word) or "://" in word else os.fspath(store_file)
+    target = word if _is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
         runs = store.runs()
         if not runs:
@@ -186,4 +355,6 @@ def _find(word: str, store_file: str) -> Found:
         host = read_host(run.machine, store.machine(run.machine))
     if not records:
         raise UsageError(f"Run {run.id} has no record: it ended before its first launch.")
+    if run.purpose == SEARCHING:
+        raise UsageError(f"Run {run.id} is a search, which launched fast cells more often. Name another run.")
     return run, records, target, {run.machine: host}

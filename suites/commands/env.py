@@ -2,7 +2,6 @@
 
 import textwrap
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -14,12 +13,17 @@ from ..errors import DlbenchError, Interrupted
 from ..planning.framework import find, offered
 from . import options
 from .list import list_frameworks
+from .options import Given, flag, takes
 
 env_app = typer.Typer(no_args_is_help=True, help="Build, list and remove the frameworks' environments.")
 
 
+_ADAPTER: options.Options = {"adapter": options.ADAPTER}
+
+
 @env_app.command("list")
-def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> None:
+@takes(_ADAPTER, {"as_json": options.JSON})
+def env_list(given: Given) -> None:
     """Show for each framework whether its environment is built, where, and its needs.
 
     Examples:
@@ -27,7 +31,7 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
     - `dlbench env list`
     """
     frameworks = list_frameworks()
-    if as_json:
+    if given.as_json:
         print_json(frameworks)
         return
     home = folders.home() / "environments"
@@ -44,15 +48,18 @@ def env_list(adapter: options.Adapter = None, as_json: options.Json = False) -> 
             show(part, whole=True)
 
 
+_NAMES = "Frameworks to build. Without names, all but the large and the historic ones."
+
+
 @env_app.command("build")
-def env_build(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Frameworks to build. Without names, all but the large and the historic ones."),
-    ] = None,
-    on_request: Annotated[bool, typer.Option("--rest", help="Build the large and the historic ones.")] = False,
-    adapter: options.Adapter = None,
-) -> None:
+@takes(
+    {
+        "names": options.argument("[NAMES]...", _NAMES, list[str] | None, None),
+        "on_request": flag("--rest", "Build the large and the historic ones."),
+    },
+    _ADAPTER,
+)
+def env_build(given: Given) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
     Every file is verified by the checksum in its lock. When a build is interrupted, files are kept, and the same
@@ -63,12 +70,12 @@ def env_build(
     - `dlbench env build torch mxnet`
     - `dlbench env build --rest`
     """
-    frameworks = [find(name) for name in names or []]
-    if on_request or not names:
+    frameworks = [find(name) for name in given.names or []]
+    if given.on_request or not given.names:
         frameworks += [
             each
             for each in offered().values()
-            if each.on_request == on_request and not each.unavailable and each not in frameworks
+            if each.on_request == given.on_request and not each.unavailable and each not in frameworks
         ]
     failed = None
     for framework in frameworks:
@@ -91,15 +98,14 @@ def env_build(
 
 
 @env_app.command("remove")
-def env_remove(
-    names: Annotated[list[str], typer.Argument(help="Frameworks.")], adapter: options.Adapter = None
-) -> None:
+@takes({"names": options.argument("NAMES...", "Frameworks.", list[str])}, _ADAPTER)
+def env_remove(given: Given) -> None:
     """Remove all environments of these frameworks, of earlier locks too, and what their adapters cached.
 
     Examples:
 
     - `dlbench env remove torch`
     """
-    for framework in [find(name) for name in names]:
+    for framework in list(map(find, given.names)):  # a wrong name removes nothing
         removed = environment.remove(framework)
         say(f"{framework.title}: {'removed' if removed else 'was not built'}")

@@ -1,13 +1,12 @@
 """`dlbench explain`: the operators of one cell's step, by the time they take."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from dlbench.adapters.protocol import Cell, Outcome, Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.disturbance import disturbed
@@ -27,8 +26,8 @@ from ..environments import environment, folders
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
 from ..planning.axes import SuiteOverrides
-from ..planning.framework import Framework, offered
-from ..planning.own import NETWORK, OwnSteps
+from ..planning.framework import offered
+from ..planning.own import NETWORK
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..run import preparation
@@ -38,43 +37,33 @@ from ..run.outcomes import read_phase
 from ..run.preparation import Reference
 from ..run.quiet import measuring
 from . import options
-from .options import OptionGroup, grouped
+from .options import Given, option, takes
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
 _PROTOCOL = ProtocolSection(warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0)
 _MOST_STEPS = 1000  # a profiler keeps every call of every operator until its end
 
 
-@dataclass(frozen=True)
-class HowToExplain(OptionGroup):
-    """How many steps are profiled, and how they are shown."""
-
-    suite_name: Annotated[
-        str,
-        typer.Option(
-            "--suite",
-            metavar="SUITE",
-            help="Suite with the cell's network, mini-batch and settings: a name, or a file ending in .toml.",
-        ),
-    ] = ""
-    steps: Annotated[int, typer.Option("--steps", help="Steps to profile.", min=1, max=_MOST_STEPS)] = 5
-    top: Annotated[int, typer.Option("--top", help="Operators to show; --json has all.", min=1)] = ReportOptions.top
-    store: Annotated[
-        str, typer.Option("--store", metavar="FILE", help="Show the cell's newest time in this store, too.")
-    ] = ""
-    no_build: options.NoBuild = False
-    as_json: options.Json = False
+_HOW: options.Options = {
+    "suite_name": option(
+        "--suite",
+        "Suite with the cell's network, mini-batch and settings: a name, or a file ending in .toml.",
+        *(str, ""),
+        metavar="SUITE",
+    ),
+    "profiled": option("--steps", "Steps to profile.", int, 5, min=1, max=_MOST_STEPS),
+    "top": option("--top", "Operators to show; --json has all.", int, ReportOptions.top, min=1),
+    "store": option("--store", "Show the cell's newest time in this store, too.", str, "", metavar="FILE"),
+    "no_build": options.NO_BUILD,
+    "as_json": options.JSON,
+}
 
 
-@grouped
-def explain_command(
-    cell: Annotated[
-        str, typer.Argument(metavar="CELL", help="Row and network: `torch/resnet50`, `torch:compile/fcn5`.")
-    ],
-    axes: options.AxesOfACell,
-    builds: options.RowOptions,
-    how: HowToExplain,
-) -> None:
+@takes(
+    {"cell": options.argument("CELL", "Row and network: `torch/resnet50`, `torch:compile/fcn5`.")},
+    *(options.AXES_OF_A_CELL, options.BUILDS, _HOW),
+)
+def explain_command(given: Given) -> None:
     """Show where the time of one cell's step goes: its operators, by the framework's own profiler.
 
     One launch: first some steps without the profiler, then some with it. Nothing of it is stored.
@@ -87,22 +76,29 @@ def explain_command(
     - `dlbench explain torch/small --suite mine.toml`
     - `dlbench explain train_step/own --step train_step.py --python ~/venv/bin/python`
     """
-    chosen = SuiteOverrides(axes.words, builds=builds.builds, own=builds.own)
+    chosen = options.choices(given)
     machine = probe()
-    plan = _plan(cell, how.suite_name, chosen, machine)
+    plan = _plan(given, chosen, machine)
     preparation.check_interpreters(chosen.builds)
     folders.make_folder(folders.home())
-    record = _launch(plan, machine, how.steps, build_missing=not how.no_build)
+    record = _launch(plan, machine, given.profiled, build_missing=not given.no_build)
     outcome = record.outcome
     if not outcome.samples_ns:
         say(f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: {outcome.reason}")
         raise typer.Exit(NOTHING_MEASURED)
     if outcome.profile is None:
-        raise _no_profile(plan.row_of(record.cell).build.framework, outcome)
+        title = plan.row_of(record.cell).build.framework.title
+        if failed := outcome.software.get("profile_failed"):
+            raise ReportError(f"{title} ran, but its profiler failed: {failed}")
+        others = [name for name, each in offered().items() if (each.directory / "profile.py").exists()]
+        raise ReportError(
+            f"{title}'s adapter has no profiler for such a cell. Explain a row of another framework "
+            f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
+        )
     found = explain(record.cell, outcome, family_of_record(record))
-    print(to_stdout(REPORT, found, ReportOptions(top=how.top), "json" if how.as_json else "terminal"), end="")
-    if how.store:
-        say(stored_time(how.store, record))
+    print(to_stdout(REPORT, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"), end="")
+    if given.store:
+        say(stored_time(given.store, record))
     if outcome.status is Status.PARITY_FAILED:
         say(f"This cell does not compute what the reference does: {outcome.reason}")
     if outcome.status is Status.IMPLAUSIBLE:
@@ -121,41 +117,30 @@ def stored_time(target: str, record: Record) -> str:
     return f"In {target} a step of this cell takes {number(found.timed.median * 1e3)} ms ({launches})."
 
 
-def _suite(cell: str, name: str, own: OwnSteps | None) -> Suite:
-    """Return a suite of this one cell, with the networks, mini-batches and settings of the suite named."""
-    row, slash, network = (part.strip() for part in cell.partition("/"))
+def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
+    """Return the plan of one cell, with the networks, mini-batches and settings of the suite named.
+
+    Raises UsageError where the words mean none, or several.
+    """
+    row, slash, network = (part.strip() for part in given.cell.partition("/"))
     if not (row and slash and network):
-        raise UsageError(f"{cell[:60]!r} is not a cell. {_FORM}.")
-    if own is not None:
-        if name:
+        raise UsageError(f"{given.cell[:60]!r} is not a cell. {_FORM}.")
+    one = partial(Suite, name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
+    if chosen.own is not None:
+        if given.suite_name:
             raise UsageError("--suite names networks and does not go with --step. Leave one of the two out.")
-        if network != NETWORK or row not in own.names:
-            raise UsageError(f"{cell[:60]!r} is not a cell of --step. Write {own.names[0]}/{NETWORK}.")
-        one = Suite(name="explain", summary="one cell", frameworks=(row,), threads="cores", protocol=_PROTOCOL)
-        return own.instead_of(one)
-    given = load(name) if name else None
-    known = given.known if given else networks.shipped()
-    meant = networks.chosen([network], (), known)
-    if len(meant) > 1:
-        raise UsageError(f"One cell is explained at a time, and {network} means {len(meant)} networks. {_FORM}.")
-    kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings")
-    return Suite(
-        name="explain",
-        summary="one cell",
-        networks=meant,
-        frameworks=(row,),
-        threads="cores",
-        protocol=_PROTOCOL,
-        **({key: getattr(given, key) for key in kept} if given else {}),
-    )
-
-
-def _plan(cell: str, name: str, chosen: SuiteOverrides, machine: Machine) -> Plan:
-    """Return the plan of one cell; raises UsageError where the words mean several."""
-    suite = _suite(cell, name, chosen.own)
-    plan = expand(
-        suite, chosen.but(frameworks=suite.frameworks[0]), preparation.capacity(machine), preparation.new_seed()
-    )
+        if network != NETWORK or row not in chosen.own.names:
+            raise UsageError(f"{given.cell[:60]!r} is not a cell of --step. Write {chosen.own.names[0]}/{NETWORK}.")
+        suite = chosen.own.instead_of(one())
+    else:
+        of = load(given.suite_name) if given.suite_name else None
+        meant = networks.chosen([network], (), of.known if of else networks.shipped())
+        if len(meant) > 1:
+            raise UsageError(f"One cell is explained at a time, and {network} means {len(meant)} networks. {_FORM}.")
+        kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings") if of else ()
+        suite = one(networks=meant, **{key: getattr(of, key) for key in kept})
+    place = preparation.capacity(machine)
+    plan = expand(suite, chosen.but(frameworks=row), place, preparation.new_seed())
     if len(plan.cells) > 1:
         first, second = (name_of(cell) for cell in plan.cells[:2])
         raise UsageError(
@@ -176,30 +161,17 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
     def profiled(request: LaunchRequest, tick: Tick) -> Launched:
         return launch_process(replace(request, launch=request.launch._replace(profiled_steps=steps)), tick)
 
+    def reference(cell: Cell) -> Reference | None:
+        """Return the cell's reference where there is one: none is computed for the sake of a profile."""
+        path = preparation.find(plan.network_of(cell), cell.batch_size)
+        return None if path is None else Reference(path)
+
     run = preparation.new_run(plan, machine, "explain")
-    launch_runner = LaunchRunner(plan, run, profiled, sources, partial(_reference_at_hand, plan), machine=machine)
-    with measuring(say, wait=True, computes=plan.computes):
+    launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine)
+    with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         say(f"launching {name_of(planned.cell)}")
-        with StatusLine(err) as status:
 
-            def tick(directory: Path) -> None:
-                status.draw(f"  {read_phase(directory)[0] or 'starting'}")
+        def tick(directory: Path) -> None:
+            status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-            return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))
-
-
-def _reference_at_hand(plan: Plan, cell: Cell) -> Reference | None:
-    """Return the cell's reference where there is one: none is computed for the sake of a profile."""
-    path = preparation.find(plan.network_of(cell), cell.batch_size)
-    return None if path is None else Reference(path)
-
-
-def _no_profile(framework: Framework, outcome: Outcome) -> ReportError:
-    failed = outcome.software.get("profile_failed")
-    if failed:
-        return ReportError(f"{framework.title} ran, but its profiler failed: {failed}")
-    others = [name for name, each in offered().items() if (each.directory / "profile.py").exists()]
-    return ReportError(
-        f"{framework.title}'s adapter has no profiler for such a cell. Explain a row of another framework "
-        f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
-    )
+        return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))

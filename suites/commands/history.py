@@ -1,20 +1,16 @@
 """`dlbench history`: which cells became slower or faster, on which night, and what else changed then."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
 from dlbench.reports.formats.export import formats_of, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.nights import NIGHTLY, History, build_history, explained
+from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import read_host
@@ -27,45 +23,30 @@ from ..planning import values
 from ..planning.networks import LARGEST_BATCH
 from ..run import preparation
 from . import options
-from .options import OptionGroup, grouped
+from .options import Given, flag, option, takes
 
 _COUNTED = {"threads": "thread count", "batch_size": "mini-batch size"}
 _EXPLAINED = 20
 """Changes whose records are read unless all are asked for: as many as a report shows."""
 
 
-@dataclass(frozen=True)
-class WhichNights(OptionGroup):
-    """The store and the nights."""
-
-    store_file: options.StoreFile = options.DEFAULT_STORE
-    suite: options.OfSuite = None
-    machine: options.OfMachine = None
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="Only nights from this date on: 2026-03-01.")
-    ] = None
-    magnitude: Annotated[str, typer.Option("--magnitude", help="Smallest change to report: 2.5%.")] = "2.5%"
-
-
-@dataclass(frozen=True)
-class HowToShow(OptionGroup):
-    """The output format."""
-
-    form: Annotated[str | None, typer.Option("--format", help=f"{', '.join(formats_of(REPORT))}.")] = None
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Draw it too: a .png or .svg, 24 series, those with changes first."
-        ),
-    ] = None
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every series and every change; further pages of the plot.")
-    ] = False
-    as_json: options.Json = False
+_OPTIONS: options.Options = {
+    "store_file": options.STORE,
+    "suite": options.OF_SUITE,
+    "machine": options.OF_MACHINE,
+    "since": option("--since", "Only nights from this date on: 2026-03-01.", metavar="DATE"),
+    "magnitude": option("--magnitude", "Smallest change to report: 2.5%.", str, "2.5%"),
+    "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
+    "plot": option(
+        *("--plot", "Draw it too: a .png or .svg, 24 series, those with changes first.", Path | None), metavar="FILE"
+    ),
+    "everything": flag("--all", "Every series and every change; further pages of the plot."),
+    "as_json": options.JSON,
+}
 
 
-@grouped
-def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow) -> None:
+@takes(options.AXES_TO_SHOW, _OPTIONS)
+def history_command(given: Given) -> None:
     """Which cells became slower or faster, on which night, by how much, and what else changed that night.
 
     A night is a run. Nights that measured a baseline too give the ratio to it; others give absolute seconds, where the
@@ -76,30 +57,40 @@ def history_command(axes: options.AxesToShow, which: WhichNights, how: HowToShow
     - `dlbench history --plot history.png`
     - `dlbench history --network fcn5 --framework torch --since 2026-03-01 --all`
     """
-    form = options.form_of(how.form, how.as_json, formats_of(REPORT))
-    least = values.share(which.magnitude, "--magnitude")
-    start = _date(which.since)
-    if how.plot is not None:
-        check_picture(how.plot)
-    chosen = _Chosen(which.suite, which.machine, axes.wanted, start)
-    with Store.open(which.store_file, create=False) as store:
-        history = _history(store, chosen, least, how.everything)
-    if how.plot is not None:
-        _draw(history, how.plot)
+    form = options.form_of(given.form, given.as_json, formats_of(REPORT))
+    least, wanted = values.share(given.magnitude, "--magnitude"), options.wanted(given)
+    start = _date(given.since)
+    if given.plot is not None:
+        check_picture(given.plot)
+    with Store.open(given.store_file, create=False) as store:
+        cells = store.cells()
+        chosen = _cells(cells, wanted)
+        nights = store.nights(suite=given.suite, machine=given.machine, purpose=NIGHTLY)
+        nights = nights[nights["cell"].isin(chosen)]
+        if start:
+            nights = nights[nights["started"] >= start]
+        names = {name: read_host(name, described).name for name, described in store.machines().items()}
+        history = build_history(nights, cells, least, names, given.everything)
+        if not history.cells:
+            if any((given.suite, given.machine, wanted, start)):
+                raise UsageError(
+                    f"No night of {store.name} matches what was asked. Leave an option out, or see `dlbench report "
+                    "runs`."
+                )
+            raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
+        count, first, _ = history.nights()
+        if count < 2:
+            raise UsageError(
+                f"{store.name} holds a single night of these cells ({first[:10]}); a history begins with the second, "
+                f"and changes can be confirmed from {2 * ENOUGH_NIGHTS} nights on."
+            )
+        history = explained(history, store.example, None if given.everything else _EXPLAINED)
+    if given.plot is not None:
+        written = history_to_picture(history, given.plot)
+        left = len(history.cells) - PANELS * len(written)
+        more = f"; {left} more series with --all" if left > 0 else ""
+        say(f"Drawn: {', '.join(str(path) for path in written)}{more}")
     print(to_stdout(REPORT, history, ReportOptions(), form))
-
-
-class _Chosen(NamedTuple):
-    """The filter of the options."""
-
-    suite: str | None
-    machine: str | None
-    wanted: dict[str, str]
-    """Words by axis."""
-    since: str
-
-    def narrows(self) -> bool:
-        return any(self)
 
 
 def _date(text: str | None) -> str:
@@ -113,57 +104,17 @@ def _date(text: str | None) -> str:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
-def _history(store: Store, chosen: _Chosen, magnitude: float, everything: bool) -> History:
-    cells = store.cells()
-    wanted = _cells(cells, chosen)
-    nights = store.nights(suite=chosen.suite, machine=chosen.machine, purpose=NIGHTLY)
-    if len(wanted) < len(cells):
-        nights = nights[nights["cell"].isin(wanted)]
-    if chosen.since:
-        nights = nights[nights["started"] >= chosen.since]
-    names = {name: read_host(name, described).name for name, described in store.machines().items()}
-    history = build_history(nights, cells, magnitude, names, everything)
-    _check_nights(store, history, chosen)
-    return explained(history, store.example, None if everything else _EXPLAINED)
-
-
-def _check_nights(store: Store, history: History, chosen: _Chosen) -> None:
-    if not history.cells:
-        if chosen.narrows():
-            raise UsageError(
-                f"No night of {store.name} matches what was asked. Leave an option out, or see `dlbench report runs`."
-            )
-        raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
-    count, first, _ = history.nights()
-    if count < 2:
-        raise UsageError(
-            f"{store.name} holds a single night of these cells ({first[:10]}); a history begins with the second, and "
-            f"changes can be confirmed from {2 * ENOUGH_NIGHTS} nights on."
-        )
-
-
-def _cells(cells: Mapping[int, Cell], chosen: _Chosen) -> set[int]:
+def _cells(cells: Mapping[int, Cell], wanted: Mapping[str, str]) -> list[int]:
     """Return the numbers of the cells that the options leave; raises UsageError for a name that no cell has."""
     kept = dict(cells)
-    for axis, words in chosen.wanted.items():
+    for axis, words in wanted.items():
         if axis in ("network", "framework"):
             known = {name for cell in cells.values() for name in names_of(cell, axis)}
-            _check_known(axis, values.words(words), known)
+            for name in values.words(words):
+                if not any(fnmatchcase(each, name) for each in known):
+                    raise unknown_name(f"{axis} in this store", name, known)
         if axis in _COUNTED:
             counts = values.counts(words, preparation.capacity(probe()), _COUNTED[axis], LARGEST_BATCH)
             words = ",".join(map(str, counts))
         kept = {number: cell for number, cell in kept.items() if fits(cell, axis, values.words(words))}
-    return set(kept)
-
-
-def _check_known(axis: str, names: Iterable[str], known: Collection[str]) -> None:
-    for name in names:
-        if not any(fnmatchcase(each, name) for each in known):
-            raise unknown_name(f"{axis} in this store", name, known)
-
-
-def _draw(history: History, plot: Path) -> None:
-    written = history_to_picture(history, plot)
-    left = len(history.cells) - PANELS * len(written)
-    more = f"; {left} more series with --all" if left > 0 else ""
-    say(f"Drawn: {', '.join(str(path) for path in written)}{more}")
+    return list(kept)

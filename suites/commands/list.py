@@ -1,9 +1,7 @@
 """`dlbench list`: the networks, frameworks and suites there are, and each framework's capabilities."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.networks import digest_of, specification
 
@@ -15,28 +13,25 @@ from ..planning import networks, suite, values
 from ..planning.framework import Framework, find, offered
 from ..planning.values import Build
 from . import options
+from .options import Given, flag, option, takes
 
 if TYPE_CHECKING:
     from ..run.capabilities import Capabilities
 
 
-def list_command(
-    with_capabilities: Annotated[
-        bool,
-        typer.Option(
-            "--capabilities", help="Ask each framework that has an environment here what it can do (minutes, once)."
+@takes(
+    {
+        "capabilities": flag(
+            "--capabilities", "Ask each framework that has an environment here what it can do (minutes, once)."
         ),
-    ] = False,
-    with_settings: Annotated[
-        bool, typer.Option("--settings", help="Show what each framework's rows are tuned with, and what it costs.")
-    ] = False,
-    frameworks_asked: Annotated[
-        str, typer.Option("--frameworks", help="With --capabilities: only these frameworks, comma-separated.")
-    ] = "",
-    adapter: options.Adapter = None,
-    python: options.Python = None,
-    as_json: options.Json = False,
-) -> None:
+        "settings": flag("--settings", "Show what each framework's rows are tuned with, and what it costs."),
+        "frameworks": option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
+        "adapter": options.ADAPTER,
+        "python": options.PYTHON,
+        "as_json": options.JSON,
+    }
+)
+def list_command(given: Given) -> None:
     """List networks, frameworks with the state of their environments, and suites.
 
     Examples:
@@ -46,24 +41,20 @@ def list_command(
     - `dlbench list --capabilities --frameworks torch,jax`
     - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
     """
-    for option, given in (("--frameworks", frameworks_asked), ("--python", python)):
-        if given and not with_capabilities:
-            raise UsageError(f"{option} goes with --capabilities. Add --capabilities, or leave {option} out.")
-    if with_capabilities:
-        found = _capabilities(frameworks_asked, python or ())
-        if as_json:
-            print_json(found)
-        else:
-            _show_capabilities(found)
+    for name in ("frameworks", "python"):
+        if getattr(given, name) and not given.capabilities:
+            raise UsageError(f"--{name} goes with --capabilities. Add --capabilities, or leave --{name} out.")
+    if given.capabilities:
+        found = _capabilities(given.frameworks, given.python or ())
+        print_json(found) if given.as_json else _show_capabilities(found)
         return
-    lists = {"networks": list_networks(), "frameworks": list_frameworks(), "suites": list_suites()}
-    if as_json:
-        print_json(lists)
-        return
-    if with_settings:
-        _show_settings(lists["frameworks"])
-        return
-    _show_lists(*lists.values())
+    frameworks = list_frameworks()
+    if given.as_json:
+        print_json({"networks": list_networks(), "frameworks": frameworks, "suites": list_suites()})
+    elif given.settings:
+        _show_settings(frameworks)
+    else:
+        _show_lists(frameworks)
 
 
 def list_networks() -> list[dict[str, Any]]:
@@ -95,11 +86,11 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
         try:
             version = name_of(interpreter)
         except FrameworkEnvironmentError:
-            state, interpreter = environment.State.UNAVAILABLE, None
             reason = (
-                f"The interpreter of its environment, {located.interpreter}, does not start. `dlbench env remove "
+                f"The interpreter of its environment, {interpreter}, does not start. `dlbench env remove "
                 f"{framework.name}`, then `dlbench env build {framework.name}`, makes it anew."
             )
+            state, interpreter = environment.State.UNAVAILABLE, None
     about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
     return {
         **{key: getattr(framework, key) for key in about},
@@ -147,22 +138,16 @@ def _show_settings(frameworks: list[dict[str, Any]]) -> None:
     show("Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures what each setting is worth.")
 
 
-def _show_lists(
-    of_networks: list[dict[str, Any]], frameworks: list[dict[str, Any]], suites: list[dict[str, Any]]
-) -> None:
+def _show_lists(frameworks: list[dict[str, Any]]) -> None:
     table(
         "Networks",
         ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"],
         [
             [
-                each["name"],
-                each["family"],
-                f"{each['parameters'] / 1e6:.1f} M",
-                str(each["batch_size"]),
-                f"{each['gflop_per_step']:.1f}",
-                each["summary"],
+                *(each["name"], each["family"], f"{each['parameters'] / 1e6:.1f} M", str(each["batch_size"])),
+                *(f"{each['gflop_per_step']:.1f}", each["summary"]),
             ]
-            for each in of_networks
+            for each in list_networks()
         ],
     )
     show()
@@ -175,10 +160,10 @@ def _show_lists(
         if each["state"] == "unavailable":
             show(f"{each['name']}: {each['reason']}")
     show()
-    table("Suites", ["name", "what"], [[each["name"], each["summary"]] for each in suites])
+    table("Suites", ["name", "what"], [[each.name, each.summary] for each in suite.shipped().values()])
 
 
-def _capabilities(frameworks: str, python: Sequence[str]) -> list[dict[str, Any]]:
+def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[str, Any]]:
     """Ask the frameworks with an environment here, or with a given interpreter, for their capabilities."""
     from dlbench.hardware_probe import probe
 
@@ -211,14 +196,15 @@ def _answer(value: bool | None) -> str:
 def _show_capabilities(found: list[dict[str, Any]]) -> None:
     kinds = ("dense", "convolutional", "recurrent", "attention")
     answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
+    words = {None: "-", True: "yes", False: "no"}
     table(
         "What this build can do",
         ["name", "dense", "conv.", "recurrent", "attention", *answers, "modes"],
         [
             [
                 each["name"],
-                *(_answer(each["kinds"][kind]) for kind in kinds),
-                *(_answer(each["answers"].get(key, {}).get("answer")) for key in answers.values()),
+                *(words[each["kinds"][kind]] for kind in kinds),
+                *(words[each["answers"].get(key, {}).get("answer")] for key in answers.values()),
                 ", ".join(each["modes"]),
             ]
             for each in found
@@ -241,11 +227,9 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
         ["name", "here", "last release known", "first", "licence"],
         [
             [
-                each["name"],
-                each["version"] or "-",
+                *(each["name"], each["version"] or "-"),
                 "{version}, {date}".format(**each["last_release"]) if each["last_release"] else "-",
-                (each["first_release"] or "-")[:4],
-                each["licence"] or "-",
+                *((each["first_release"] or "-")[:4], each["licence"] or "-"),
             ]
             for each in found
         ],

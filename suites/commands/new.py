@@ -3,7 +3,6 @@
 import shlex
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,6 +10,8 @@ from ..display.screen import program, say
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own
+from . import options
+from .options import Given, option, takes
 
 new_app = typer.Typer(no_args_is_help=True, help="Write a file to start from.")
 _FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
@@ -22,12 +23,13 @@ def _of_files() -> None:
 
 
 @new_app.command("step")
-def step_command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The new file, such as train_step.py.")],
-    framework: Annotated[
-        str, typer.Option("--with", metavar="NAME", help="numpy, torch, jax or tensorflow.")
-    ] = "numpy",
-) -> None:
+@takes(
+    {
+        "file": options.argument("FILE", "The new file, such as train_step.py."),
+        "framework": option("--with", "numpy, torch, jax or tensorflow.", str, "numpy", metavar="NAME"),
+    }
+)
+def step_command(given: Given) -> None:
     """Write a training step of your own, which runs as it is: put your network in the place of the example's.
 
     Examples:
@@ -35,6 +37,7 @@ def step_command(
     - `dlbench new step train_step.py --with torch`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     """
+    file, framework = given.file, given.framework
     known = sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".py"))
     if framework not in known:
         raise unknown_name("framework with an example", framework, known)

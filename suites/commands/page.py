@@ -1,47 +1,65 @@
-"""`dlbench report page`: one HTML file of a store, or of several machines' beside each other."""
+"""`dlbench report page` and `dlbench report site`: one HTML file of a store, a folder of files for many nights."""
 
-import os
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
+from dlbench.reports.compare.report import gate_outcome, headline
+from dlbench.reports.formats.markup import escaped
 from dlbench.reports.formats.outputs import why_not
-from dlbench.reports.history.nights import NIGHTLY, CellHistory, build_history
+from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
 from dlbench.reports.page.document import Document
-from dlbench.reports.page.render import page_to_file_text
+from dlbench.reports.page.render import asset, page_to_file_text, policy
 from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.site import (
+    Contents,
+    HistoryPage,
+    Night,
+    cleared_of,
+    feed,
+    history_file,
+    history_page,
+    index_page,
+    shifts_of,
+    slower_of,
+)
+from dlbench.reports.storage.hosts import read_host
+from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
-from ..display.screen import say
+from ..display.screen import counted, say
 from ..environments.folders import write_whole
 from ..errors import UsageError
 from ..planning.framework import counterparts_of_2016, release_dates
 from ..planning.suite import rerun_by_name
 from ..run import preparation
+from ..run.sides import report_of
 from . import options
-from .report import ALL_RUNS, NARROWING, SOURCES, narrowing_of, results_of, runs_of, sentinels_of
+from .options import Given, option, takes
+from .report import ALL_RUNS, SOURCES, source_of, stores_of
 
-_OUT = typer.Option("--out", metavar="FILE", help="The HTML file to write.")
-_TITLE = typer.Option("--title", help="Heading of the page.")
-_NOTE = typer.Option("--note", metavar="FILE", help="A note of yours at the top of the page: Markdown.")
-
-PAGE_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "out": (Annotated[Path, _OUT], Path("report.html")),
-    "title": (Annotated[str, _TITLE], ""),
-    "note": (Annotated[Path | None, _NOTE], None),
-    of_reports.ALL_RUNS: (Annotated[bool, ALL_RUNS], False),
+PAGE_OPTIONS: options.Options = {
+    "out": option("--out", "The HTML file to write.", Path, Path("report.html"), metavar="FILE"),
+    "title": option("--title", "Heading of the page.", str, ""),
+    "note": option("--note", "A note of yours at the top of the page: Markdown.", Path | None, metavar="FILE"),
+    of_reports.ALL_RUNS: ALL_RUNS,
     **SOURCES,
-    **NARROWING,
 }
 
 
-def page_command(**given: Any) -> None:
+@takes(PAGE_OPTIONS)
+def page_command(given: Given) -> None:
     """Write a report page: one file, with every number, its launches, and the command that repeats it.
 
     It needs no network and no other file: filters, plots and raw samples are inside. Without JavaScript its tables and
@@ -53,61 +71,49 @@ def page_command(**given: Any) -> None:
     - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two machines"`
     - `dlbench report page --run latest --note what-we-changed.md`
     """
-    if reason := why_not(given["out"]):
-        raise UsageError(f"The page {given['out']} cannot be written: {reason}.")
-    document = document_of(given, datetime.now(UTC))
-    text = page_to_file_text(document)
+    if reason := why_not(given.out):
+        raise UsageError(f"The page {given.out} cannot be written: {reason}.")
+    text = page_to_file_text(document_of(given, datetime.now(UTC)))
     try:
-        write_whole(given["out"], text)
+        write_whole(given.out, text)
     except OSError as error:
-        raise UsageError(f"The page {given['out']} cannot be written: {error.strerror or error}.") from error
-    say(f"Written: {given['out']} ({len(text.encode()) / 1e6:.2f} MB).")
+        raise UsageError(f"The page {given.out} cannot be written: {error.strerror or error}.") from error
+    say(f"Written: {given.out} ({len(text.encode()) / 1e6:.2f} MB).")
 
 
-def document_of(given: dict[str, Any], made: datetime) -> Document:
+def document_of(given: Given, made: datetime) -> Document:
     """Return what a page is made of; raises UsageError, StoreError and ReportError."""
-    targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
-    results = results_of(targets, given, trainings=True)
-    narrowing = narrowing_of(targets, given)
-    source = Source(
-        lambda: results,
-        cache(partial(runs_of, targets)),
-        ReportOptions(all_runs=given[of_reports.ALL_RUNS]),
-        release_dates,
-        counterparts_of_2016,
-        partial(Results.read, targets),
-        partial(sentinels_of, targets),
-        narrowing,
-    )
+    targets = stores_of(given)
+    source = source_of(targets, given, ReportOptions(all_runs=given.all_runs), trainings=True)
     return Document(
-        given["title"] or "Deep-learning frameworks, measured",
+        given.title or "Deep-learning frameworks, measured",
         source,
         made,
         preparation.version(),
-        _note(given["note"]),
+        _note_of(given.note),
         rerun_by_name,
-        histories(targets, narrowing),
+        histories(targets, source.narrowing),
     )
 
 
-def histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[CellHistory]]:
+def histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
     """Return by machine and cell what its nights found, if there are several; of several stores the one with most."""
-    found: dict[tuple[str, Cell, str], CellHistory] = {}
+    found: dict[tuple[str, Cell, str], Series] = {}
     for target in targets:
         with Store.open(target, create=False) as store:
             nights = store.nights(suite=asked.suite or None, machine=asked.machine or None, purpose=NIGHTLY)
             history = build_history(nights, store.cells())
         for each in history.cells:
-            key = each.series.machine, each.series.cell._replace(adapter=""), each.series.kind
-            if len(each.series) > max(1, len(found[key].series) if key in found else 0):
+            key = each.machine, each.cell._replace(adapter=""), each.kind
+            if len(each) > max(1, len(found[key]) if key in found else 0):
                 found[key] = each
-    by_cell: dict[tuple[str, Cell], list[CellHistory]] = {}
+    by_cell: dict[tuple[str, Cell], list[Series]] = {}
     for (machine, cell, _), each in found.items():
         by_cell.setdefault((machine, cell), []).append(each)
     return by_cell
 
 
-def _note(file: Path | None) -> str:
+def _note_of(file: Path | None) -> str:
     if file is None:
         return ""
     try:
@@ -115,3 +121,193 @@ def _note(file: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"The note {file} cannot be read: {reason}.") from error
+
+
+MARKER = "site.json"
+FORM = 1
+"""Rises whenever a reader of the old form would misread the new one."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    dlbench_site: int
+    contents: Contents
+
+
+_KEPT = TypeAdapter(_Kept)
+
+
+_EXPLAINED = 100
+"""Changes whose records are read."""
+
+SITE_OPTIONS: options.Options = {
+    "out": option(
+        *("--out", "The folder to write: a new one, an empty one, or the site itself.", Path, Path("site")),
+        metavar="FOLDER",
+    ),
+    "store": options.STORE,
+    "title": option("--title", "Heading of the index.", str, "Nightly benchmarks"),
+    "url": option(
+        "--url", "Where the site will stand, for the links of its feed: https://example.org/nights/.", str, ""
+    ),
+}
+
+
+@takes(SITE_OPTIONS)
+def site_command(given: Given) -> None:
+    """Write a site of a store's nights: an index, a page for each run, histories, and a feed of confirmed regressions.
+
+    Plain files for any web server or artifact store; none of them asks another for anything. The next call writes only
+    what is new: pages of runs without new records stay as they are, also those of runs that are no longer in the
+    store. Stores of several machines may share a site, one call for each. Remove the folder to begin anew.
+
+    Examples:
+
+    - `dlbench report site`
+    - `dlbench report site --store nightly.sqlite --out /var/www/nights --url https://example.org/nights/`
+    """
+    address = given.url
+    if address and not address.startswith(("https://", "http://")):
+        raise UsageError(f"--url {address[:80]!r} is no address of a site. Write it as https://example.org/nights/.")
+    if address and not address.endswith("/"):
+        address += "/"
+    with Store.open(given.store, create=False) as store:
+        counts = store.record_counts()
+        runs = [(run, counts[run.id]) for run in store.runs() if counts.get(run.id)]
+        if not runs:
+            raise UsageError(f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE.")
+        site = _Site(given.out, store)
+        try:
+            site.add(runs)
+        finally:
+            site.save()
+    contents = site.contents
+    site.write("index.html", index_page(contents, given.title, site.version))
+    site.write("feed.xml", feed(contents, given.title, address))
+    pages, files = counted(len(contents.nights), "run"), counted(site.written, "file")
+    say(f"Written: {site.path / 'index.html'} ({pages}; {files} new or changed).")
+
+
+class _Site:
+    """A folder that holds a site of ours and nothing else, and the store that it is made of."""
+
+    def __init__(self, path: Path, store: Store) -> None:
+        """Open the folder, or make it; raises UsageError where it holds anything but a site of ours."""
+        self.path, self.store, self.version = path, store, preparation.version()
+        self.written = 0
+        """Files written, since they were new or other than before."""
+        try:
+            self.contents = self._read()
+            self.save()
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def _read(self) -> Contents:
+        marker = self.path / MARKER
+        if marker.is_file():
+            with suppress(ValidationError):
+                kept = _KEPT.validate_json(marker.read_bytes())
+                if kept.dlbench_site == FORM:
+                    return kept.contents
+            raise UsageError(
+                f"{marker} is not of a site that this dlbench can read; name another folder with --out, or remove "
+                "this one to make the site anew."
+            )
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise UsageError(
+                f"{self.path} holds files and is no site of dlbench; name a new or an empty folder with --out."
+            )
+        return Contents()
+
+    def write(self, file: str, text: str) -> None:
+        """Write a file of the site whole, unless it says so already; raises UsageError."""
+        path = self.path / file
+        try:
+            if path.is_file() and path.read_bytes() == text.encode():
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as error:
+            raise self._refused(error) from error
+        self.written += file != MARKER
+
+    def save(self) -> None:
+        """Remember what the site holds; raises UsageError."""
+        self.write(MARKER, _KEPT.dump_json(_Kept(FORM, self.contents), indent=1).decode() + "\n")
+
+    def _refused(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"The site {self.path} cannot be written ({error.strerror or error}); name another folder with --out."
+        )
+
+    def _digest(self, *parts: Any) -> str:
+        """Return a digest of what a page is made of, this dlbench and its style and script included."""
+        look = policy(asset("style.css"), asset("page.js"))
+        return hashlib.sha256(json.dumps([self.version, look, *parts], default=str).encode()).hexdigest()
+
+    def _has(self, known: Night | HistoryPage | None, digest: str) -> bool:
+        return known is not None and known.digest == digest and (self.path / known.file).is_file()
+
+    def add(self, runs: Sequence[tuple[Run, int]]) -> None:
+        """Write what is new: a page for each run, and the histories of those that are nights."""
+        described = self.store.machines()
+        for machine in sorted({run.machine for run, _ in runs}):
+            self.contents.machines[machine] = read_host(machine, described.get(machine)).name
+        nights: dict[tuple[str, str], list[Run]] = {}
+        for run, count in runs:
+            self._add_night(run, count)
+            if run.purpose in NIGHTLY:
+                nights.setdefault((run.machine, run.suite), []).append(run)
+        for of_suite in nights.values():
+            self._add_history(of_suite)
+
+    def _add_night(self, run: Run, count: int) -> None:
+        """Write the page of a run, and remember it, unless the site has it."""
+        # Of a run nothing changes but its end and the number of its records. Not the machine's description: a page
+        # keeps the one of its night.
+        digest = self._digest(run.id, run.machine, run.started, run.finished, count)
+        if self._has(self.contents.nights.get(run.id), digest):
+            return
+        results = Results.newest([self.store], run.id)
+        source = Source(
+            lambda: results,
+            lambda: [(run, count)],
+            releases=release_dates,
+            counterparts=counterparts_of_2016,
+            of_run=lambda each: Results.of([self.store], each),
+        )
+        title = f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, {self.contents.machine_name(run.machine)}"
+        made = run.finished or run.started
+        document = Document(title, source, made, self.version, _note(run), rerun_by_name)
+        cells = document.matrix.cells.values()
+        summary = f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
+        night = Night(run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest)
+        if run.sides:
+            compared = report_of(self.store, run)
+            words = gate_outcome(compared).line if run.purpose == "gate" else headline(compared)
+            night = replace(night, summary=words, slower=slower_of(compared), cleared=cleared_of(compared))
+        self.write(night.file, page_to_file_text(document))
+        self.contents.nights[run.id] = night
+
+    def _add_history(self, nights: Sequence[Run]) -> None:
+        """Write the history of a suite on a machine, whose nights these are, unless the site has it."""
+        machine, suite = nights[0].machine, nights[0].suite
+        where = self.contents.machine_name(machine)
+        known = self.contents.histories.get(history_file(machine, suite))
+        digest = self._digest(where, [self.contents.nights[run.id].digest for run in nights])
+        if self._has(known, digest):
+            return
+        frame = self.store.nights(suite=suite, machine=machine, purpose=NIGHTLY)
+        history = build_history(frame, self.store.cells(), machines={machine: where})
+        history = explained(history, self.store.example, _EXPLAINED)
+        confirmed = sum(not change.pending for _, change in history.changes)
+        shifts = shifts_of(history, known.shifts if known else ())
+        page = HistoryPage(machine, suite, len(nights), max(run.started for run in nights), confirmed, digest, shifts)
+        self.write(page.file, history_page(history, suite, where, self.version))
+        self.contents.histories[page.file] = page
+
+
+def _note(run: Run) -> str:
+    """Return the links of a run's page to the site's others, as Markdown."""
+    history = f" · [History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})"
+    return "[All nights](../index.html)" + (history if run.purpose in NIGHTLY else "")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -11,7 +11,6 @@ from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports import naming
 from dlbench.reports.catalogue import report
-from dlbench.reports.claims.claims import Claims
 from dlbench.reports.errors import StoreError
 from dlbench.reports.report import Source
 from dlbench.reports.statistics import ENOUGH_LAUNCHES
@@ -27,19 +26,15 @@ from ..planning.plan import LaunchDurations, Plan, expand, memory_line
 from ..run import preparation
 from ..run.texts import Text
 from . import options
-from .options import grouped
+from .options import Given, takes
 
 
-@grouped
-def plan_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
-    axes: options.AxisOptions,
-    launches: options.LaunchOptions,
-    builds: options.RowOptions,
-    seed: options.Seed = None,
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    as_json: options.Json = False,
-) -> None:
+@takes(
+    {"name": options.SUITE_OR_CLAIMS},
+    *(options.AXES, options.LAUNCHES, options.BUILDS),
+    {"seed": options.SEED, "store_file": options.STORE, "as_json": options.JSON},
+)
+def plan_command(given: Given) -> None:
     """Show what a run of this suite would measure and about how long it takes, without measuring.
 
     The duration is estimated from the launches of this machine in the store.
@@ -51,8 +46,8 @@ def plan_command(
     - `dlbench plan claims`
     """
     machine = probe()
-    plan = planned(name, options.choices(axes, launches, builds), machine, seed, store_file)
-    if as_json:
+    plan = planned(given.name, options.choices(given), machine, given.seed, given.store_file)
+    if given.as_json:
         print_json(_plan_as_json(plan))
         return
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -63,9 +58,13 @@ def plan_command(
         ["network", "mini-batch", "framework", "mode", "device", "threads"],
         [[*key, ", ".join(counts)] for key, counts in groups.items()],
     )
-    expected = _how_long(plan, _known_seconds(store_file, machine))
-    lines = (_left_out(plan), memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected)
-    for line in lines:
+    left_out = ""
+    if plan.left_out:
+        counts = ", ".join(map(str, sorted({cell.all_threads for cell in plan.left_out})))
+        left = counted(len(plan.left_out), "cell")
+        left_out = f"left out: {left} that would bind {counts} threads to as many CPUs; this machine has fewer"
+    expected = _how_long(plan, _known_seconds(given.store_file, machine))
+    for line in (left_out, memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected):
         if line:
             show(line)
 
@@ -122,11 +121,16 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
 
 
 def planned(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None, store_file: str) -> Plan:
-    """Return the plan of a suite, or of what claims need that a store lacks; raises UsageError."""
+    """Return the plan of a suite, or of what claims need that a store lacks; raises UsageError and StoreError."""
     if name != claims.NAME:
         return plan_of(name, chosen, machine, seed)
-    tried, measured = _claims(store_file, machine)
-    lacking = [each.claim for each in tried.tried if each.here.missing or not each.here.of]
+    results = Results()
+    if _is_there(store_file):
+        results = Results.read([store_file], machine=machine.fingerprint)
+    source = Source(lambda: results, releases=release_dates, counterparts=counterparts_of_2016)
+    measured = {each.cell for each in results.records if each.outcome.status is not Status.SKIPPED}
+    tried = report("claims").analyse(source).tried
+    lacking = [each.claim for each in tried if each.here.missing or not each.here.of]
     place, new = preparation.capacity(machine), preparation.new_seed() if seed is None else seed
     known = _known_seconds(store_file, machine)
     found = claims.plan_of_claims(lacking, chosen, place, new, measured, known, say)
@@ -134,15 +138,6 @@ def planned(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | Non
         say("Nothing is left to measure here for any claim: `dlbench report claims` has the verdicts.")
         raise typer.Exit
     return found
-
-
-def _claims(store_file: str, machine: Machine) -> tuple[Claims, set[Cell]]:
-    """Return the claims tried on what a store has of this machine, and the cells that it has. Raises StoreError."""
-    there = _is_there(store_file)
-    results = Results.read([store_file], machine=machine.fingerprint) if there else Results()
-    source = Source(lambda: results, releases=release_dates, counterparts=counterparts_of_2016)
-    done = {each.cell for each in results.records if each.outcome.status is not Status.SKIPPED}
-    return report("claims").analyse(source), done
 
 
 def plan_of(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None) -> Plan:
@@ -196,12 +191,3 @@ def _line_of(cell: Cell) -> tuple[str, ...]:
     network = f"{cell.network} {extra[table_of_axes.GROUP]}".strip()
     mode = f"{cell.mode} {extra[table_of_axes.ROW]}".strip()
     return network, str(cell.batch_size), cell.framework, mode, naming.short_extra(cell.device, cell)
-
-
-def _left_out(plan: Plan) -> str:
-    """Return in a sentence which cells this machine cannot have; empty where it can have all."""
-    if not plan.left_out:
-        return ""
-    counts = ", ".join(map(str, sorted({cell.all_threads for cell in plan.left_out})))
-    left = counted(len(plan.left_out), "cell")
-    return f"left out: {left} that would bind {counts} threads to as many CPUs; this machine has fewer"

@@ -1,26 +1,129 @@
-"""`dlbench probe`: what this machine is, and what it can do."""
+"""`dlbench probe` and `dlbench doctor`: what this machine is and can do, and what on it harms measurement."""
 
-from typing import Annotated, Any
+import os
+import textwrap
+from dataclasses import replace
+from typing import Any
 
-import typer
+from rich.text import Text
 
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
+from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_facts, take_sample
+from dlbench.reports.formats.inert import visible
 
-from ..display.screen import counted, print_json, say, show, table
+from ..display.screen import counted, out, print_json, say, show, table
 from ..errors import UsageError
 from ..planning import values
 from ..run import preparation
+from ..run.launcher import guest_environment
 from ..run.quiet import measuring
 from . import options
+from .options import Given, flag, option, takes
+
+READINGS = 5
+
+_HEADINGS = {
+    Severity.HARMS: "Harms measurement",
+    Severity.MAY_HARM: "May harm",
+    Severity.UNKNOWN: "Unknown",
+    Severity.FINE: "Fine",
+}
+_COLOURS = {Severity.HARMS: "bold red", Severity.MAY_HARM: "bold yellow", Severity.FINE: "bold green"}
+_WIDTH, _NARROWEST = 80, 20
 
 
-def probe_command(
-    as_json: options.Json = False,
-    ceilings: Annotated[bool, typer.Option("--ceilings", help="Measure GEMM rate and memory bandwidth too.")] = False,
-    threads: Annotated[
-        str | None, typer.Option("--threads", help="Thread counts of the ceilings (1,cores,cpus).")
-    ] = None,
-) -> None:
+@takes({"as_json": options.JSON})
+def doctor_command(given: Given) -> None:
+    """Say what on this machine harms measurement and how to fix it; change nothing.
+
+    Looks for some seconds at what else runs and at how well the same work repeats itself, then at the settings of CPU
+    and memory. The exit code is 0 whatever is found; 3 where no temporary file can be written. To fail a script, read
+    the counts from --json.
+
+    Examples:
+
+    - `dlbench doctor`
+    - `dlbench doctor --json | jq .counts`
+    """
+    facts = _gather()
+    findings = diagnose(facts)
+    if given.as_json:
+        print_json(
+            {
+                "counts": {str(severity): _count(findings, severity) for severity in Severity},
+                "findings": [finding.to_dict() for finding in findings],
+                "readings": [reading.to_dict() for reading in facts.sample.readings] if facts.sample else [],
+            }
+        )
+    else:
+        show_findings(findings)
+
+
+def _gather() -> Facts:
+    facts = gather_facts(variables=os.environ, passed_on=guest_environment({}))
+    try:
+        # A measurement must not be disturbed by the doctor, nor would it be a neighbour worth reporting.
+        with measuring(say):
+            say(f"looking at this machine for some seconds ({READINGS} readings)")
+            return replace(facts, sample=take_sample(READINGS))
+    except UsageError as error:
+        return replace(facts, no_sample=str(error).partition(",")[0])
+    except ProbeError as error:
+        return replace(facts, no_sample=str(error))
+
+
+def _count(findings: tuple[Finding, ...], severity: Severity) -> int:
+    return sum(finding.severity is severity for finding in findings)
+
+
+def show_findings(findings: tuple[Finding, ...]) -> None:
+    """Print the diagnosis in a sentence, and the findings grouped by severity: a remedy for each that harms."""
+    width = max(_NARROWEST, min(_WIDTH, out.width))
+    harms, may = _count(findings, Severity.HARMS), _count(findings, Severity.MAY_HARM)
+    parts = [f"{counted(harms, 'thing harms', 'things harm')} measurement"] if harms else []
+    if may:
+        parts.append(f"{may} may" if harms else f"{counted(may, 'thing')} may harm measurement")
+    found = f"On this machine {' and '.join(parts)}. Nothing was changed."
+    _print(found if parts else "Nothing found on this machine that harms measurement.", width)
+    for severity in Severity:
+        chosen = [finding for finding in findings if finding.severity is severity]
+        for number, finding in enumerate(chosen):
+            if number == 0 or finding.advice:
+                out.print()
+            if number == 0:
+                out.print(Text(_HEADINGS[severity], style=_COLOURS.get(severity, "bold")))
+            _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
+            if finding.advice:
+                _print(finding.why, width, 4)
+                _print(f"-> {finding.advice}{' Needs root.' if finding.needs_root else ''}", width, 4, hanging=3)
+                for line in folded(visible(finding.command), width - 9) if finding.command else ():
+                    out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
+
+
+def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int = 0) -> None:
+    margin = " " * indent
+    lines = textwrap.wrap(
+        visible(text), width, initial_indent=margin, subsequent_indent=margin + " " * hanging, break_on_hyphens=False
+    )
+    shown = Text("\n".join(lines))
+    shown.stylize("bold", indent, indent + bold)
+    out.print(shown, soft_wrap=True)
+
+
+def folded(command: str, width: int) -> list[str]:
+    r"""Return a command in lines that a shell still takes as one: each but the last ends in a backslash."""
+    lines = textwrap.wrap(command, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+@takes(
+    {
+        "as_json": options.JSON,
+        "ceilings": flag("--ceilings", "Measure GEMM rate and memory bandwidth too."),
+        "threads": option("--threads", "Thread counts of the ceilings (1,cores,cpus)."),
+    }
+)
+def probe_command(given: Given) -> None:
     """Say what this machine is and, with --ceilings, what it can do.
 
     A ceiling measured while other programs used the CPUs is marked with "?": `run` does not keep such a one.
@@ -30,17 +133,17 @@ def probe_command(
     - `dlbench probe --ceilings --threads 1,2,4`
     """
     machine = probe()
-    if threads is not None and not ceilings:
+    if given.threads is not None and not given.ceilings:
         raise UsageError("--threads requires --ceilings. Add it, or leave --threads out.")
     measured = None
-    if ceilings:
-        counts = values.counts(threads or "1,cores,cpus", preparation.capacity(machine))
+    if given.ceilings:
+        counts = values.counts(given.threads or "1,cores,cpus", preparation.capacity(machine))
         with measuring(say, wait=True):
             try:
                 measured = measure(counts)
             except ProbeError as error:
                 raise UsageError(str(error)) from error
-    if as_json:
+    if given.as_json:
         content: dict[str, Any] = {"machine": machine.to_dict()}
         if measured is not None:
             content["ceilings"] = measured.to_dict()

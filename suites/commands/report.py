@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from dlbench.reports import catalogue
 from dlbench.reports import report as of_reports
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
+from dlbench.reports.published import TABLES
 from dlbench.reports.report import Report, ReportOptions, Source
 from dlbench.reports.storage import servers
 from dlbench.reports.storage.record import Run
@@ -21,8 +22,9 @@ from dlbench.reports.storage.store import Store
 
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
-from ..planning.axes import AXIS_OPTIONS, narrowing_help
+from ..planning.framework import counterparts_of_2016, release_dates
 from . import options
+from .options import Given, flag, option, several, takes
 
 
 class _Reports(TyperGroup):
@@ -46,102 +48,81 @@ report_app = typer.Typer(cls=_Reports, no_args_is_help=True, help="Show what was
 
 _OF_THEIR_OWN = ("compare", "history", "explain")
 """Reports with commands elsewhere."""
-ALL_RUNS = typer.Option("--all-runs", help="Pool a cell's launches of all runs, not only of its newest.")
-_ALL_MODES = typer.Option("--all-modes", help="Every execution mode, not only the fastest of each framework.")
-_AGAINST = "Beside a published table, with speed-ups: shi2016 (the paper's Table 4)."
-_CLAIM = typer.Option("--claim", metavar="FILE", help="A claim of your own (TOML). Repeat the option for several.")
-_FAIL_ON = typer.Option("--fail-on", help="Exit code 1 where a claim has this verdict here: differs, ...")
-_FLEET = typer.Option("--fleet", help="Only this fleet: its id or the beginning of it.")
-_TOP = typer.Option("--top", min=1, help="Of many lines, how many are shown; JSON and CSV have all.")
-_PLOT = typer.Option("--plot", metavar="FILE", help="Draw a picture too (.png or .svg), with a panel for each network.")
-_STORES = typer.Option("--store", metavar="FILE", help="Result store. Repeat the option to compare machines.")
-_RUN = typer.Option("--run", help="Only this run: latest, previous, its id or the beginning of it.")
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    of_reports.ALL_RUNS: (Annotated[bool, ALL_RUNS], False),
-    of_reports.ALL_MODES: (Annotated[bool, _ALL_MODES], False),
-    of_reports.CLAIMS: (Annotated[list[Path] | None, _CLAIM], None),
-    of_reports.FAIL_ON: (Annotated[str, _FAIL_ON], ""),
-    of_reports.FLEET: (Annotated[str, _FLEET], ""),
-    of_reports.TOP: (Annotated[int, _TOP], ReportOptions.top),
+_STORES = "Result store. Repeat the option to compare machines."
+SOURCES: options.Options = {
+    "store": several("--store", _STORES, "FILE"),
+    "run": option("--run", "Only this run: latest, previous, its id or the beginning of it."),
+    "suite": options.OF_SUITE,
+    "machine": options.OF_MACHINE,
+    **options.AXES_TO_SHOW,
 }
-SOURCES: dict[str, tuple[Any, Any]] = {
-    "store": (Annotated[list[str] | None, _STORES], None),
-    "run": (Annotated[str | None, _RUN], None),
-    "suite": (options.OfSuite, None),
-    "machine": (options.OfMachine, None),
-}
-NARROWING: dict[str, tuple[Any, Any]] = {
-    each.key: (Annotated[str, typer.Option(each.option, metavar=each.metavar, help=narrowing_help(each))], "")
-    for each in AXIS_OPTIONS
-}
+"""Which records of which stores."""
+ALL_RUNS = flag("--all-runs", "Pool a cell's launches of all runs, not only of its newest.")
+_PLOT = "Draw a picture too (.png or .svg), with a panel for each network."
 
 
-def _options_of(report: Report[Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the options of a report's command by parameter: annotation and default."""
-    found = {**SOURCES, **NARROWING}
-    if report.quantities:
-        help_text = f"What the cells show: {', '.join(report.quantities)}."
-        found["quantity"] = Annotated[str, typer.Option("--quantity", help=help_text)], report.quantities[0]
-    found |= {name: each for name, each in _OPTIONS.items() if name in report.options}
-    if of_reports.REFERENCE in report.options:
-        found[of_reports.REFERENCE] = _word(
-            "--reference", f"A published table instead of a store: {_names(_tables())}."
-        )
-    if of_reports.PAPER in report.options:
-        found[of_reports.PAPER] = _word("--paper", f"Only the claims of this paper: {_names(_papers())}.")
-    if report.published or of_reports.AGAINST in report.options:
-        beside = f"Beside a published study: {_names(report.published)}." if report.published else _AGAINST
-        found[of_reports.AGAINST] = _word("--against", beside)
-    if report.draw is not None:
-        found["plot"] = Annotated[Path | None, _PLOT], None
-    found["form"] = Annotated[str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}.")], None
-    found["as_json"] = options.Json, False
-    return found
-
-
-def _word(option: str, help_text: str) -> tuple[Any, str]:
-    return Annotated[str, typer.Option(option, help=help_text)], ""
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names)
-
-
-def _tables() -> list[str]:
-    from dlbench.reports.published import TABLES
-
-    return list(TABLES)
-
-
-def _papers() -> list[str]:
+def _options_of(report: Report[Any]) -> options.Options:
+    """Return the options of a report's command."""
     from dlbench.reports.claims.claims import PAPERS
 
-    return list(PAPERS)
+    against = "Beside a published table, with speed-ups: shi2016 (the paper's Table 4)."
+    if report.published:
+        against = f"Beside a published study: {', '.join(report.published)}."
+    quantities = f"What the cells show: {', '.join(report.quantities)}."
+    known: options.Options = {
+        "quantity": option("--quantity", quantities, str, next(iter(report.quantities), "")),
+        of_reports.ALL_RUNS: ALL_RUNS,
+        of_reports.ALL_MODES: flag("--all-modes", "Every execution mode, not only the fastest of each framework."),
+        of_reports.CLAIMS: option(
+            *("--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None),
+            metavar="FILE",
+        ),
+        of_reports.FAIL_ON: option(
+            "--fail-on", "Exit code 1 where a claim has this verdict here: differs, ...", str, ""
+        ),
+        of_reports.FLEET: option("--fleet", "Only this fleet: its id or the beginning of it.", str, ""),
+        of_reports.TOP: option(
+            *("--top", "Of many lines, how many are shown; JSON and CSV have all.", int, ReportOptions.top), min=1
+        ),
+        of_reports.REFERENCE: option(
+            "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""
+        ),
+        of_reports.PAPER: option("--paper", f"Only the claims of this paper: {', '.join(PAPERS)}.", str, ""),
+        of_reports.AGAINST: option("--against", against, str, ""),
+        "plot": option("--plot", _PLOT, Path | None, metavar="FILE"),
+    }
+    has = {
+        *report.options,
+        *(("quantity",) if report.quantities else ()),
+        *((of_reports.AGAINST,) if report.published else ()),
+        *(("plot",) if report.draw is not None else ()),
+    }
+    of_report = {name: each for name, each in known.items() if name in has}
+    return {**SOURCES, **of_report, "form": option("--format", f"{', '.join(FORMATS)}."), "as_json": options.JSON}
 
 
 def command_of(report: Report[Any]) -> Callable[..., None]:
     """Return the function of a report's command."""
 
-    def command(**given: Any) -> None:
+    def command(given: Given) -> None:
         _show(report, given)
 
     examples = "\n".join(f"- `{example}`" for example in report.examples)
     command.__doc__ = f"{report.summary}\n\nExamples:\n\n{examples}\n"
-    return options.takes(command, _options_of(report))
+    return takes(_options_of(report))(command)
 
 
-def _show(report: Report[Any], given: dict[str, Any]) -> None:
+def _show(report: Report[Any], given: Given) -> None:
     """Analyse, draw, print."""
-    form = options.form_of(given["form"], given["as_json"], FORMATS)
-    if given.get(of_reports.CLAIMS):
+    form = options.form_of(given.form, given.as_json, FORMATS)
+    words = {name: word for name, word in vars(given).items() if word and name in ReportOptions.__dataclass_fields__}
+    if words.get(of_reports.CLAIMS):
         from ..planning.claims import read_claim
 
-        given[of_reports.CLAIMS] = tuple(map(read_claim, given[of_reports.CLAIMS]))
-    chosen = ReportOptions(**{name: given[name] for name in ReportOptions.__dataclass_fields__ if given.get(name)})
-    plot = given.get("plot")
+        words[of_reports.CLAIMS] = tuple(map(read_claim, words[of_reports.CLAIMS]))
+    chosen, plot = ReportOptions(**words), vars(given).get("plot")
     report = _checked(report, chosen, plot)
-    targets = given["store"] or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
-    found = report.analyse(_source(targets, given, report.trainings, chosen))
+    found = report.analyse(source_of(stores_of(given), given, chosen, report.trainings))
     if plot is not None and report.draw is not None:
         if report.drawable(found):
             say(f"Drawn: {', '.join(map(str, report.draw(found, plot, chosen)))}.")
@@ -155,8 +136,8 @@ def _show(report: Report[Any], given: dict[str, Any]) -> None:
 def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> Report[Any]:
     """Return the report that these options ask for; raises UsageError and ReportError where they contradict."""
     report.check(chosen)
-    if chosen.reference and chosen.reference not in _tables():
-        raise unknown_name("reference", chosen.reference, _tables())
+    if chosen.reference and chosen.reference not in TABLES:
+        raise unknown_name("reference", chosen.reference, TABLES)
     if chosen.against and chosen.against not in (beside := report.published or ("shi2016",)):
         raise unknown_name("published table", chosen.against, beside)
     if plot is not None:
@@ -175,47 +156,43 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
     return catalogue.report("against")
 
 
-def _source(targets: Sequence[str], given: dict[str, Any], trainings: bool, chosen: ReportOptions) -> Source:
-    from ..planning.framework import counterparts_of_2016, release_dates
+def stores_of(given: Given) -> list[str]:
+    """Return the stores that the options name, else the usual one."""
+    return given.store or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
 
+
+def source_of(targets: Sequence[str], given: Given, chosen: ReportOptions, trainings: bool) -> Source:
+    """Return what a report is made of; raises UsageError, ReportError for an ambiguous run, and StoreError."""
+    runs = cache(partial(runs_of, targets))
+    asked = Narrowing()
+    if not chosen.reference:
+        run = run_named(given.run, [each for each, _ in runs()]) if given.run else ""
+        asked = Narrowing(run, given.suite or "", given.machine or "", options.wanted(given))
     return Source(
-        cache(partial(results_of, targets, given, trainings)),
-        partial(runs_of, targets),
+        cache(partial(_results_of, targets, given, asked, trainings)),
+        runs,
         chosen,
         release_dates,
         counterparts_of_2016,
         partial(Results.read, targets),
         partial(sentinels_of, targets),
-        Narrowing() if chosen.reference else narrowing_of(targets, given),
+        asked,
     )
 
 
-def results_of(targets: Sequence[str], given: dict[str, Any], trainings: bool) -> Results:
+def _results_of(targets: Sequence[str], given: Given, asked: Narrowing, trainings: bool) -> Results:
     """Return the results that the options choose; raises UsageError if there are none, and StoreError."""
-    asked_for = narrowing_of(targets, given)
-    run, suite, machine = (word or None for word in (asked_for.run, asked_for.suite, asked_for.machine))
-    all_runs = bool(given.get("all_runs"))
-    results = asked_for.of(
-        Results.read(targets, run, suite, machine, newest=True, all_runs=all_runs, trainings=trainings)
-    )
-    asked = {"--run": run, "--suite": suite, "--machine": machine}
-    asked |= {each.option: given[each.key] for each in AXIS_OPTIONS}
-    if not results.records and any(asked.values()):
-        words = " ".join(f"{option} {value}" for option, value in asked.items() if value)
+    all_runs = bool(vars(given).get("all_runs"))
+    run, suite, machine = (word or None for word in (asked.run, asked.suite, asked.machine))
+    results = asked.of(Results.read(targets, run, suite, machine, newest=True, all_runs=all_runs, trainings=trainings))
+    if not results.records and (words := options.words_of(Given(**{**vars(given), "store": None}), SOURCES)):
         stores = "".join(f" {word}" for each in targets for word in map(shlex.quote, options.words_of_store(each)))
         where = ", ".join(map(servers.without_password, targets))
         raise UsageError(
-            f"Nothing in {where} matches {words}. `dlbench report runs{stores}` lists the runs, and `dlbench report "
-            f"matrix{stores}` shows what was measured."
+            f"Nothing in {where} matches {' '.join(words)}. `dlbench report runs{stores}` lists the runs, and `dlbench "
+            f"report matrix{stores}` shows what was measured."
         )
     return results
-
-
-def narrowing_of(targets: Sequence[str], given: dict[str, Any]) -> Narrowing:
-    """Return the filter that the options ask for; raises ReportError for an ambiguous run, and StoreError."""
-    run = run_named(given["run"], [each for each, _ in runs_of(targets)]) if given["run"] else ""
-    axes = {each.axis: given[each.key] for each in AXIS_OPTIONS if given[each.key]}
-    return Narrowing(run, given["suite"] or "", given["machine"] or "", axes)
 
 
 def sentinels_of(targets: Sequence[str], run: str) -> list[tuple[int, str, dict[str, Any]]]:

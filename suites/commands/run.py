@@ -1,69 +1,60 @@
-"""`dlbench run`: measures a suite on this machine."""
+"""`dlbench run` and `dlbench tune`: measure a suite on this machine; find the fastest way to run a network here."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters import axes as axes_of_cells
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
 from dlbench.reports.storage import delivery
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import SEARCH, SEARCHING, Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock, precision_lines
-from ..display.screen import counted, program, say, show
+from ..display.screen import counted, print_json, program, resume_command, say, show
 from ..environments import folders
-from ..errors import NOTHING_MEASURED
+from ..errors import NOTHING_MEASURED, UsageError
 from ..fleet.node import fleet_node
+from ..planning import values
 from ..planning.axes import SuiteOverrides
+from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, memory_line
-from ..run import preparation, resume
+from ..planning.suite import load, rerun_command
+from ..run import preparation, resume, search
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import Schedule
+from ..run.search import PAIRS, SPARE, HalvingSchedule
+from ..run.sides import Side
 from . import options
-from .options import OptionGroup, grouped
-from .plan import kind_of_protocol, planned, size_of, training_lines
+from .options import Given, flag, option, takes
+from .plan import kind_of_protocol, plan_of, planned, size_of, training_lines
 from .report import matrix_so_far
 
-
-@dataclass(frozen=True)
-class HowToRun(OptionGroup):
-    """What `run` alone leaves out, and shows."""
-
-    no_ceilings: Annotated[bool, typer.Option("--no-ceilings", help="Do not measure ceilings first.")] = False
-    no_quiet_gate: Annotated[
-        bool, typer.Option("--no-quiet-gate", help="Do not wait for a quiet machine or repeat disturbed launches.")
-    ] = False
-    corpus: Annotated[
-        Path | None,
-        typer.Option("--corpus", metavar="FILE", help="Train on this text instead of the generated one (suite char)."),
-    ] = None
+CONDITIONS: options.Options = {
+    "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
+    "no_quiet_gate": options.NO_QUIET_GATE,
+    "corpus": option(
+        *("--corpus", "Train on this text instead of the generated one (suite char).", Path | None), metavar="FILE"
+    ),
+}
+"""Options of `run` that a fleet hands on, too."""
+_NODE = "Run as this node's job of a fleet: records name the node, and the same command resumes its run."
 
 
-@grouped
-def run_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, `claims`, or a file ending in .toml.")],
-    axes: options.AxisOptions,
-    launches: options.LaunchOptions,
-    builds: options.RowOptions,
-    session: options.SessionOptions,
-    how: HowToRun,
-    node_name: Annotated[
-        str | None,
-        typer.Option(
-            "--node",
-            metavar="FLEET/NODE",
-            help="Run as this node's job of a fleet: records name the node, and the same command resumes its run.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON when the run ends.")] = False,
-) -> None:
+@takes(
+    {"name": options.SUITE_OR_CLAIMS},
+    *(options.AXES, options.LAUNCHES, options.BUILDS, options.SESSION, CONDITIONS),
+    {
+        "node_name": option("--node", _NODE, metavar="FLEET/NODE"),
+        "as_json": flag("--json", "Print the matrix as JSON when the run ends."),
+    },
+)
+def run_command(given: Given) -> None:
     """Measure a suite on this machine and show its matrix.
 
     Builds the environments it lacks, saying first what it downloads. Every finished launch is stored at once: Ctrl-C
@@ -82,26 +73,26 @@ def run_command(
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     - `dlbench run claims --budget 2h`
     """
-    chosen = options.choices(axes, launches, builds)
+    seconds, chosen = options.seconds_of(given.budget), options.choices(given)
     machine = probe()
-    plan = planned(name, chosen, machine, session.seed, session.store_file)
-    check_count(plan, session.yes)
+    plan = planned(given.name, chosen, machine, given.seed, given.store_file)
+    check_count(plan, given.yes)
     preparation.check_interpreters(chosen.builds)
-    text = preparation.text_of(plan, how.corpus)
+    text = preparation.text_of(plan, given.corpus)
     folders.make_folder(folders.home())  # where it cannot be, nothing is built or measured
-    node, unfinished = fleet_node(node_name, machine, say), None
-    earlier = node.newest_run(session.store_file, plan.suite) if node is not None else None
+    node, unfinished = fleet_node(given.node_name, machine, say), None
+    earlier = node.newest_run(given.store_file, plan.suite) if node is not None else None
     if earlier is not None and earlier.finished is not None:
-        with delivery.opened(session.store_file, say, create=False):
+        with delivery.opened(given.store_file, say, create=False):
             say(f"The job of this node has finished already: run {earlier.id}.")
         return
-    if resumes := session.resume or earlier is not None:
+    if resumes := given.resume or earlier is not None:
         of_fleet = earlier.id if earlier is not None else None
-        plan, unfinished, records = resumed(plan, session, machine, chosen, of_fleet=of_fleet)
+        plan, unfinished, records = resumed(plan, given.store_file, machine, chosen, of_fleet=of_fleet)
         resume.check_same_text(text, records)
     profile = RunProfile(
-        ceilings=not how.no_ceilings,
-        quiet_gate=not how.no_quiet_gate,
+        ceilings=not given.no_ceilings,
+        quiet_gate=not given.no_quiet_gate,
         text=text,
         lines=lambda: (size_of(plan), kind_of_protocol(plan), *training_lines(plan, text), memory_line(plan, machine)),
         unfinished=unfinished,
@@ -109,24 +100,19 @@ def run_command(
     if node is not None:
         profile = replace(profile, node=node.now, resume_command=node.resume_command(plan.suite))
     # Resuming needs a store that is there: it must not leave an empty one behind.
-    with delivery.opened(session.store_file, say, create=not resumes, unfinished=unfinished) as store:
+    with delivery.opened(given.store_file, say, create=not resumes, unfinished=unfinished) as store:
+        matrix = partial(matrix_so_far, store)
         run, schedule = run_plan(
-            plan,
-            machine,
-            store,
-            profile,
-            budget_seconds=session.seconds,
-            build_missing=not session.no_build,
-            matrix=partial(matrix_so_far, store),
+            plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build, matrix=matrix
         )
         for line in precision_lines(plan, schedule):
             say(line)
-        _show(store, run, schedule, as_json, profile.resume_command)
+        _show(store, run, schedule, given.as_json, profile.resume_command)
 
 
 def resumed(
     plan: Plan,
-    session: options.SessionOptions,
+    store_file: str,
     machine: Machine,
     chosen: SuiteOverrides,
     purpose: str = "suite",
@@ -136,7 +122,7 @@ def resumed(
 
     Raises UsageError (see `resume`) and StoreError.
     """
-    with Store.open(delivery.local_or(session.store_file), create=False) as store:
+    with Store.open(delivery.local_or(store_file), create=False) as store:
         plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
         records = list(store.records(run=unfinished.id))
         resume.check_same_builds(plan, records)
@@ -151,16 +137,140 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
-        for line in next_lines(store.name, records):
-            show(line, whole=True)
+        # The reports that have something to show of these records.
+        shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
+        shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
+        show(f"Next ({shlex.quote(program())} ... --store {shlex.quote(store.name)}):", whole=True)
+        for words, what in shown.items():
+            show(f"  {words:<22}  {what}", whole=True)
     if not any(record.outcome.status is Status.OK for record in records):
         say("dlbench: no cell gave a valid number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
 
 
-def next_lines(store: str, records: Sequence[Record]) -> list[str]:
-    """Return what may be typed next: the reports that have something to show of these records."""
-    shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
-    shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
-    called = f"{shlex.quote(program())} ... --store {shlex.quote(store)}"
-    return [f"Next ({called}):", *(f"  {words:<22}  {what}" for words, what in shown.items())]
+_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device"]
+_EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each", "1..cpus"
+
+
+_SEARCH: options.Options = {
+    "suite": option(
+        "--suite",
+        "Suite with the network and the length of launches: a name, or a file ending in .toml.",
+        *(str, "tuning"),
+        metavar="SUITE",
+    ),
+    "cell_budget": options.CELL_BUDGET,
+    "no_quiet_gate": options.NO_QUIET_GATE,
+    "as_json": options.JSON,
+}
+
+
+@takes(options.AXES, options.BUILDS, options.SESSION, _SEARCH)
+def tune_command(given: Given) -> None:
+    """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
+
+    Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
+    (as installed, on as many threads as cores), then run pairs. Only these pairs make the gain. A way is out as soon as
+    one launch fails, for example its parity check (where it has times, the third implausible one). Without --threads it
+    tries 1 to the number of CPUs (on a GPU as many as the suite says); without a mode, all modes of the framework; each
+    setting alone and left out. A budget reserves time for the pairs: a short one tries fewer ways.
+    Launches are stored; reports show a search only where its --run is asked for.
+
+    Examples:
+
+    - `dlbench tune --network fcn5 --framework torch --budget 20m`
+    - `dlbench tune --network lstm32 --frameworks torch,jax --threads 1,2`
+    - `dlbench tune --network my_net --suite my_suite.toml --framework torch`
+    - `dlbench tune --step train_step.py --threads 1..cpus`
+    """
+    seconds, machine = options.seconds_of(given.budget), probe()
+    chosen, plan = _ways(given, machine)
+    check_count(plan, given.yes)
+    preparation.check_interpreters(chosen.builds)
+    unfinished = None
+    if given.resume:
+        plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
+    starts = search.search_starts(plan, preparation.capacity(machine).cores)
+    profile = RunProfile(
+        SEARCHING,
+        partial(HalvingSchedule, starts),
+        (Side(SEARCH),),
+        ceilings=False,
+        quiet_gate=not given.no_quiet_gate,
+        lines=lambda: (*_words(plan), memory_line(plan, machine)),
+        unfinished=unfinished,
+    )
+    with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
+        _, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build)
+    assert isinstance(schedule, HalvingSchedule)
+    found = search.search_result(plan, schedule)
+    if found is None:
+        _say_why_not(schedule)
+        raise typer.Exit(NOTHING_MEASURED)
+    command = _command(plan, found.best, given)
+    if given.as_json:
+        print_json(search.data(plan, found, command))
+    else:
+        for line in search.lines(plan, found, command):
+            show(line, whole=True)
+    if schedule.launches_left():
+        say(
+            f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}"
+        )
+
+
+def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
+    """Return the command that measures a way again; None for a suite that trains: a search leaves that out."""
+    if load(given.suite).protocol.curve_steps:
+        return None
+    # An interpreter of another row would make a row, too.
+    python = [word for word in given.python or () if word.partition("=")[0].partition(":")[0] in (cell.framework, word)]
+    further = options.words_of(
+        Given(**{**vars(given), "step": None, "python": python}), options.BUILDS, {"cell_budget": options.CELL_BUDGET}
+    )
+    step = plan.row_of(cell).build.framework.file
+    words = rerun_command(cell, given.suite, step, tuning=cell.tuning, launches=PAIRS)
+    return " ".join([words, *map(shlex.quote, [*further, *options.words_of_store(given.store_file)])])
+
+
+def _words(plan: Plan) -> tuple[str, str]:
+    """Return how large a search is, and how it goes."""
+    ways = len(plan.cells)
+    launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
+    steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
+    return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
+
+
+def _say_why_not(schedule: HalvingSchedule) -> None:
+    for line in search.reasons(schedule.without_number()):
+        say(line)
+    if schedule.launches_left():
+        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
+    elif disturbed := len(schedule.pairs(fit=False)):
+        say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
+    else:
+        say(f"dlbench: none of the {counted(schedule.tried(), 'configuration')} tried completed all its launches.")
+
+
+def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
+    """Return the ways to be tried, and their plan; raises UsageError where times would not compare."""
+    chosen = options.choices(given)
+    if chosen.own is None:
+        if not chosen["networks"]:
+            raise UsageError("Name the network to find the fastest way for: --network fcn5.")
+        if not chosen["frameworks"]:
+            raise UsageError("Name the frameworks to search among: --framework torch, or --frameworks torch,jax.")
+        names = values.words(chosen["frameworks"])
+        named = {name.partition(":")[0] for name in names}
+        names += [each.name for each in chosen.builds if each.name not in named and each.name != each.framework.name]
+        rows = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
+        chosen = chosen.but(frameworks=rows)
+    devices = values.words(chosen["devices"]) if chosen["devices"] else load(given.suite).devices
+    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in devices else {})}
+    chosen = chosen.but(**{**every, **chosen.words})
+    found = plan_of(given.suite, chosen, machine, given.seed)
+    if len(found.cells) == 1:
+        raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
+    if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
+        raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
+    return chosen, search.halving_plan(found)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
@@ -18,15 +17,19 @@ from ..display.screen import StatusLine, counted, err, say
 from ..errors import UsageError, unknown_name
 from ..run import preparation
 from . import options
+from .options import Given, flag, option, takes
 
 store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")
 
 
 @store_app.command("copy")
-def copy_command(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The store to be read: a file, or a database URL.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The store to write; created if missing.")],
-) -> None:
+@takes(
+    {
+        "source": options.argument("FROM", "The store to be read: a file, or a database URL."),
+        "target": options.argument("TO", "The store to write; created if missing."),
+    }
+)
+def copy_command(given: Given) -> None:
     """Bring everything that one store holds into another: a file to a server, a server to a file, or alike.
 
     What is there already stays as it is and is not doubled, so an interrupted copy continues when repeated.
@@ -36,25 +39,27 @@ def copy_command(
     - `dlbench store copy results.sqlite postgresql+psycopg://me@host/results`
     - `dlbench store copy postgresql+psycopg://me@host/results backup.sqlite`
     """
-    with Store.open(source, create=False) as read, Store.open(target) as written, StatusLine(err) as status:
+    with Store.open(given.source, create=False) as read, Store.open(given.target) as written, StatusLine(err) as status:
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
-        added = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
-        copied = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
+        runs, records = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
+        copied = f"{counted(runs, 'run')} and {counted(records, 'record')}"
         say(f"{copied} that {written.name} did not have copied from {read.name}")
 
 
 @store_app.command("deliver")
-def deliver_command(store_file: options.StoreFile = options.DEFAULT_STORE) -> None:
+@takes({"store_file": options.STORE})
+def deliver_command(given: Given) -> None:
     """Deliver to a server's store what was measured here while it was away; the next run into it does so, too.
 
     Examples:
 
     - `dlbench store deliver --store postgresql+psycopg://me@host/results`
     """
-    if not servers.is_served(store_file):
-        raise UsageError(f"{servers.without_password(store_file)} is not a server store; there is nothing to deliver.")
-    with delivery.opened(store_file, say, create=False) as store:
+    if not servers.is_served(given.store_file):
+        name = servers.without_password(given.store_file)
+        raise UsageError(f"{name} is not a server store; there is nothing to deliver.")
+    with delivery.opened(given.store_file, say, create=False) as store:
         assert isinstance(store, delivery.DeliveringStore)
     if store.behind:
         raise typer.Exit(StoreError.exit_code)
@@ -63,16 +68,17 @@ def deliver_command(store_file: options.StoreFile = options.DEFAULT_STORE) -> No
 
 FORMATS = ("pytest-benchmark", "csv", "parquet")
 
-Format = Annotated[str, typer.Option("--format", help=f"The form of the file: {', '.join(FORMATS)}.")]
 
-
-def export_command(
-    form: Format = FORMATS[0],
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    run: Annotated[str | None, typer.Option("--run", help="The run with this id. Without it, the newest.")] = None,
-    suite: options.OfSuite = None,
-    machine: options.OfMachine = None,
-) -> None:
+@takes(
+    {
+        "form": option("--format", f"The form of the file: {', '.join(FORMATS)}.", str, FORMATS[0]),
+        "store_file": options.STORE,
+        "run": option("--run", "The run with this id. Without it, the newest."),
+        "suite": options.OF_SUITE,
+        "machine": options.OF_MACHINE,
+    }
+)
+def export_command(given: Given) -> None:
     """Write results to standard output for other tools.
 
     pytest-benchmark: one run with its raw samples. csv and parquet: a table of launches, one a row, of the newest run
@@ -84,29 +90,13 @@ def export_command(
     - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
     - `dlbench export --format csv > launches.csv`
     """
+    form = given.form
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
-    if form != "pytest-benchmark":
-        _export_launches(form, store_file, run, suite, machine)
+    if form == "pytest-benchmark":
+        _export_run(given)
         return
-    with Store.open(store_file, create=False) as store:
-        narrowed = {"--run": run, "--suite": suite, "--machine": machine}
-        found = [
-            each
-            for each in store.runs()
-            if run in (None, each.id) and suite in (None, each.suite) and machine in (None, each.machine)
-        ]
-        if not found:
-            wanted = " ".join(f"{option} {value}" for option, value in narrowed.items() if value) or "any run"
-            raise UsageError(f"Nothing in {store.name} matches {wanted}. `dlbench report runs` lists what is there.")
-        chosen = found[-1]
-        if len(found) > 1:
-            say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
-        print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
-
-
-def _export_launches(form: str, store_file: str, run: str | None, suite: str | None, machine: str | None) -> None:
-    found = frames.launches(store_file, run, suite, machine)
+    found = frames.launches(given.store_file, given.run, given.suite, given.machine)
     if form == "csv":
         print(found.to_csv(index=False), end="")
         return
@@ -119,16 +109,33 @@ def _export_launches(form: str, store_file: str, run: str | None, suite: str | N
     sys.stdout.buffer.write(content)
 
 
-def import_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="JSON files of pytest-benchmark.")],
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    one_run: Annotated[
-        bool,
-        typer.Option(
-            "--one-run", help="Files of other benchmarks: each is one launch (a fresh process) of the same run."
-        ),
-    ] = False,
-) -> None:
+def _export_run(given: Given) -> None:
+    with Store.open(given.store_file, create=False) as store:
+        wanted = {"id": given.run, "suite": given.suite, "machine": given.machine}
+        found = [
+            each for each in store.runs() if all(value in (None, getattr(each, name)) for name, value in wanted.items())
+        ]
+        if not found:
+            options_given = (("--run", given.run), ("--suite", given.suite), ("--machine", given.machine))
+            words = " ".join(f"{name} {value}" for name, value in options_given if value) or "any run"
+            raise UsageError(f"Nothing in {store.name} matches {words}. `dlbench report runs` lists what is there.")
+        chosen = found[-1]
+        if len(found) > 1:
+            say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
+        print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
+
+
+_ONE_RUN = "Files of other benchmarks: each is one launch (a fresh process) of the same run."
+
+
+@takes(
+    {
+        "files": options.argument("FILE...", "JSON files of pytest-benchmark.", list[str]),
+        "store_file": options.STORE,
+        "one_run": flag("--one-run", _ONE_RUN),
+    }
+)
+def import_command(given: Given) -> None:
     """Read files of pytest-benchmark into a store: dlbench's own are restored, others become separate rows.
 
     Nothing is written unless every file can be read.
@@ -138,12 +145,12 @@ def import_command(
     - `dlbench import run.json --store results.sqlite`
     - `dlbench import --one-run baseline-1.json baseline-2.json baseline-3.json`
     """
-    read = [pytest_benchmark_files.read(file) for file in files]
-    imported = runs_of(read, preparation.version(), one_run)
+    read = [pytest_benchmark_files.read(file) for file in given.files]
+    imported = runs_of(read, preparation.version(), given.one_run)
     if not imported:
-        raise UsageError(f"There is no benchmark in {', '.join(files)}. Nothing was imported.")
-    existed = servers.is_url(store_file) or os.path.exists(store_file)  # noqa: PTH110 - a URL is no path
-    with Store.open(store_file) as store:
+        raise UsageError(f"There is no benchmark in {', '.join(given.files)}. Nothing was imported.")
+    existed = servers.is_url(given.store_file) or os.path.exists(given.store_file)  # noqa: PTH110 - a URL is no path
+    with Store.open(given.store_file) as store:
         present = {run.id for run in store.runs()} if existed else set()
         for each in imported:
             if each.run.id in present:

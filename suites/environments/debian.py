@@ -23,10 +23,7 @@ from .folders import MEGABYTE, given_path
 from .packages import Draw
 
 TREE = "debian"
-_LINE = re.compile(
-    r"(?P<name>[a-z0-9][a-z0-9+.-]+) (?P<version>([0-9]+:)?[0-9][A-Za-z0-9.+~-]*) (?P<architecture>[a-z0-9-]+) "
-    r"(?P<size>[0-9]{1,15}) (?P<sha256>[0-9a-f]{64})"
-)
+_LINE = re.compile(r"[a-z0-9][a-z0-9+.-]+ ([0-9]+:)?[0-9][A-Za-z0-9.+~-]* [a-z0-9-]+ [0-9]{1,15} [0-9a-f]{64}")
 _KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp")
 _SECONDS = 30
 _MIRROR = re.compile(r"/debian(/\d{8}T\d{6}Z)?$")  # as it is now, or a dated archive's
@@ -87,11 +84,10 @@ def read_lock(path: Path) -> tuple[Package, ...]:
         words = " ".join(line.partition("#")[0].split())
         if not words:
             continue
-        fields = _LINE.fullmatch(words)
-        if fields is None:
+        if not _LINE.fullmatch(words):
             raise SuiteError(f"{path}, line {number} is not 'package version architecture bytes SHA-256'.")
-        size = int(fields["size"])
-        found.append(Package(fields["name"], fields["version"], fields["architecture"], size, fields["sha256"]))
+        name, version, kind, size, sha256 = words.split()
+        found.append(Package(name, version, kind, int(size), sha256))
     return tuple(found)
 
 
@@ -159,12 +155,10 @@ def _output_of(*command: str) -> str:
 
 
 class Client:
-    """An apt client for one release, with lists and configuration in a folder of its own.
-
-    Every method raises FrameworkEnvironmentError with the reason where apt fails.
-    """
+    """An apt client for one release; every method raises FrameworkEnvironmentError with the reason where apt fails."""
 
     def __init__(self, folder: Path, release: str, kind: str, log: Path) -> None:
+        """Write lists and configuration of its own into a folder."""
         self._release, self._log = release, log
         configuration = folder / "apt.conf"
         self._variables = {"APT_CONFIG": str(configuration), "LC_ALL": "C.UTF-8"}
@@ -198,7 +192,7 @@ class Client:
         self.update()
         whole, before = sum(each.size for each in locked) / MEGABYTE, _megabytes(folder)
 
-        def show() -> None:
+        def show(said: str) -> None:
             draw(f"downloading {len(locked)} packages, {_megabytes(folder) - before:.0f} of {whole:.0f} MB")
 
         self._run(["apt-get", "download", *(f"{each.name}={each.version}" for each in locked)], folder, show)
@@ -218,10 +212,10 @@ class Client:
         fields = ("Package", "Version", "Architecture", "Size", "SHA256")
         return sorted(" ".join(each[field] for field in fields) for each in described)
 
-    def _run(self, command: list[str], folder: Path | None = None, watch: Callable[[], object] = lambda: None) -> None:
-        before = len(packages.logged(self._log))
-        if packages.run(command, self._log, variables=self._variables, directory=folder, watch=watch) != 0:
-            raise FrameworkEnvironmentError(self._why(packages.logged(self._log)[before:]))
+    def _run(self, command: list[str], folder: Path | None = None, watch: Callable[[str], object] = str) -> None:
+        code, said = packages.run(command, self._log, variables=self._variables, directory=folder, watch=watch)
+        if code != 0:
+            raise FrameworkEnvironmentError(self._why(said))
 
     def _ask(self, command: list[str]) -> str:
         variables = {**os.environ, **self._variables}
@@ -306,12 +300,13 @@ def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log:
         except tarfile.FilterError as error:
             raise FrameworkEnvironmentError(f"{failed}: {error}.") from error
         except (tarfile.TarError, OSError) as error:
-            if packages.out_of_room(f"{packages.logged(log)}{error}", log):
+            said = log.read_text(encoding="utf-8", errors="replace")
+            if packages.out_of_room(f"{said}{error}", log):
                 raise FrameworkEnvironmentError(
                     f"{framework.title}: no space is left to unpack {package.name}. Free some, or set DLBENCH_HOME to "
                     "a folder on a larger disk."
                 ) from error
-            reason = packages.last_line(packages.logged(log))
+            reason = packages.last_line(said)
             raise FrameworkEnvironmentError(f"{failed}: {reason} (the whole log: {log}).") from error
 
 

@@ -13,10 +13,9 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from ..planning.framework import GUEST_DIRECTORY, Framework
-from .folders import home, write_whole
+from .folders import home, remembered
 from .interpreters import Inspection
 
 DIGEST = "adapter_digest"
@@ -27,11 +26,8 @@ _NOTES = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_c
 _OWN = ("dlbench", "__editable__.dlbench", "__editable___dlbench")
 _DEBIAN = "debian"
 
-
-class _File(NamedTuple):
-    name: str  # below the folder it is found in: the same in every copy of it
-    path: str
-    status: os.stat_result
+_File = tuple[str, str, os.stat_result]
+"""Its name below the folder it is found in, the same in every copy of it; its path; its status."""
 
 
 def adapter_digest(framework: Framework) -> str:
@@ -50,21 +46,24 @@ def code_digest(framework: Framework) -> str:
 
 def build_digest(inspection: Inspection) -> str:
     """Return a digest of an interpreter and all files of its packages, wherever they lie."""
-    found = sorted(_files(inspection))
-    packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
+    files = sorted(_files(inspection))
+    listing = hashlib.sha256()
+    for name, path, status in files:
+        line = name, path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        listing.update(repr(line).encode(errors="surrogateescape"))
     place = hashlib.sha256(json.dumps([str(inspection.prefix), *map(str, inspection.folders)]).encode()).hexdigest()
-    contents = _kept_or_read(found, home() / "cache" / "contents" / f"{place[:16]}.json")
+    kept = home() / "cache" / "contents" / f"{place[:16]}.json"
+    contents = remembered(kept, "contents", listing.hexdigest(), lambda: _read(files))
+    packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
     return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[:12]
 
 
 def _digest(folder: Path, paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
-        content = _content(path)
-        if content is None:
-            continue
-        digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape"))
-        digest.update(content)
+        if (content := _content(path)) is not None:
+            digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape"))
+            digest.update(content)
     return digest.hexdigest()[:12]
 
 
@@ -79,7 +78,7 @@ def _files(inspection: Inspection) -> Iterator[_File]:
     if inspection.executable is not None:
         with contextlib.suppress(OSError):
             executable = inspection.executable.resolve()
-            yield _File("python", str(executable), executable.stat())
+            yield "python", str(executable), executable.stat()
     folders = list(dict.fromkeys(folder.resolve() for folder in inspection.folders))
     if inspection.prefix is not None:
         folders.append(inspection.prefix / _DEBIAN)
@@ -103,37 +102,20 @@ def _below(folder: str, name: str) -> Iterator[_File]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _below(entry.path, f"{name}/{entry.name}")
             elif entry.is_file():
-                yield _File(f"{name}/{entry.name}", entry.path, entry.stat())
-
-
-def _kept_or_read(files: list[_File], kept: Path) -> str:
-    """Return the digest of these files' contents: the one kept, if the listing has not changed."""
-    listing = hashlib.sha256()
-    for name, path, status in files:
-        line = name, path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-        listing.update(repr(line).encode(errors="surrogateescape"))
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        before = json.loads(kept.read_text(encoding="utf-8"))
-        if before["listing"] == listing.hexdigest():
-            return str(before["contents"])
-    contents = _read(files)
-    with contextlib.suppress(OSError):  # a home that cannot be written: files are read each time
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, json.dumps({"listing": listing.hexdigest(), "contents": contents}))
-    return contents
+                yield f"{name}/{entry.name}", entry.path, entry.stat()
 
 
 def _read(files: list[_File]) -> str:
     digest = hashlib.sha256()
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for file, read in zip(files, pool.map(_digest_of_file, files), strict=True):
-            digest.update(f"{file.name}\0{read}\n".encode(errors="surrogateescape"))
+            digest.update(f"{file[0]}\0{read}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def _digest_of_file(file: _File) -> str:
     try:
-        with Path(file.path).open("rb") as opened:
+        with Path(file[1]).open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
         return f"cannot be read: {error.errno}"

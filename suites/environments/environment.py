@@ -28,7 +28,7 @@ from ..planning.framework import Framework
 from ..planning.values import Build
 from . import debian, packages
 from .digests import build_digest
-from .folders import MEGABYTE, caches, downloads, exists, home, make_folder, write_whole
+from .folders import MEGABYTE, downloads, exists, home, make_folder, write_whole
 from .interpreters import MANIFEST, Inspection, find_python, inspect
 from .packages import Draw
 
@@ -102,7 +102,7 @@ def locate(framework: Framework) -> Environment:
 def _locate(framework: Framework) -> Environment:
     if framework.unavailable:
         directory = home() / "environments" / framework.name
-        return Environment(framework, directory, State.UNAVAILABLE, None, _withdrawn(framework))
+        return Environment(framework, directory, State.UNAVAILABLE, None, _why_unavailable(framework, directory))
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
     try:
@@ -227,7 +227,7 @@ def remove(framework: Framework) -> bool:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock's file stays: who waits for it and who comes later must mean the same file.
                 locks.enter_context(_lock(directory, _PATIENCE))
-            folders = [caches(framework), *environments, *map(downloads, environments)]
+            folders = [home() / "cache" / framework.name, *environments, *map(downloads, environments)]
             there = [folder for folder in folders if folder.exists()]
             for folder in there:
                 shutil.rmtree(folder)
@@ -250,31 +250,14 @@ def base_python(framework: Framework) -> Path | None:
     return next((found for version in framework.python if (found := find_python(version))), None)
 
 
-def _python_needed(framework: Framework) -> str:
-    if not framework.python:
-        where = 'as in python = ["3.11"], in framework.toml'
-        return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
-    newest = framework.python[0]
-    return (
-        f"{framework.title} needs a Python of version {', '.join(framework.python)}, and none is on PATH, under pyenv "
-        f"or under uv. Install one (for example `uv python install {newest}`, `pyenv install {newest}` or your "
-        f"system's python{newest} package), or give an interpreter that has it: "
-        f"--python {framework.name}=/path/to/python."
-    )
-
-
-def _withdrawn(framework: Framework) -> str:
-    successor = f" {framework.successor} takes its place." if framework.successor else ""
-    return f"{framework.title} is not available: {framework.unavailable}{successor}"
-
-
 def _why_unavailable(framework: Framework, directory: Path) -> str:
     """Return why this machine cannot have the framework's environment, with the remedy; "" if it can.
 
     No network is asked: the answer is known before the first byte is downloaded.
     """
     if framework.unavailable:
-        return _withdrawn(framework)
+        successor = f" {framework.successor} takes its place." if framework.successor else ""
+        return f"{framework.title} is not available: {framework.unavailable}{successor}"
     here = f"{framework.title} is not available here:"
     give = f"Or give an interpreter that has it: --python {framework.name}=/path/to/python."
     if framework.debian is not None:
@@ -287,8 +270,17 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
             return f"{here} its packages are for Linux on {kind}, this is {sys.platform} on {machine}."
         if reason := debian.missing():
             return f"{here} {reason} {give}"
+    if not framework.python and not framework.interpreter:
+        where = 'as in python = ["3.11"], in framework.toml'
+        return f"{framework.title} names no Python. Write the versions that it can live in, {where}."
     if framework.python and base_python(framework) is None:
-        return _python_needed(framework)
+        newest = framework.python[0]
+        return (
+            f"{framework.title} needs a Python of version {', '.join(framework.python)}, and none is on PATH, under "
+            f"pyenv or under uv. Install one (for example `uv python install {newest}`, `pyenv install {newest}` or "
+            f"your system's python{newest} package), or give an interpreter that has it: "
+            f"--python {framework.name}=/path/to/python."
+        )
     for program in framework.programs:
         if shutil.which(program) is None:
             return f"{here} it needs {program}, which is not on PATH. Install it. {give}"
@@ -349,16 +341,15 @@ def external_source(build: Build) -> Source:
     """
     assert build.interpreter is not None
     if build.framework.unavailable:
-        raise FrameworkEnvironmentError(_withdrawn(build.framework))
-    inspection = look_into(build, build.interpreter)
-    if inspection.missing:
-        lacking = " and ".join(inspection.missing)
+        raise FrameworkEnvironmentError(locate(build.framework).reason)
+    found = look_into(build, build.interpreter)
+    if found.missing:
         raise FrameworkEnvironmentError(
-            f"The interpreter given for {build.name}, {build.interpreter}, lacks {lacking}. Install it there "
-            f"(`{build.interpreter} -m pip install ...`) or give another interpreter."
+            f"The interpreter given for {build.name}, {build.interpreter}, lacks {' and '.join(found.missing)}. "
+            f"Install it there (`{build.interpreter} -m pip install ...`) or give another interpreter."
         )
-    folder = inspection.prefix or build.interpreter.parent.parent
-    return Source(build, build.interpreter, inspection.name, build_digest(inspection), folder=folder)
+    folder = found.prefix or build.interpreter.parent.parent
+    return Source(build, build.interpreter, found.name, build_digest(found), folder=folder)
 
 
 def prepare_sources(builds: Iterable[Build], report: Report, build_missing: bool = True) -> dict[str, Source]:
@@ -369,34 +360,23 @@ def prepare_sources(builds: Iterable[Build], report: Report, build_missing: bool
     """
     distinct = {build.name: build for build in builds}
     found = {name: external_source(build) for name, build in distinct.items() if build.interpreter is not None}
-    missing = []
-    for build in distinct.values():
-        if build.interpreter is None:
-            located = locate(build.framework)
-            if located.state not in (State.READY, State.UNAVAILABLE) and build_missing:
-                missing.append(build)
-    for build in missing:
-        report(announce(build.framework))
-    for name, build in distinct.items():
-        if name not in found:
-            found[name] = _own(build, build in missing, report)
+    own = {name: each for name, each in distinct.items() if name not in found}
+    states = {name: locate(each.framework).state for name, each in own.items()}
+    missing = [name for name, state in states.items() if state not in (State.READY, State.UNAVAILABLE)]
+    missing = missing if build_missing else []
+    for name in missing:
+        report(announce(own[name].framework))
+    for name, each in own.items():
+        try:
+            if name in missing:
+                with StatusLine(err) as status:
+                    build(each.framework, report, status.draw)
+            located = locate(each.framework)
+            if located.interpreter is None:
+                raise FrameworkEnvironmentError(located.reason)
+            seen = look_into(each, located.interpreter)
+            found[name] = Source(each, located.interpreter, seen.name, build_digest(seen), folder=located.directory)
+        except FrameworkEnvironmentError as error:
+            report(f"{each.framework.title} is left out. {error}")
+            found[name] = Source(each, None, "", "", str(error))
     return found
-
-
-def _own(build: Build, to_build: bool, report: Report) -> Source:
-    try:
-        located = _built(build, report) if to_build else locate(build.framework)
-        if located.interpreter is None:
-            report(f"{build.framework.title} is left out. {located.reason}")
-            return Source(build, None, "", "", located.reason)
-        inspection = look_into(build, located.interpreter)
-        digest = build_digest(inspection)
-        return Source(build, located.interpreter, inspection.name, digest, folder=located.directory)
-    except FrameworkEnvironmentError as error:
-        report(f"{build.framework.title} is left out. {error}")
-        return Source(build, None, "", "", str(error))
-
-
-def _built(build_: Build, report: Report) -> Environment:
-    with StatusLine(err) as status:
-        return build(build_.framework, report, status.draw)

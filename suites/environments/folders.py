@@ -3,8 +3,9 @@
 import contextlib
 import functools
 import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import platformdirs
@@ -43,17 +44,12 @@ def processor() -> str:
     return hashlib.sha256(repr(kind).encode()).hexdigest()[:8]
 
 
-def caches(framework: Framework) -> Path:
-    """Return the folder of the caches of this framework's adapter, for all processors."""
-    return home() / "cache" / framework.name
-
-
 def cache_directory(framework: Framework) -> Path:
     """Return the folder where this framework's adapter may cache costly results, such as compiled programs.
 
     Each kind of processor has its own: machines may share a home, and programs are compiled for the one they run on.
     """
-    return caches(framework) / processor()
+    return home() / "cache" / framework.name / processor()
 
 
 def downloads(environment: Path) -> Path:
@@ -98,3 +94,17 @@ def write_whole(path: Path, text: str) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def remembered(file: Path, key: str, stamp: str, find: Callable[[], str]) -> str:
+    """Return what was found for a key, from a file of such answers; where its stamp has changed, find it again."""
+    known: dict[str, list[str]] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+        known = dict(json.loads(file.read_text(encoding="utf-8")))
+        if known[key][0] == stamp:
+            return str(known[key][1])
+    found = find()
+    with contextlib.suppress(OSError):  # a home that cannot be written: it is found each time
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, json.dumps({**known, key: [stamp, found]}))
+    return found

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ..errors import FrameworkEnvironmentError
-from .folders import exists, home, write_whole
+from .folders import exists, home, remembered
 
 MANIFEST = "dlbench-environment.json"
 """The file that describes a built environment, in its folder."""
@@ -99,31 +99,23 @@ def name_of(interpreter: Path) -> str:
 
     Raises FrameworkEnvironmentError when it is not a Python interpreter that starts.
     """
-    file, names = home() / "cache" / "interpreters.json", {}
+    stamp = ""
     with contextlib.suppress(OSError, ValueError):
-        names = json.loads(file.read_text(encoding="utf-8"))
-    stamp: list[object] = []
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        real = interpreter.resolve(strict=True)
-        status = real.stat()
-        stamp = [str(real), status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-        if names[str(interpreter)]["stamp"] == stamp:
-            return str(names[str(interpreter)]["name"])
-    name = inspect(interpreter).name
-    with contextlib.suppress(OSError):  # a home that cannot be written: interpreters are started each time
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps({**names, str(interpreter): {"stamp": stamp, "name": name}}, indent=1))
-    return name
+        status = interpreter.resolve(strict=True).stat()
+        stamp = f"{interpreter.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    file = home() / "cache" / "interpreters.json"
+    return remembered(file, str(interpreter), stamp, lambda: inspect(interpreter).name)
 
 
 def _candidates(version: str) -> Iterator[Path]:
     if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
         yield Path(sys.executable)
-    if on_path := shutil.which(f"python{version}"):
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    on_path = shutil.which(f"python{version}")
+    if on_path and Path(on_path).parent != pyenv / "shims":  # they start slowly, and stand for the versions below
         yield Path(on_path)
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
-    for folder, pattern in ((pyenv, f"{version}.*"), (uv, f"cpython-{version}*")):
+    for folder, pattern in ((pyenv / "versions", f"{version}.*"), (uv, f"cpython-{version}*")):
         with contextlib.suppress(OSError):  # of another user
             yield from (found / "bin" / f"python{version}" for found in sorted(folder.glob(pattern), reverse=True))
 

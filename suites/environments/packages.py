@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -53,15 +54,21 @@ def run(
     *,
     variables: Mapping[str, str] | None = None,
     directory: Path | None = None,
-    watch: Callable[[], object] = lambda: None,
-) -> int:
-    """Run a command, append its output to the log, and return its exit code; ``watch`` is called now and then.
+    watch: Callable[[str], object] = str,
+) -> tuple[int, str]:
+    """Run a command, append its output to the log; return its exit code, and what it said.
 
-    The command ends with this process, however that ends: a later build must not find it still writing.
+    ``watch`` gets now and then what it has said so far. The command ends with this process, however that ends: a later
+    build must not find it still writing.
     """
     with log.open("a", encoding="utf-8") as output:
         output.write("$ " + " ".join(command)[:2000] + "\n")
         output.flush()
+        before = log.stat().st_size
+
+        def said() -> str:
+            return log.read_bytes()[before:].decode(errors="replace")
+
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -72,15 +79,14 @@ def run(
             preexec_fn=_die_with_parent,
         )
         try:
-            while True:
-                try:
-                    code = child.wait(_LOOK_SECONDS)
-                except subprocess.TimeoutExpired:
-                    watch()
-                    continue
-                if code == -signal.SIGXFSZ:
-                    output.write(f"{os.strerror(errno.EFBIG)}\n")
-                return code
+            while child.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(_LOOK_SECONDS)
+                watch(said())
+            if child.returncode == -signal.SIGXFSZ:
+                output.write(f"{os.strerror(errno.EFBIG)}\n")
+                output.flush()
+            return child.returncode, said()
         finally:
             if child.poll() is None:
                 child.terminate()
@@ -94,11 +100,6 @@ def run(
 def out_of_room(text: str, log: Path) -> bool:
     """Return whether a program failed because a disk or quota is full: it said so, or could not write it."""
     return any(sign in text for sign in _NO_ROOM) or shutil.disk_usage(log.parent).free < _A_LINE
-
-
-def logged(log: Path) -> str:
-    """Return the content of a log."""
-    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
 
 def last_line(text: str) -> str:
@@ -115,11 +116,11 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
     FrameworkEnvironmentError with the reason.
     """
     pip = [str(directory / "bin" / "python"), "-m", "pip"]
-    if run([str(python), "-m", "venv", str(directory)], log) != 0:
+    if run([str(python), "-m", "venv", str(directory)], log)[0] != 0:
         # Debian's Python without python3-venv lacks ensurepip: install with the pip that installed us.
         shutil.rmtree(directory, ignore_errors=True)
-        if run([str(python), "-m", "venv", "--without-pip", str(directory)], log) != 0:
-            text = logged(log)
+        code, text = run([str(python), "-m", "venv", "--without-pip", str(directory)], log)
+        if code != 0:
             if out_of_room(text, log):
                 raise FrameworkEnvironmentError(_no_room(framework))
             raise FrameworkEnvironmentError(
@@ -230,16 +231,16 @@ def _digest(path: Path) -> str:
 
 def _run_pip(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
     """Run pip and show its progress; raises FrameworkEnvironmentError with the reason where it fails."""
-    before = len(logged(log))
 
-    def show() -> None:
+    def show(said: str) -> None:
         words = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
-        lines = [line.strip() for line in logged(log)[before:].splitlines() if line.strip().startswith(words)]
+        lines = [line.strip() for line in said.splitlines() if line.strip().startswith(words)]
         shown = [word for word in lines[-1].split() if "://" not in word] if lines else []
         draw(f"{doing}: {' '.join(shown) or 'pip begins'}")
 
-    if run(command, log, watch=show) != 0:
-        raise FrameworkEnvironmentError(_why_pip_failed(framework, logged(log)[before:], log))
+    code, said = run(command, log, watch=show)
+    if code != 0:
+        raise FrameworkEnvironmentError(_why_pip_failed(framework, said, log))
 
 
 def _no_room(framework: Framework) -> str:

@@ -5,10 +5,10 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,14 +16,13 @@ from dlbench.reports.storage import servers
 from dlbench.reports.storage.store import Store
 
 from ..commands import options
-from ..commands.options import OptionGroup, grouped, words_of
-from ..commands.run import HowToRun
+from ..commands.options import Given, flag, option, several, takes
+from ..commands.run import CONDITIONS
 from ..display.screen import StatusLine, complain, counted, err, print_json, program, say, show, table
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
 from ..planning import suite as suites
 from ..planning import values
-from .jobs import AT_WORK, BROKEN, Fleet, chosen, statuses
-from .local import Local
+from .jobs import AT_WORK, BROKEN, Fleet, Local, chosen, statuses
 from .slurm import Slurm, further_options
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
@@ -32,65 +31,55 @@ _WATCH_SECONDS = 1.0, 10.0
 """The first and the longest pause between two queries of scheduler and store."""
 _SCHEDULERS = ("slurm", "local")
 
-Which = Annotated[str | None, typer.Argument(metavar="[FLEET]", help="The fleet's id. Without it, the newest.")]
-OneNode = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this node's job.")]
+_NEWEST = "The fleet's id. Without it, the newest."
+_WHICH: options.Options = {"fleet_id": options.argument("[FLEET]", _NEWEST, str | None, None)}
+_STORE: options.Options = {"store_file": options.STORE}
+_NODE: options.Options = {"node": option("--node", "Only this node's job.", metavar="NAME")}
+_WAIT: options.Options = {"wait": flag("--wait", "Wait until all jobs have ended.")}
+_FLEET: options.Options = {
+    "on": option("--on", "Slurm, or processes on this machine (slurm).", metavar="|".join(_SCHEDULERS)),
+    "nodes": option("--nodes", "How many nodes: idle ones first.", int | None, min=1),
+    "nodelist": option("--nodelist", "These nodes: n1,n2.", metavar="NAMES"),
+    "partition": option("--partition", "Slurm's partition.", str, ""),
+    "exclusive": option("--exclusive/--shared", "Whether a job has its node to itself in Slurm (yes).", bool | None),
+    "time_limit": option("--time-limit", "Slurm ends a job after this: 90m, 8h.", str, ""),
+    "account": option("--account", "Slurm's account.", str, ""),
+    "qos": option("--qos", "Slurm's quality of service.", str, ""),
+    "slurm_option": several("--slurm-option", "A further option of sbatch: constraint=zen4.", "KEY=VALUE"),
+    "node_python": option(
+        "--node-python", "The Python that has dlbench on the nodes (this one).", str, "", metavar="PATH"
+    ),
+    **_STORE,
+    "folder": option("--folder", "For logs; all nodes must see it under this name.", Path | None, metavar="FOLDER"),
+    "resume": flag("--resume", "Submit the jobs of the suite's newest fleet again that have not finished."),
+    "fleet": option("--fleet", "With --resume: this fleet.", metavar="ID"),
+    **_WAIT,
+}
+"""Which machines, how they are reached, and which jobs to submit."""
+_OF_RUN: options.Options = {
+    **options.AXES,
+    **options.LAUNCHES,
+    **options.BUILDS,
+    "budget": options.BUDGET,
+    "no_build": options.NO_BUILD,
+    "seed": options.SEED,
+    **CONDITIONS,
+}
+"""Options of `dlbench run` that each job gets."""
 
 
-@dataclass(frozen=True)
-class FleetOptions(OptionGroup):
-    """Which machines, how they are reached, and which jobs to submit."""
-
-    on: Annotated[
-        str | None,
-        typer.Option("--on", metavar="|".join(_SCHEDULERS), help="Slurm, or processes on this machine (slurm)."),
-    ] = None
-    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="How many nodes: idle ones first.")] = None
-    nodelist: Annotated[str | None, typer.Option("--nodelist", metavar="NAMES", help="These nodes: n1,n2.")] = None
-    partition: Annotated[str, typer.Option("--partition", help="Slurm's partition.")] = ""
-    exclusive: Annotated[
-        bool | None, typer.Option("--exclusive/--shared", help="Whether a job has its node to itself in Slurm (yes).")
-    ] = None
-    time_limit: Annotated[str, typer.Option("--time-limit", help="Slurm ends a job after this: 90m, 8h.")] = ""
-    account: Annotated[str, typer.Option("--account", help="Slurm's account.")] = ""
-    qos: Annotated[str, typer.Option("--qos", help="Slurm's quality of service.")] = ""
-    slurm_option: Annotated[
-        list[str] | None,
-        typer.Option("--slurm-option", metavar="KEY=VALUE", help="A further option of sbatch: constraint=zen4."),
-    ] = None
-    node_python: Annotated[
-        str, typer.Option("--node-python", metavar="PATH", help="The Python that has dlbench on the nodes (this one).")
-    ] = ""
-    store_file: options.StoreFile = options.DEFAULT_STORE
-    folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="FOLDER", help="For logs; all nodes must see it under this name.")
-    ] = None
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Submit the jobs of the suite's newest fleet again that have not finished.")
-    ] = False
-    fleet: Annotated[str | None, typer.Option("--fleet", metavar="ID", help="With --resume: this fleet.")] = None
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs have ended.")] = False
-
-    def settings(self, scheduler: str) -> dict[str, str]:
-        """Return the settings of every job, by name; raises UsageError, also for options that only Slurm has."""
-        found = {"partition": self.partition, "account": self.account, "qos": self.qos}
-        if self.time_limit:
-            found["minutes"] = f"{values.duration(self.time_limit) / 60:g}"
-        if self.exclusive is not None:
-            found["shared"] = "no" if self.exclusive else "yes"
-        found |= further_options(self.slurm_option or ())
-        found = {name: text for name, text in found.items() if text or name.startswith("further.")}
-        if found and scheduler != "slurm":
-            raise UsageError(f"--on {scheduler} has no partition, account, time limit and the like. Leave them out.")
-        return found | ({"python": self.node_python} if self.node_python else {})
-
-
-@dataclass(frozen=True)
-class JobOptions(OptionGroup):
-    """Options of `dlbench run` that each job gets, beside those of the suite."""
-
-    budget: options.TotalBudget = None
-    no_build: options.NoBuild = False
-    seed: options.Seed = None
+def settings_of(given: Given, scheduler: str) -> dict[str, str]:
+    """Return the settings of every job, by name; raises UsageError, also for options that only Slurm has."""
+    found = {"partition": given.partition, "account": given.account, "qos": given.qos}
+    if given.time_limit:
+        found["minutes"] = f"{values.duration(given.time_limit) / 60:g}"
+    if given.exclusive is not None:
+        found["shared"] = "no" if given.exclusive else "yes"
+    found |= further_options(given.slurm_option or ())
+    found = {name: text for name, text in found.items() if text or name.startswith("further.")}
+    if found and scheduler != "slurm":
+        raise UsageError(f"--on {scheduler} has no partition, account, time limit and the like. Leave them out.")
+    return found | ({"python": given.node_python} if given.node_python else {})
 
 
 def _scheduler(fleet: Fleet) -> Slurm | Local:
@@ -98,16 +87,8 @@ def _scheduler(fleet: Fleet) -> Slurm | Local:
 
 
 @fleet_app.command("run")
-@grouped
-def run_command(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A suite's name, or a file ending in .toml.")],
-    how: FleetOptions,
-    each_job: JobOptions,
-    axes: options.AxisOptions,
-    launches: options.LaunchOptions,
-    builds: options.RowOptions,
-    conditions: HowToRun,
-) -> None:
+@takes({"name": options.SUITE}, _FLEET, _OF_RUN)
+def run_command(given: Given) -> None:
     """Measure a suite on several machines: one job for each, a plain `dlbench run` of the whole suite on that node.
 
     Each job writes to a store on its node, which is delivered to the server that --store names. Every option of
@@ -121,32 +102,32 @@ def run_command(
     - `dlbench fleet run quick --on slurm --resume`
     - `dlbench fleet run quick --on local --nodes 2 --frameworks null --store results.sqlite --wait`
     """
-    words = words_of(axes, launches, builds, each_job, conditions)
-    if how.resume:
-        _resume(name, how, words)
+    words, name = options.words_of(given, _OF_RUN), given.name
+    if given.resume:
+        _resume(given, words)
         return
-    on = how.on or "slurm"
+    on = given.on or "slurm"
     if on not in _SCHEDULERS:
         raise unknown_name("scheduler", on, _SCHEDULERS)
-    if how.fleet is not None:
+    if given.fleet is not None:
         raise UsageError("--fleet names a fleet to resume. Give it together with --resume.")
-    _check_store(how.store_file, on)
-    options.choices(axes, launches, builds)
+    _check_store(given.store_file, on)
+    options.choices(given)
     suites.load(name)
-    fleet = Fleet.new(name, words, on, {"python": sys.executable, **how.settings(on)}, how.folder)
+    fleet = Fleet.new(name, words, on, {"python": sys.executable, **settings_of(given, on)}, given.folder)
     scheduler = _scheduler(fleet)
-    nodes = scheduler.nodes(how.nodes, [] if how.nodelist is None else values.words(how.nodelist))
+    nodes = scheduler.nodes(given.nodes, [] if given.nodelist is None else values.words(given.nodelist))
     fleet.jobs = dict.fromkeys(nodes, "")
-    Store.open(how.store_file).close()  # refused before anything is submitted
+    Store.open(given.store_file).close()  # refused before anything is submitted
     say(f"fleet {fleet.id}: {counted(len(nodes), 'job')} of {name} for {', '.join(nodes)}, in {fleet.folder}")
-    _submit(fleet, scheduler, nodes, how)
+    _submit(fleet, scheduler, nodes, given)
 
 
-def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], how: FleetOptions) -> None:
+def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given: Given) -> None:
     """Submit jobs, and wait for them where that is asked for; exit with FLEET_INCOMPLETE where one is refused."""
     command = [fleet.settings["python"], "-m", "dlbench.suites", "run", fleet.suite, *fleet.options]
     # A password stays in the environment, which others on a node cannot read.
-    command += [] if servers.has_password(how.store_file) else ["--store", how.store_file]
+    command += [] if servers.has_password(given.store_file) else ["--store", given.store_file]
     fleet.errors = {}
     for node in nodes:
         fleet.jobs[node] = ""
@@ -160,33 +141,33 @@ def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], how: F
             complain(error)
         fleet.save()
     broken = bool(fleet.errors)
-    if how.wait:
-        with Store.open(how.store_file, create=False) as store:
+    if given.wait:
+        with Store.open(given.store_file, create=False) as store:
             broken = broken or any(job["state"] in BROKEN for job in _statuses(fleet, store, wait=True))
     if broken:
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
-def _resume(name: str, how: FleetOptions, words: list[str]) -> None:
-    if how.nodes is not None or how.nodelist is not None or how.folder is not None:
+def _resume(given: Given, words: list[str]) -> None:
+    if given.nodes is not None or given.nodelist is not None or given.folder is not None:
         raise UsageError("--nodes, --nodelist and --folder are not for --resume: it submits the same nodes' jobs.")
-    fleet = chosen(how.fleet, name)
-    if how.on not in (None, fleet.scheduler):
+    fleet = chosen(given.fleet, given.name)
+    if given.on not in (None, fleet.scheduler):
         raise UsageError(f"The fleet was started with --on {fleet.scheduler}, and cannot be resumed elsewhere.")
     if words and words != fleet.options:
         raise UsageError(
             f"Fleet {fleet.id} was started with other options: {shlex.join(fleet.options) or 'none'}. Leave options "
             "out to resume it, or leave --resume out to start another."
         )
-    _check_store(how.store_file, fleet.scheduler)
-    fleet.settings |= how.settings(fleet.scheduler)
-    with Store.open(how.store_file, create=False) as store:
+    _check_store(given.store_file, fleet.scheduler)
+    fleet.settings |= settings_of(given, fleet.scheduler)
+    with Store.open(given.store_file, create=False) as store:
         broken = [job["node"] for job in _statuses(fleet, store) if job["state"] in BROKEN]
     if not broken:
         say(f"There is nothing to resume: each job of fleet {fleet.id} has finished, or is at work.")
         return
     say(f"fleet {fleet.id}: {counted(len(broken), 'job')} again, for {', '.join(broken)}")
-    _submit(fleet, _scheduler(fleet), broken, how)
+    _submit(fleet, _scheduler(fleet), broken, given)
 
 
 def _check_store(target: str, scheduler: str) -> None:
@@ -205,12 +186,8 @@ def _check_store(target: str, scheduler: str) -> None:
 
 
 @fleet_app.command("status")
-def status_command(
-    fleet_id: Which = None,
-    store_file: options.StoreFile = options.DEFAULT_STORE,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all jobs have ended.")] = False,
-    as_json: options.Json = False,
-) -> None:
+@takes(_WHICH, _STORE, _WAIT, {"as_json": options.JSON})
+def status_command(given: Given) -> None:
     """Show the state of each job by the scheduler, and its progress by the newest record in the store.
 
     The exit code is 1 where a job ended without finishing its run.
@@ -221,25 +198,24 @@ def status_command(
     - `dlbench fleet status 20261120T120000-ab12 --json`
     - `dlbench fleet status --wait`
     """
-    fleet = chosen(fleet_id)
-    with Store.open(store_file, create=False) as store:
-        jobs = _statuses(fleet, store, wait)
-    if as_json:
+    fleet = chosen(given.fleet_id)
+    with Store.open(given.store_file, create=False) as store:
+        jobs = _statuses(fleet, store, given.wait)
+    if given.as_json:
         print_json({**asdict(fleet), "jobs": jobs})
     else:
         title = f"fleet {fleet.id}: {fleet.suite} on {fleet.scheduler}"
         table(title, ["node", "state", "launches", "newest record", ""], [_row(job) for job in jobs])
     if any(job["state"] in BROKEN for job in jobs):
-        if not as_json:
+        if not given.as_json:
             words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id]
-            show(f"Resume: {shlex.join([*words, *options.words_of_store(store_file)])}", whole=True)
+            show(f"Resume: {shlex.join([*words, *options.words_of_store(given.store_file)])}", whole=True)
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
 @fleet_app.command("cancel")
-def cancel_command(
-    fleet_id: Which = None, store_file: options.StoreFile = options.DEFAULT_STORE, node: OneNode = None
-) -> None:
+@takes(_WHICH, _STORE, _NODE)
+def cancel_command(given: Given) -> None:
     """End the jobs of a fleet that have not ended; every finished launch is stored.
 
     Examples:
@@ -247,19 +223,20 @@ def cancel_command(
     - `dlbench fleet cancel`
     - `dlbench fleet cancel 20261120T120000-ab12 --node n3`
     """
-    fleet = chosen(fleet_id)
+    fleet = chosen(given.fleet_id)
     scheduler = _scheduler(fleet)
-    jobs = {handle: name for name, handle in fleet.jobs.items() if handle and node in (None, name)}
+    jobs = {handle: name for name, handle in fleet.jobs.items() if handle and given.node in (None, name)}
     alive = [handle for handle, (state, _) in scheduler.seen(list(jobs)).items() if state not in ("ended", "gone")]
     if not alive:
-        say(f"No job of fleet {fleet.id} {f'on {node} ' if node else ''}is at work.")
+        say(f"No job of fleet {fleet.id} {f'on {given.node} ' if given.node else ''}is at work.")
         return
     scheduler.cancel(alive)
     say(f"cancelled on {', '.join(jobs[handle] for handle in alive)}")
 
 
 @fleet_app.command("logs")
-def logs_command(fleet_id: Which = None, node: OneNode = None) -> None:
+@takes(_WHICH, _NODE)
+def logs_command(given: Given) -> None:
     """Print the output of the jobs of a fleet.
 
     Examples:
@@ -267,11 +244,11 @@ def logs_command(fleet_id: Which = None, node: OneNode = None) -> None:
     - `dlbench fleet logs --node n3`
     - `dlbench fleet logs 20261120T120000-ab12`
     """
-    fleet = chosen(fleet_id)
+    fleet = chosen(given.fleet_id)
     scheduler = _scheduler(fleet)
-    jobs = {name: handle for name, handle in fleet.jobs.items() if node in (None, name)}
+    jobs = {name: handle for name, handle in fleet.jobs.items() if given.node in (None, name)}
     if not jobs:
-        raise unknown_name("node", node or "", fleet.jobs)
+        raise unknown_name("node", given.node or "", fleet.jobs)
     for name, handle in jobs.items():
         show(f"== {name}", whole=True)
         path = scheduler.log(handle) if handle else None

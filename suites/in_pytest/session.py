@@ -22,12 +22,12 @@ from dlbench.reports.pytest_benchmark import export as files
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.record import Record, Run
 
-from ..commands.options import AxisOptions, RowOptions, check_own
+from ..commands.options import Given, choices
 from ..commands.plan import plan_of, size_of
 from ..display.screen import say
 from ..errors import DlbenchError
 from ..planning import own, values
-from ..planning.axes import KEYS, PROTOCOL_KEYS, SuiteOverrides
+from ..planning.axes import KEYS, PROTOCOL_KEYS
 from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.runner import RunProfile, run_plan
@@ -298,22 +298,13 @@ def _refuse_distribution(config: pytest.Config) -> None:
 
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
-    of_rows = {key: config.getoption(f"dlbench_{key}") for key in ("python", "adapter", "step", "loss_tolerance")}
-    own.register_adapters(of_rows["adapter"])
-    own.register_steps(of_rows["step"])
-    given = RowOptions(**of_rows)
-    words = {key: config.getoption(f"dlbench_{key}") for key in (*KEYS, *PROTOCOL_KEYS)}
+    keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance")
+    given = Given(**{key: config.getoption(f"dlbench_{key}") for key in keys})
+    own.register_adapters(given.adapter)
+    own.register_steps(given.step)
     if disabled:
         # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it works.
-        words = {**words, "launches": "1", "interval": None}
-    choices = SuiteOverrides(
-        steps=1 if disabled else config.getoption("dlbench_steps"),
-        builds=given.builds,
-        joining=given.joining,
-        own=given.own,
-        **words,
-    )
-    check_own(AxisOptions(words), given)
-    plan = plan_of(config.getoption("dlbench_suite"), choices, machine, config.getoption("dlbench_seed"))
+        given.launches, given.interval, given.steps = "1", None, 1
+    plan = plan_of(config.getoption("dlbench_suite"), choices(given), machine, config.getoption("dlbench_seed"))
     check_count(plan, config.getoption("dlbench_yes"))
     return plan

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import run_command
 
-from dlbench.suites.commands.doctor import folded
+from dlbench.suites.commands.probe import folded
 from dlbench.suites.run import quiet
 
 pytestmark = pytest.mark.alone

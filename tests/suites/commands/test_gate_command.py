@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from processes import run_command, running_command, suite_of_null, wait_until
 
+from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
-from dlbench.suites.commands.ab import ComparisonOptions
+from dlbench.suites.commands import compare
+from dlbench.suites.commands.options import Given
 
 SUITE = suite_of_null("nightly", 0.001, threads=[1, 2], protocol={"steps": 5})
 # A step of 1 ms becomes one of 21 ms: whatever else this machine does meanwhile, that is slower.
@@ -105,9 +107,9 @@ def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) 
     text = SUITE.replace('frameworks = ["null"]', 'frameworks = ["null", "torch:compile", "torch:eager", "jax"]')
     assert text != SUITE
     (folder / "rows.toml").write_text(text)
-    usual = {name: default for name, (_, default) in ComparisonOptions.parameters().items()}
-    asked = ComparisonOptions.of(usual).asked("gate", str(folder / "rows.toml"), [f"torch={sys.executable}"])
-    assert {(cell.framework, cell.mode) for cell in asked.plan.cells} == {("torch", "compile"), ("torch", "eager")}
+    given = Given(**{name: default for name, (_, default) in compare.OPTIONS.items()})
+    plan, _, _ = compare.planned(given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"])
+    assert {(cell.framework, cell.mode) for cell in plan.cells} == {("torch", "compile"), ("torch", "eager")}
 
 
 def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.formats.inert import visible
-from dlbench.suites.commands import doctor
+from dlbench.suites.commands.probe import show_findings
 from dlbench.suites.display import screen
 from dlbench.suites.planning import framework, own
 
@@ -57,7 +57,7 @@ def test_a_wrong_word_is_quoted_and_does_nothing(command: Command, words: tuple[
 
 
 def test_what_the_doctor_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor.show(tuple(Finding("others", "Others", each, ALL, ALL, ALL, ALL) for each in Severity))
+    show_findings(tuple(Finding("others", "Others", each, ALL, ALL, ALL, ALL) for each in Severity))
     check_seen(capsys.readouterr().out)
 
 

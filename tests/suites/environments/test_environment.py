@@ -254,12 +254,12 @@ def test_an_environment_that_is_being_built_is_not_removed(tiny, monkeypatch):
 def test_without_names_a_build_leaves_out_what_is_built_on_request(home, monkeypatch, on_request):
     built = []
     monkeypatch.setattr(environment, "build", lambda framework, *ways: built.append(framework.name))
-    env_build(None, on_request)
+    env_build(on_request=on_request)
     assert {"caffe", "cntk", "theano"}.isdisjoint(built) != on_request
     assert ("mxnet" in built) != on_request
     assert not any(find(name).unavailable for name in built)
     built.clear()
-    env_build(["caffe"], on_request)
+    env_build(names=["caffe"], on_request=on_request)
     assert ("caffe" in built, built.count("caffe")) == (True, 1)
 
 

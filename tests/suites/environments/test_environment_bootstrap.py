@@ -22,7 +22,9 @@ def test_frameworks_that_cannot_be_listed_end_it_in_one_line(monkeypatch, capfd,
     monkeypatch.setattr(bootstrap, "set_up", lambda lock: "")
     monkeypatch.setattr(bootstrap, "DLBENCH", ["sh", "-c", "exit 4"])
     monkeypatch.delenv("CI", raising=False)
-    assert bootstrap.main([word]) == 3
+    with pytest.raises(SystemExit) as ended:
+        bootstrap.main([word])
+    assert ended.value.code == 3
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("dlbench: The frameworks could not be listed")
 
