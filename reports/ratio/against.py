@@ -23,7 +23,7 @@ from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode
 from dlbench.reports.columns import MEDIAN, Column, csv_rows, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing
-from dlbench.reports.flags import CONTENDED, FlagKind
+from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
@@ -173,8 +173,9 @@ class Against:
 
     @property
     def common_flags(self) -> set[FlagKind]:
-        """The flags that all numbers of now have."""
-        return layout.common_flags(pair.now for pair in self.pairs if pair.now is not None and pair.now.timed)
+        """Few launches, where all numbers of now are of few."""
+        timed = [pair.now for pair in self.pairs if pair.now is not None and pair.now.timed]
+        return {FEW_LAUNCHES} & layout.common_flags(timed)
 
 
 def against(
