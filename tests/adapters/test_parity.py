@@ -29,7 +29,6 @@ SMALLEST_SHIPPED = {"fcn5": 16, "alexnet": 4, "lstm32": 4, "resnet50": 8}
 
 def reference_adapter(name, kind=None, dtype="float64"):
     """Return the reference adapter, or a ``kind`` of it, for the network of this name."""
-
     cell = Cell("reference", "reference", dtype, name, "cpu", 1, 4)
     return (kind or ReferenceAdapter)(cell, {"dtype": dtype}, "")
 
