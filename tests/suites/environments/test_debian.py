@@ -166,12 +166,8 @@ def test_lists_that_another_key_signed_are_refused(recipe, tmp_path):
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/debian", "http://no-such-host.invalid/debian"])
 def test_without_network_it_says_so(recipe, address):
-    right = recipe.variables["DLBENCH_DEBIAN_MIRROR"]
     recipe.variables["DLBENCH_DEBIAN_MIRROR"] = address
-    message = recipe.refused()
-    assert "The Debian mirror could not be reached. Check the network" in message
-    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = right
-    recipe.succeeds()
+    assert "The Debian mirror could not be reached. Check the network" in recipe.refused()
 
 
 def assert_unavailable(recipe: Recipe, *parts: str) -> None:
