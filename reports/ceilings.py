@@ -5,8 +5,8 @@ another GPU. Rates are the device's, whichever framework showed them; the cost o
 framework that computes nothing only pretends, and counts only where no other measured anything of that GPU.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from dlbench.adapters.libraries import gpus
@@ -15,7 +15,7 @@ from dlbench.hardware_probe import Ceilings
 from dlbench.reports.flags import product_rate
 from dlbench.reports.formats.csv import rows_of_tables
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Page, Table, entries, number
+from dlbench.reports.formats.layout import Page, Table, entries, number
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -46,62 +46,74 @@ class Best(NamedTuple):
     """Framework and mode that showed it; empty where the record is not at hand."""
 
 
-@dataclass(frozen=True)
-class GpuCeilings:
-    """The ceilings of one GPU; unmeasured ones are missing."""
-
-    machine: str
-    """Its fingerprint."""
-    device: str
-    board: str
-    """As the driver calls it, or else as the framework does."""
-    products: Mapping[str, Best] = field(default_factory=dict)
-    """FLOP/s of a framework's own large matrix product, by precision."""
-    transfers: Mapping[str, Best] = field(default_factory=dict)
-    """Bytes per second, by the names in `gpus.TRANSFERS`; of a copy on the device read and written."""
-    starts: Mapping[str, Best] = field(default_factory=dict)
-    """Seconds of the host to start the smallest operator behind others, by framework."""
-    finishes: Mapping[str, Best] = field(default_factory=dict)
-    """Seconds from the start of one on an idle device until the host knows that it is done, by framework."""
-
-    def ridge(self, precision: str) -> float | None:
-        """Return the FLOPs per byte above which products, and no longer the memory, limit (Williams et al. 2009)."""
-        product, copy = self.products.get(precision), self.transfers.get(gpus.COPY)
-        return product.value / copy.value if product and copy else None
+PRODUCTS, TRANSFERS, STARTS, FINISHES = (
+    "gemm_flops_per_second",
+    "bytes_per_second",
+    "operator_start_seconds",
+    "operator_finish_seconds",
+)
+"""Of a framework's own large matrix product, by precision; of copies, by `gpus.TRANSFERS`, read and written; the host's
+time to start the smallest operator behind others, and from the start of one on an idle device until the host knows that
+it is done, by framework."""
+Gpu = tuple[str, str, str]
+"""Machine (fingerprint), device, and board as the driver calls it, or else as the framework does."""
+GpuCeilings = dict[str, dict[str, Best]]
+"""By kind (above) and name; unmeasured ones are missing."""
 
 
-def gpu_ceilings(results: Results) -> list[GpuCeilings]:
+def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
     """Return the ceilings of each GPU, in the order of machines and devices."""
-    grouped: dict[tuple[str, str, str], list[Record]] = {}
+    grouped: dict[Gpu, list[Record]] = {}
     for record in results.records:
         if not record.cell.on_cpu and record.outcome.device is not None:
             grouped.setdefault((record.machine, record.cell.device, _board(record)), []).append(record)
-    machines = list(results.hosts)
-    found = []
-    for machine, device, board in sorted(
-        grouped, key=lambda key: (_place(key[0], machines), _numbered(key[1]), key[2])
-    ):
-        records = grouped[machine, device, board]
-        records = [record for record in records if record.outcome.parameter_count] or records
-        # Of records left out only machine and device are known: theirs where there was one board alone.
-        alone = sum(key[:2] == (machine, device) for key in grouped) == 1
-        transfers = {name: _best(max, records, _ceiling(f"{name}_bytes_per_second")) for name in gpus.TRANSFERS}
-        made = GpuCeilings(
-            machine,
-            device,
-            board,
-            _products(records, results, (machine, device) if alone else None),
-            {name: best for name, best in transfers.items() if best is not None},
-            _overheads(records, "operator_start_seconds"),
-            _overheads(records, "operator_finish_seconds"),
-        )
-        if made.products or made.transfers or made.starts or made.finishes:
-            found.append(made)
-    return found
+    machines = [*results.hosts, *sorted({machine for machine, _, _ in grouped} - set(results.hosts))]
+    order = sorted(grouped, key=lambda gpu: (machines.index(gpu[0]), _numbered(gpu[1]), gpu[2]))
+    alone = Counter(gpu[:2] for gpu in grouped)
+    found = {gpu: _ceilings(grouped[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None) for gpu in order}
+    return {gpu: ceilings for gpu, ceilings in found.items() if any(ceilings.values())}
 
 
-def _place(machine: str, machines: list[str]) -> tuple[int, str]:
-    return (machines.index(machine) if machine in machines else len(machines)), machine
+def _ceilings(records: list[Record], results: Results, alone: tuple[str, str] | None) -> GpuCeilings:
+    records = [record for record in records if record.outcome.parameter_count] or records
+    values: dict[tuple[str, str], list[tuple[float, Record]]] = {}
+
+    def add(kind: str, name: str, value: float | None, record: Record) -> None:
+        if value is not None and value > 0:
+            values.setdefault((kind, name), []).append((value, record))
+
+    for record in records:
+        cell, ceilings = record.cell, record.outcome.device and record.outcome.device.ceilings
+        add(PRODUCTS, cell.precision, product_rate(record, results.hosts.get(record.machine)), record)
+        for name in gpus.TRANSFERS:
+            add(TRANSFERS, name, getattr(ceilings, f"{name}_bytes_per_second", None), record)
+        for kind in (STARTS, FINISHES):
+            add(kind, cell.framework, getattr(ceilings, kind, None), record)
+    best = {key: _best(min if key[0] in (STARTS, FINISHES) else max, of) for key, of in values.items()}
+    # Of records left out only machine and device are known: theirs where there was one board alone.
+    for (machine, device, precision), rates in results.products.items():
+        known = best.get((PRODUCTS, precision), Best(0.0, 0, ""))
+        highest = max((rate for _, rate in rates), default=0.0)
+        if alone == (machine, device) and highest > known.value:
+            best[PRODUCTS, precision] = Best(highest, known.launches, "")
+    names = {
+        PRODUCTS: [*PRECISIONS, *sorted({name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS))],
+        TRANSFERS: gpus.TRANSFERS,
+        **dict.fromkeys((STARTS, FINISHES), sorted({record.cell.framework for record in records})),
+    }
+    return {kind: {name: best[kind, name] for name in of if (kind, name) in best} for kind, of in names.items()}
+
+
+def _best(choose: Callable[..., tuple[float, Record]], values: list[tuple[float, Record]]) -> Best:
+    best, record = choose(values, key=lambda pair: pair[0])
+    framework, mode = record.cell.framework, record.cell.mode
+    return Best(best, len(values), framework if mode in ("", framework) else f"{framework} {mode}")
+
+
+def ridge(found: GpuCeilings, precision: str) -> float | None:
+    """Return the FLOPs per byte above which products, and no longer the memory, limit (Williams et al. 2009)."""
+    product, copy = found[PRODUCTS].get(precision), found[TRANSFERS].get(gpus.COPY)
+    return product.value / copy.value if product and copy else None
 
 
 def _board(record: Record) -> str:
@@ -113,51 +125,13 @@ def _board(record: Record) -> str:
     return "" if record.outcome.device is None else record.outcome.device.name
 
 
-def _products(records: list[Record], results: Results, elsewhere: tuple[str, str] | None) -> dict[str, Best]:
-    found = {}
-    for precision in dict.fromkeys([*PRECISIONS, *(record.cell.precision for record in records)]):
-        here = [record for record in records if record.cell.precision == precision]
-        best = _best(max, here, lambda record: product_rate(record, results.hosts.get(record.machine)))
-        left_out = results.products.get((*elsewhere, precision), ()) if elsewhere else ()
-        highest = max((rate for _, rate in left_out), default=0.0)
-        if highest > (best.value if best else 0.0):
-            best = Best(highest, best.launches if best else 0, "")
-        if best is not None:
-            found[precision] = best
-    return found
-
-
-def _overheads(records: Iterable[Record], name: str) -> dict[str, Best]:
-    by_framework: dict[str, list[Record]] = {}
-    for record in records:
-        by_framework.setdefault(record.cell.framework, []).append(record)
-    found = {framework: _best(min, of, _ceiling(name)) for framework, of in sorted(by_framework.items())}
-    return {framework: best for framework, best in found.items() if best is not None}
-
-
-def _ceiling(name: str) -> Callable[[Record], float | None]:
-    return lambda record: getattr(record.outcome.device and record.outcome.device.ceilings, name, None)
-
-
-def _best(
-    choose: Callable[..., tuple[float, Record]], records: Iterable[Record], value: Callable[[Record], float | None]
-) -> Best | None:
-    """Return the best of the records' values, by ``max`` or ``min``; None where none is above 0."""
-    found = [(known, record) for record in records if (known := value(record)) is not None and known > 0]
-    if not found:
-        return None
-    best, record = choose(found, key=lambda pair: pair[0])
-    framework, mode = record.cell.framework, record.cell.mode
-    return Best(best, len(found), framework if mode in ("", framework) else f"{framework} {mode}")
-
-
 def _numbered(device: str) -> list[tuple[int, str]]:
     """Order cuda:2 before cuda:10."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in device.split(":")]
 
 
-def _machines(results: Results, found: Iterable[GpuCeilings]) -> list[str]:
-    return list(dict.fromkeys([*results.hosts, *results.ceilings, *(each.machine for each in found)]))
+def _machines(results: Results, found: Iterable[Gpu]) -> list[str]:
+    return list(dict.fromkeys([*results.hosts, *results.ceilings, *(machine for machine, _, _ in found)]))
 
 
 def ceilings_tables(results: Results) -> list[Table]:
@@ -168,7 +142,7 @@ def ceilings_tables(results: Results) -> list[Table]:
         host = results.hosts.get(machine) or Host(machine, machine[:12])
         if machine in results.ceilings:
             tables.append(_of_cpu(host, results.ceilings[machine]))
-        tables += [_of_gpu(host, each) for each in found if each.machine == machine]
+        tables += [_of_gpu(host, gpu, ceilings) for gpu, ceilings in found.items() if gpu[0] == machine]
     return tables or [Table("Ceilings", (), (), (_NONE,), words=True)]
 
 
@@ -182,34 +156,42 @@ def _of_cpu(host: Host, measured: Ceilings) -> Table:
     return Table(f"Ceilings of the CPU: {host.name}", ("threads", "GFLOP/s", "GB/s"), rows, notes)
 
 
-def _of_gpu(host: Host, found: GpuCeilings) -> Table:
+_ROWS = (
+    (PRODUCTS, "matrix product, {}", 1e12, "TFLOP/s"),
+    (TRANSFERS, "{}", 1e9, "GB/s"),
+    (STARTS, "operator's start, {}", 1e-6, "us"),
+    (FINISHES, "operator's start to its end, {}", 1e-6, "us"),
+)
+
+
+def _of_gpu(host: Host, gpu: Gpu, found: GpuCeilings) -> Table:
     rows = [
-        *(_row(f"matrix product, {name}", best, 1e12, "TFLOP/s") for name, best in found.products.items()),
-        *(_row(TRANSFER_WORDS[name], best, 1e9, "GB/s") for name, best in found.transfers.items()),
-        *(_row(f"operator's start, {name}", best, 1e-6, "us") for name, best in found.starts.items()),
-        *(_row(f"operator's start to its end, {name}", best, 1e-6, "us") for name, best in found.finishes.items()),
+        entries(
+            words.format(TRANSFER_WORDS.get(name, name)),
+            number(best.value / scale),
+            unit,
+            str(best.launches) if best.row else "",
+            best.row or "an earlier launch",
+        )
+        for kind, words, scale, unit in _ROWS
+        for name, best in found[kind].items()
     ]
     notes = ["The best of all launches that measured it."]
-    if gpus.COPY in found.transfers:
+    if gpus.COPY in found[TRANSFERS]:
         notes.append("A copy on the device counts bytes read and written, as STREAM's does (McCalpin 1995).")
-    if found.starts or found.finishes:
+    if found[STARTS] or found[FINISHES]:
         notes.append(
             "Start: the host's time to start the smallest operator behind others. To its end: from the start of one "
             "on an idle device until the host knows that it is done."
         )
-    ridges = [f"{number(ridge)} at {name}" for name in found.products if (ridge := found.ridge(name)) is not None]
+    ridges = [f"{number(at)} at {name}" for name in found[PRODUCTS] if (at := ridge(found, name)) is not None]
     if ridges:
         notes.append(
             f"With fewer FLOPs per byte of device memory than {', '.join(ridges)}, memory is the limit and not "
             "products (roofline, Williams et al. 2009)."
         )
     head = ("ceiling", "at best", "unit", "launches", "shown by")
-    return Table(f"Ceilings of {found.device}, {found.board}: {host.name}", head, tuple(rows), tuple(notes), words=True)
-
-
-def _row(name: str, best: Best, unit: float, word: str) -> tuple[Entry, ...]:
-    launches = str(best.launches) if best.row else ""
-    return entries(name, number(best.value / unit), word, launches, best.row or "an earlier launch")
+    return Table(f"Ceilings of {gpu[1]}, {gpu[2]}: {host.name}", head, tuple(rows), tuple(notes), words=True)
 
 
 def ceilings_data(results: Results) -> dict[str, Any]:
@@ -218,27 +200,20 @@ def ceilings_data(results: Results) -> dict[str, Any]:
     machines = []
     for machine in _machines(results, found):
         measured = results.ceilings[machine].measured if machine in results.ceilings else ()
-        machines.append(
+        gpus_here = [
             {
-                "machine": machine,
-                "machine_name": results.hosts[machine].name if machine in results.hosts else machine[:12],
-                "cpu": [{name: getattr(each, name) for name in _OF_CPU} for each in measured],
-                "gpus": [_gpu(each) for each in found if each.machine == machine],
+                "device": gpu[1],
+                "board": gpu[2],
+                **plain(ceilings),
+                "ridge_flops_per_byte": {precision: ridge(ceilings, precision) for precision in ceilings[PRODUCTS]},
             }
-        )
+            for gpu, ceilings in found.items()
+            if gpu[0] == machine
+        ]
+        name = results.hosts[machine].name if machine in results.hosts else machine[:12]
+        cpu = [{name: getattr(each, name) for name in _OF_CPU} for each in measured]
+        machines.append({"machine": machine, "machine_name": name, "cpu": cpu, "gpus": gpus_here})
     return {"schema": SCHEMA, "machines": machines}
-
-
-def _gpu(found: GpuCeilings) -> dict[str, Any]:
-    return {
-        "device": found.device,
-        "board": found.board,
-        "gemm_flops_per_second": plain(found.products),
-        "bytes_per_second": plain(found.transfers),
-        "operator_start_seconds": plain(found.starts),
-        "operator_finish_seconds": plain(found.finishes),
-        "ridge_flops_per_byte": {precision: found.ridge(precision) for precision in found.products},
-    }
 
 
 REPORT = Report(

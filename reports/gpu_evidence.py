@@ -23,6 +23,10 @@ from dlbench.adapters.protocol import Outcome
 from dlbench.reports.storage.record import Record
 
 _T = TypeVar("_T")
+Region = tuple[float, float]
+"""Start and end of a stretch of time on the system's monotonic clock, in seconds."""
+Points = Sequence[tuple[float, float]]
+"""Readings of one quantity, each behind its time on that clock."""
 
 SHORTEST_REGION = 1.0
 """Seconds: utilisation and power are means over up to a second, so that less of it is from before."""
@@ -51,213 +55,125 @@ SLOWING = 0x8 | 0x20 | 0x40 | 0x80
 The power cap is not among them: a GPU that is worked hard reaches the limit that its maker set, on some cards all the
 time, and its clocks follow the power that the work takes. Nor are settings that somebody chose.
 """
-
 _LARGEST = 1e18
 
 
-class Region(NamedTuple):
-    """A stretch of time on the system's monotonic clock, in seconds."""
-
-    start: float
-    end: float
-
-    @property
-    def seconds(self) -> float:
-        """How long it lasts."""
-        return self.end - self.start
-
-
 class Spread(NamedTuple):
-    """What a quantity was in the region."""
+    """A quantity in the region."""
 
     median: float
     low: float
     high: float
 
 
-class Energy(NamedTuple):
-    """What a region took."""
-
-    joules: float
-    method: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Samples: their times on the system's monotonic clock, and columns of readings, None where there was none."""
-
-    at: tuple[float, ...]
-    columns: Mapping[str, tuple[float | None, ...]]
-
-    def points(self, name: str) -> list[tuple[float, float]]:
-        """Return the readings of a column with their times."""
-        column = self.columns.get(name, ())
-        return [(at, value) for at, value in zip(self.at, column, strict=False) if value is not None]
-
-    def within(self, name: str, region: Region) -> list[float]:
-        """Return the readings of a column in the region."""
-        return [value for at, value in self.points(name) if region.start <= at <= region.end]
-
-    def spread(self, name: str, region: Region) -> Spread | None:
-        """Return median and range of a column in the region; None without a reading there."""
-        found = self.within(name, region)
-        return Spread(median(found), min(found), max(found)) if found else None
-
-    def growth(self, name: str) -> int | None:
-        """Return how much a counter grew from its first reading to its last; None without two, or where it fell."""
-        found = [value for _, value in self.points(name)]
-        return round(found[-1] - found[0]) if len(found) > 1 and found[-1] >= found[0] else None
-
-
-class Process(NamedTuple):
-    """A process that computed on the GPU, and when it was seen first and last."""
-
-    whose: str  # "own", "other", "unknown"
-    first: float
-    last: float
-
-
-@dataclass(frozen=True)
-class Telemetry:
-    """Telemetry as the reports use it."""
-
-    fast: Table
-    slow: Table
-    processes: tuple[Process, ...] | None
-    part: bool
-    """Whether the launch had but a part of the GPU, so that clocks, power and temperature are not its own doing."""
-    name: str | None
-    power_limit_watts: float | None
-    notes: tuple[str, ...]
-
-
 def region_of(outcome: Outcome) -> Region | None:
-    """Return the timed region; None where the launch does not tell it."""
+    """Return the timed region; None where the launch does not say it."""
     between = outcome.timed_between
     if between is None or len(between) != 2 or not all(isinstance(each, int | float) for each in between):
         return None
-    return Region(*between) if between[0] < between[1] else None
+    return (between[0], between[1]) if between[0] < between[1] else None
 
 
-def read_telemetry(telemetry: Mapping[str, Any] | None) -> Telemetry | None:
-    """Read telemetry; None without any that can be understood."""
-    if not isinstance(telemetry, Mapping) or telemetry.get("schema") != 1:
+def points_of(samples: Any, origin: float) -> dict[str, Points]:
+    """Return the readings of each column of samples, and of ``at`` itself; nothing where the times are malformed."""
+    times = samples.get("at") if isinstance(samples, Mapping) else None
+    if not isinstance(times, list) or any(_number(at) is None for at in times) or times != sorted(times):
+        return {}
+    columns = {name: each if isinstance(each, list) else [each] * len(times) for name, each in samples.items()}
+    return {
+        name: [(origin + at, value) for at, each in zip(times, of, strict=True) if (value := _number(each)) is not None]
+        for name, of in columns.items()
+        if len(of) == len(times)
+    }
+
+
+def within(points: Points, region: Region) -> list[float]:
+    """Return the readings in a region."""
+    return [value for at, value in points if region[0] <= at <= region[1]]
+
+
+def growth(points: Points) -> int | None:
+    """Return how much a counter grew from its first reading to its last; None without two, or where it fell."""
+    grew = points[-1][1] - points[0][1] if len(points) > 1 else -1
+    return round(grew) if grew >= 0 else None
+
+
+def energy(samples: Mapping[str, Points], region: Region) -> tuple[float, str] | None:
+    """Return the joules of a region and the method; None where it is too short or not spanned. See the module."""
+    if region[1] - region[0] < SHORTEST_REGION:
         return None
-    origin = _number(telemetry.get("origin"))
-    if origin is None:
-        return None
-    gpu = telemetry.get("gpu")
-    gpu = gpu if isinstance(gpu, Mapping) else {}
-    name, notes = gpu.get("name"), telemetry.get("notes")
-    return Telemetry(
-        fast=_table(telemetry.get("samples"), origin),
-        slow=_table(telemetry.get("slow_samples"), origin),
-        processes=_processes(telemetry.get("processes"), origin),
-        part=gpu.get("part") is True,
-        name=name if isinstance(name, str) else None,
-        power_limit_watts=_number(gpu.get("power_limit_watts")),
-        notes=tuple(str(note) for note in notes) if isinstance(notes, list) else (),
-    )
+    for name, joules_in, method in (
+        ("joules", counted_joules, "energy counter"),
+        ("watts", integrated_joules, "integral of power"),
+    ):
+        if (joules := joules_in(samples.get(name, ()), region)) is not None:
+            return joules, method
+    return None
 
 
-def energy(samples: Table, region: Region) -> Energy | None:
-    """Return the energy of a region; None where it is too short or the samples do not span it. See the module."""
-    if region.seconds < SHORTEST_REGION:
-        return None
-    joules = counted_joules(samples.points("joules"), region)
-    if joules is not None:
-        return Energy(joules, "energy counter")
-    joules = integrated_joules(samples.points("watts"), region)
-    return None if joules is None else Energy(joules, "integral of power")
-
-
-def counted_joules(points: Sequence[tuple[float, float]], region: Region) -> float | None:
+def counted_joules(points: Points, region: Region) -> float | None:
     """Return how much an energy counter grew in the region; None where it did so too seldom, or fell."""
     if not _spans(points, region):
         return None
     readings = [
         value
         for (at, value), after in zip(points, [*(at for at, _ in points[1:]), math.inf], strict=True)
-        if after >= region.start and at <= region.end
+        if after >= region[0] and at <= region[1]
     ]
     steps = [later - earlier for earlier, later in pairwise(readings)]
     if any(step < 0 for step in steps) or sum(step > 0 for step in steps) < ENOUGH_TICKS:
         return None
-    first, last = _interpolated(region, points)
+    first, last = _interpolated(np.array(region), points)
     return float(last - first)
 
 
-def integrated_joules(points: Sequence[tuple[float, float]], region: Region) -> float | None:
+def integrated_joules(points: Points, region: Region) -> float | None:
     """Return the integral over the region of watts given at times; None where readings are missing."""
     if not _spans(points, region):
         return None
-    inside = [at for at, _ in points if region.start < at < region.end]
-    at = np.array([region.start, *inside, region.end])
+    at = np.array([region[0], *(at for at, _ in points if region[0] < at < region[1]), region[1]])
     if np.diff(at).max() > LONGEST_GAP:
         return None
     watts = _interpolated(at, points)
     return float(np.sum(np.diff(at) * (watts[1:] + watts[:-1]) / 2))
 
 
-def reason_shares(samples: Table, region: Region) -> dict[str, float]:
-    """Return for each reason seen in the region, in words, the share of samples that had it."""
-    masks = [int(value) for value in samples.within("reasons", region)]
-    shares = {word: sum(1 for mask in masks if mask & bit) for bit, word in REASONS.items()}
-    return {word: count / len(masks) for word, count in shares.items() if count}
+def _interpolated(moments: NDArray[np.float64], points: Points) -> NDArray[np.float64]:
+    """Return what lies at these moments on the straight lines between the points."""
+    return np.interp(moments, [at for at, _ in points], [value for _, value in points])
 
 
-def other_processes(telemetry: Telemetry, region: Region) -> int | None:
+def _spans(points: Points, region: Region) -> bool:
+    return bool(points) and points[0][0] <= region[0] and points[-1][0] >= region[1]
+
+
+def reason_shares(masks: Sequence[float]) -> dict[str, float]:
+    """Return for each reason in these samples, in words, the share of them that had it."""
+    counts = {word: sum(1 for mask in masks if int(mask) & bit) for bit, word in REASONS.items()}
+    return {word: count / len(masks) for word, count in counts.items() if count}
+
+
+def other_processes(processes: Any, origin: float, region: Region) -> int | None:
     """Return how many processes of others held the GPU in the region; None where they could not be listed.
 
     Where none is known to be the launch's own, one of the unknown ones is taken for it.
     """
-    if telemetry.processes is None:
+    if not isinstance(processes, list):
         return None
-    there = [each for each in telemetry.processes if each.first <= region.end and each.last >= region.start]
-    own_known = any(each.whose == "own" for each in telemetry.processes)
-    unknown = 0 if own_known else sum(1 for each in there if each.whose == "unknown")
-    return sum(1 for each in there if each.whose == "other") + max(0, unknown - 1)
-
-
-def _interpolated(moments: Iterable[float], points: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
-    """Return what lies at these moments on the straight lines between the points."""
-    found: NDArray[np.float64] = np.interp(
-        np.fromiter(moments, float), [at for at, _ in points], [value for _, value in points]
-    )
-    return found
-
-
-def _spans(points: Sequence[tuple[float, float]], region: Region) -> bool:
-    return bool(points) and points[0][0] <= region.start and points[-1][0] >= region.end
+    seen = []
+    for each in processes:
+        first, last = (_number(each.get(key)) if isinstance(each, Mapping) else None for key in ("first", "last"))
+        if first is not None and last is not None:
+            seen.append((each.get("whose"), origin + first, origin + last))
+    there = [whose for whose, first, last in seen if first <= region[1] and last >= region[0]]
+    own_known = any(whose == "own" for whose, _, _ in seen)
+    return there.count("other") + (0 if own_known else max(0, there.count("unknown") - 1))
 
 
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < _LARGEST else None  # neither nan nor infinite
-
-
-def _table(content: Any, origin: float) -> Table:
-    times = content.get("at") if isinstance(content, Mapping) else None
-    if not isinstance(times, list) or any(_number(at) is None for at in times) or times != sorted(times):
-        return Table((), {})
-    columns = {
-        name: tuple(map(_number, column)) if isinstance(column, list) else (_number(column),) * len(times)
-        for name, column in content.items()
-        if name != "at" and (not isinstance(column, list) or len(column) == len(times))
-    }
-    return Table(tuple(origin + at for at in times), columns)
-
-
-def _processes(content: Any, origin: float) -> tuple[Process, ...] | None:
-    if not isinstance(content, list):
-        return None
-    found = []
-    for each in content:
-        times = [_number(each.get(key)) if isinstance(each, Mapping) else None for key in ("first", "last")]
-        if times[0] is not None and times[1] is not None:
-            found.append(Process(str(each.get("whose")), origin + times[0], origin + times[1]))
-    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -308,52 +224,21 @@ class DeviceObserved:
 
 def observe_launch(outcome: Outcome, telemetry: Mapping[str, Any] | None, world_size: int = 1) -> DeviceObserved:
     """Return what one launch on a GPU shows; of several GPUs the first, whose energy is not that of a mini-batch."""
-    device = outcome.device
-    seen = DeviceObserved()
-    if device is not None:
-        seen = DeviceObserved(
-            name=device.name,
-            event_per_wall=_event_per_wall(outcome),
-            launches_per_step=device.launches,
-            peak_memory_bytes=device.peak_memory_bytes,
-        )
-    found = {**vars(seen), **_of_telemetry(outcome, telemetry)}
-    # A framework that does not know the board calls it by the cell's device.
-    found["name"] = seen.name if seen.name and ":" not in seen.name else found["name"] or seen.name
+    device, steps = outcome.device, outcome.step_seconds()
+    found = _of_telemetry(outcome, telemetry)
     if world_size > 1:
         # A kernel that waits for the other workers is at work in the driver's eyes.
         found |= dict.fromkeys(("joules_per_minibatch", "energy_method", "busy_share", "busy_source"))
-    steps = outcome.step_seconds()
-    if device is not None and device.busy_seconds is not None and steps:
-        found |= {"busy_share": device.busy_seconds / median(steps), "busy_source": "profile"}
+    if device is not None:
+        found |= {"launches_per_step": device.launches, "peak_memory_bytes": device.peak_memory_bytes}
+        # A framework that does not know the board calls it by the cell's device.
+        found["name"] = device.name if device.name and ":" not in device.name else found.get("name") or device.name
+        if device.event_ns and len(device.event_ns) == len(outcome.samples_ns):
+            pairs = zip(device.event_ns, outcome.samples_ns, strict=True)
+            found["event_per_wall"] = median(event / max(wall, 1) for event, wall in pairs)
+        if device.busy_seconds is not None and steps:
+            found |= {"busy_share": device.busy_seconds / median(steps), "busy_source": "profile"}
     return DeviceObserved(**found)
-
-
-def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
-    """Return what the timed launches of one cell show together; None on the CPU and without any launch."""
-    records = [record for record in records if not record.cell.on_cpu]
-    if not records:
-        return None
-    seen = [observe_launch(record.outcome, record.telemetry, record.cell.world_size) for record in records]
-    newest = seen[-1]
-
-    def known(name: str) -> list[Any]:
-        return [value for launch in seen if (value := getattr(launch, name)) is not None]
-
-    reasons = known("clock_reasons")
-    words = dict.fromkeys(word for each in reasons for word in each)
-    busy = [each.busy_share for each in seen if each.busy_source == newest.busy_source]
-    return replace(
-        newest,
-        **{name: _over(median, known(name)) for name in _MEDIANS},
-        **{name: _over(max, known(name)) for name in _MOST},
-        **{name: _over(_together, known(name)) for name in _SPREADS},
-        busy_share=_over(median, busy),
-        energy_method=next((each.energy_method for each in reversed(seen) if each.energy_method), None),
-        clock_reasons={word: mean(each.get(word, 0.0) for each in reasons) for word in words} if reasons else None,
-        samples=_over(sum, known("samples")),
-        notes=tuple(dict.fromkeys(note for each in seen for note in each.notes)),
-    )
 
 
 _MEDIANS = (
@@ -365,54 +250,74 @@ _SPREADS = ("sm_mhz", "memory_mhz", "temperature", "watts", "utilisation")
 """Of what is observed of several launches the median counts, the most, or the ends of all; else the newest."""
 
 
+def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
+    """Return what the timed launches of one cell show together; None on the CPU and without any launch."""
+    on_gpu = [record for record in records if not record.cell.on_cpu]
+    if not on_gpu:
+        return None
+    seen = [observe_launch(record.outcome, record.telemetry, record.cell.world_size) for record in on_gpu]
+    newest = seen[-1]
+
+    def of_all(combine: Callable[[list[Any]], Any], *names: str) -> dict[str, Any]:
+        return {name: _over(combine, (getattr(launch, name) for launch in seen)) for name in names}
+
+    reasons = [each.clock_reasons for each in seen if each.clock_reasons is not None]
+    words = dict.fromkeys(word for each in reasons for word in each)
+    busy = [each.busy_share for each in seen if each.busy_source == newest.busy_source]
+    return replace(
+        newest,
+        **of_all(median, *_MEDIANS),
+        **of_all(max, *_MOST),
+        **of_all(_together, *_SPREADS),
+        **of_all(sum, "samples"),
+        busy_share=_over(median, busy),
+        energy_method=next((each.energy_method for each in reversed(seen) if each.energy_method), None),
+        clock_reasons={word: mean(each.get(word, 0.0) for each in reasons) for word in words} if reasons else None,
+        notes=tuple(dict.fromkeys(note for each in seen for note in each.notes)),
+    )
+
+
 def _together(spreads: Sequence[Spread]) -> Spread:
     return Spread(median(s.median for s in spreads), min(s.low for s in spreads), max(s.high for s in spreads))
 
 
-def _event_per_wall(outcome: Outcome) -> float | None:
-    """Return the median over the samples of event time over wall time."""
-    events = None if outcome.device is None else outcome.device.event_ns
-    if not events or len(events) != len(outcome.samples_ns):
-        return None
-    return median(event / max(wall, 1) for event, wall in zip(events, outcome.samples_ns, strict=True))
-
-
-def _of_telemetry(outcome: Outcome, content: Mapping[str, Any] | None) -> dict[str, Any]:
+def _of_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the fields that follow from telemetry."""
-    telemetry = read_telemetry(content)
-    if telemetry is None:
-        return {"name": None}
+    content = telemetry if isinstance(telemetry, Mapping) and telemetry.get("schema") == 1 else {}
+    origin = _number(content.get("origin"))
+    if origin is None:
+        return {}
+    gpu, notes = content.get("gpu"), content.get("notes")
+    gpu = gpu if isinstance(gpu, Mapping) else {}
+    name, part = gpu.get("name"), gpu.get("part") is True
+    fast, slow = (points_of(content.get(samples), origin) for samples in ("samples", "slow_samples"))
     found: dict[str, Any] = {
-        "name": telemetry.name,
-        "power_limit_watts": telemetry.power_limit_watts,
-        "part_of_gpu": telemetry.part,
-        "notes": telemetry.notes,
-        "corrected_errors": telemetry.slow.growth("corrected"),
-        "uncorrected_errors": telemetry.slow.growth("uncorrected"),
+        "name": name if isinstance(name, str) else None,
+        "power_limit_watts": _number(gpu.get("power_limit_watts")),
+        "part_of_gpu": part,
+        "notes": tuple(map(str, notes)) if isinstance(notes, list) else (),
+        **{f"{kind}_errors": growth(slow.get(kind, ())) for kind in ("corrected", "uncorrected")},
     }
     region = region_of(outcome)
     if region is None:
         return found
-    fast = telemetry.fast
-    found |= {name: fast.spread(name, region) for name in _SPREADS}
+    inside = {name: within(points, region) for name, points in fast.items()}
+    found |= {name: Spread(median(v), min(v), max(v)) for name in _SPREADS if (v := inside.get(name))}
     for name in ("sent", "received"):
-        found[f"{name}_bytes_per_second"] = _over(median, telemetry.slow.within(name, region))
-    found["used_memory_bytes"] = _over(max, fast.within("used_bytes", region))
-    found["other_processes"] = other_processes(telemetry, region)
-    found["samples"] = sum(1 for at in fast.at if region.start <= at <= region.end)
-    masks = fast.within("reasons", region)
-    if masks:
-        found["clock_reasons"] = reason_shares(fast, region)
-        found["slowed_share"] = sum(1 for mask in masks if int(mask) & SLOWING) / len(masks)
-    spent = None if telemetry.part else energy(fast, region)
-    seconds = outcome.step_seconds()
+        found[f"{name}_bytes_per_second"] = _over(median, within(slow.get(name, ()), region))
+    found["used_memory_bytes"] = _over(max, inside.get("used_bytes", ()))
+    found["other_processes"] = other_processes(content.get("processes"), origin, region)
+    found["samples"] = len(inside.get("at", ()))
+    if masks := inside.get("reasons"):
+        slowed = sum(1 for mask in masks if int(mask) & SLOWING)
+        found |= {"clock_reasons": reason_shares(masks), "slowed_share": slowed / len(masks)}
+    spent = None if part else energy(fast, region)
+    seconds, length = outcome.step_seconds(), region[1] - region[0]
     if spent is not None and seconds:
         # Energy over steps; where more than the timed steps lies in the region, in proportion to their time.
-        found["joules_per_minibatch"] = spent.joules / region.seconds * mean(seconds)
-        found["energy_method"] = spent.method
-    utilisation = found["utilisation"]
-    if utilisation is not None and not telemetry.part and region.seconds >= SHORTEST_REGION:
-        found |= {"busy_share": utilisation.median / 100, "busy_source": "utilisation"}
+        found |= {"joules_per_minibatch": spent[0] / length * mean(seconds), "energy_method": spent[1]}
+    if "utilisation" in found and not part and length >= SHORTEST_REGION:
+        found |= {"busy_share": found["utilisation"].median / 100, "busy_source": "utilisation"}
     return found
 
 

@@ -86,9 +86,10 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[postgresql_server.Server]:
     """Give a PostgreSQL server of the tests' own, or skip."""
-    if postgresql_server.programs() is None:
+    binaries = postgresql_server.programs()
+    if binaries is None:
         pytest.skip("no PostgreSQL server is installed here (Debian: apt-get install postgresql)")
-    with postgresql_server.server() as started:
+    with postgresql_server.server(binaries) as started:
         yield started
 
 

@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.cells import CellResult, Matrix, fastest_mode
 from dlbench.reports.curve.curve import computes_nothing
-from dlbench.reports.curve.rnn import lines
-from dlbench.reports.curve.training import Losses, published_losses
+from dlbench.reports.curve.rnn import sizes_of
+from dlbench.reports.curve.training import SETTING, Losses, published_losses
 from dlbench.reports.flags import Flag
 from dlbench.reports.naming import group_name, rest_of
 from dlbench.reports.published import lines_of
@@ -158,7 +158,7 @@ class Tables:
             ]
         if table == "losses":
             losses = published_losses() if self.losses is None else self.losses
-            return [Point(net._asdict(), value=loss) for net, loss in losses.items()]
+            return [Point(dict(zip(SETTING, net, strict=True)), value=loss) for net, loss in losses.items()]
         return published(table)
 
     def _cells(self) -> Iterable[CellResult]:
@@ -181,18 +181,21 @@ class Tables:
     def _tools(self, usual_batch: bool) -> Iterator[Point]:
         for cell in self._cells():
             network, batch, place = cell.group.network, cell.group.batch_size, cell.column
-            usual = all(getattr(cell.cell, name) == getattr(axes.BLANK, name) for name in _USUAL)
             own_batch = network not in FIRST or batch == FIRST[network].batch_size
-            if usual and (own_batch or not usual_batch) and not computes_nothing(cell):
+            if _is_usual(cell.cell) and (own_batch or not usual_batch) and not computes_nothing(cell):
                 where = {"machine": place.machine, "device": place.device, "threads": place.threads}
                 told = {**where, "tool": self.tool_of(cell), "network": network, "batch_size": batch}
                 yield self._point(cell, told if place.on_cpu else {**told, "threads": None})
 
     def _elman(self) -> Iterator[Point]:
-        for line, sizes in lines(self.matrix, self.networks).items():
-            if line.one_example:
-                where = {"machine": line.machine, **{name: getattr(line.cell, name) for name in _OF_A_LINE}}
-                yield from (self._point(cell, {**where, **size._asdict()}) for size, cell in sizes.items())
+        for (machine, cell), sizes in sizes_of(self.matrix, self.networks).items():
+            if cell.batch_size == 1 and _is_usual(cell):
+                where = {"machine": machine, **{name: getattr(cell, name) for name in _OF_A_LINE}}
+                yield from (self._point(each, {**where, **size._asdict()}) for size, each in sizes.items())
+
+
+def _is_usual(cell: Cell) -> bool:
+    return all(getattr(cell, name) == getattr(axes.BLANK, name) for name in _USUAL)
 
 
 _OF_A_LINE = ("framework", "mode", "device", "threads")

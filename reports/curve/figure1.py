@@ -1,6 +1,6 @@
 """Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones stop paying.
 
-A line is one row of the matrix at one place (machine, device, threads, precision, placement, workers) over the
+A curve is one row of the matrix at one place (machine, device, threads, precision, placement, workers) over the
 mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput X(b) is
 b / T(b): examples a second, for the recurrent networks sequences.
 
@@ -19,29 +19,38 @@ memory errors or a clock that disagrees with the wall clock, unless that is so o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, column_of, differ, group_of, row_of
-from dlbench.reports.columns import Column, attributes
+from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve.curve import (
-    CurveColumns,
-    Knee,
+    DASHES,
+    Curve,
+    Curves,
+    Line,
+    Panel,
+    Picture,
+    Point,
+    Style,
     along,
     cell_columns,
     coverage,
+    curve_columns,
+    curve_objects,
+    curve_rows,
+    draw,
     find_knee,
-    line_columns,
-    usable_times,
+    found_columns,
+    grid,
+    marks_of,
+    style,
+    usable,
 )
-from dlbench.reports.curve.plot import DASHES, Picture, Style, draw, marks_of
-from dlbench.reports.curve.plot import Line as Drawn
-from dlbench.reports.curve.plot import Panel as DrawnPanel
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import WORKERS_LEGEND, place_name, row_name
@@ -63,95 +72,15 @@ _DOUBTS = (
 NOTHING = "Nothing was measured yet."
 QUANTITIES = {"seconds": "seconds per mini-batch", "items": "items per second"}
 _KNEE = "k"
+_KNEE_PARTS = ("batch_size", "earliest", "latest")
 _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
 
 
-@dataclass(frozen=True)
-class Point:
-    """One mini-batch size of a line; a missing cell has a status and no seconds."""
+def figure1(matrix: Matrix) -> Curves:
+    """Return the curves of a matrix over the mini-batch sizes, network by network.
 
-    batch_size: int
-    cell: CellResult
-    seconds: Summary | None
-    """Per mini-batch; None for a missing cell, and for a number that cannot be used."""
-    takes_part: bool
-    """Whether it is among those that the best and the knee are chosen from."""
-    growth: Ratio | None
-    """Throughput here over that of the next smaller size that takes part, for each doubling; 1.1 is 10 % more."""
-
-    def shown(self, quantity: str) -> tuple[float, float | None, float | None] | None:
-        """Return the value of a quantity with the ends of its interval; None for a missing cell."""
-        seconds = self.cell.seconds
-        if seconds is None or not self.cell.shown:
-            return None
-        if quantity == "seconds":
-            return seconds.median, seconds.low, seconds.high
-        low, high = (None if end is None else self.batch_size / end for end in (seconds.high, seconds.low))
-        return self.batch_size / seconds.median, low, high
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of the matrix at one place, over its mini-batch sizes."""
-
-    host: Host
-    place: Place
-    """The axes that the points share, without network and row."""
-    points: tuple[Point, ...]
-    """By rising mini-batch size."""
-    best: int | None
-    """The mini-batch to use; None where nothing was timed."""
-    as_fast: tuple[int, ...]
-    """Larger ones that are not clearly slower than the fastest either."""
-    knee: Knee | None
-    """None where fewer than two sizes take part."""
-
-    @property
-    def network(self) -> str:
-        """The network."""
-        return self.points[0].cell.group.network
-
-    @property
-    def row(self) -> Cell:
-        """The row of the matrix."""
-        return self.points[0].cell.row
-
-    @property
-    def timed(self) -> tuple[Point, ...]:
-        """The points with a number that can be used."""
-        return tuple(point for point in self.points if point.seconds is not None)
-
-    @property
-    def memory_ends(self) -> int | None:
-        """The smallest size that memory did not suffice for, where no larger one has a number; else None."""
-        largest = max((point.batch_size for point in self.points if point.cell.seconds is not None), default=0)
-        ended = (p.batch_size for p in self.points if p.cell.status is Status.OUT_OF_MEMORY and p.batch_size > largest)
-        return min(ended, default=None)
-
-
-class Figure1(NamedTuple):
-    """The lines of a matrix, network by network."""
-
-    lines: tuple[Line, ...]
-    left_out: tuple[Line, ...]
-    """Lines of a single size beside others of several: no curve, but another suite in the same store."""
-    notes: tuple[str, ...]
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """All places, network by network in the order of the matrix's columns."""
-        return tuple(dict.fromkeys(line.place for line in self.lines))
-
-    def panels(self) -> dict[str, list[Line]]:
-        """Return the lines of each network."""
-        found: dict[str, list[Line]] = {}
-        for line in self.lines:
-            found.setdefault(line.network, []).append(line)
-        return found
-
-
-def figure1(matrix: Matrix) -> Figure1:
-    """Return the lines of a matrix over the mini-batch sizes."""
+    Curves of a single size beside others of several are left out: they are of another suite in the same store.
+    """
     columns = {column: n for n, column in enumerate(matrix.columns)}
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
@@ -161,29 +90,55 @@ def figure1(matrix: Matrix) -> Figure1:
         return networks.index(key.cell.network), column, axes.sort_key(group_of(key.cell)), row_of(key.cell)
 
     found = along(matrix.cells.values(), "batch_size")
-    lines = [_line(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]
-    shown = [line for line in lines if len(line.points) > 1] or lines
-    return Figure1(tuple(shown), tuple(line for line in lines if line not in shown), matrix.notes)
+    curves = [_curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]
+    shown = [curve for curve in curves if len(curve.points) > 1] or curves
+    return Curves(tuple(shown), matrix.notes, tuple(curve for curve in curves if curve not in shown))
 
 
-def _line(host: Host, key: Place, cells: Iterable[CellResult]) -> Line:
+def _curve(host: Host, key: Place, cells: Iterable[CellResult]) -> Curve:
     by_size = {cell.group.batch_size: cell for cell in sorted(cells, key=lambda cell: cell.group.batch_size)}
-    usable = usable_times(by_size)
-    kept = list(usable)
+    timed = {size: seconds for size, cell in by_size.items() if (seconds := usable(cell)) is not None}
+    kept = list(timed)
     for doubt in _DOUBTS:
         kept = [size for size in kept if not by_size[size].has(doubt)] or kept
-    times = {size: usable[size] for size in kept}
-    fastest = fastest_sizes(times)
+    times = {size: timed[size] for size in kept}
     grown = {size: growth(smaller, size, times) for smaller, size in pairwise(kept)}
-    points = tuple(
-        Point(size, cell, usable.get(size), size in times, grown.get(size)) for size, cell in by_size.items()
+    best, *as_fast = fastest_sizes(times) or (None,)
+    largest = max((size for size, cell in by_size.items() if cell.seconds is not None), default=0)
+    ended = (size for size, cell in by_size.items() if cell.status is Status.OUT_OF_MEMORY and size > largest)
+    return Curve(
+        host,
+        key.cell,
+        tuple(
+            Point(size, cell, timed.get(size), size in times, {"growth_per_doubling": grown.get(size)})
+            for size, cell in by_size.items()
+        ),
+        {
+            "best_batch_size": best,
+            "as_fast": tuple(as_fast),
+            "knee": knee_of(times),
+            "memory_ends_at": min(ended, default=None),
+        },
     )
-    place = Place(key.machine, axes.without(key.cell, *_NOT_OF_A_PLACE))
-    return Line(host, place, points, fastest[0] if fastest else None, fastest[1:], knee_of(times))
 
 
-def per_item(batch_size: int, seconds: Summary) -> Summary:
-    """Return the seconds of one example of a mini-batch."""
+def place_of(curve: Curve) -> Place:
+    """Return the axes that the points share, without network and row."""
+    return Place(curve.host.fingerprint, axes.without(curve.cell, *_NOT_OF_A_PLACE))
+
+
+def shown(point: Point, quantity: str) -> tuple[float, float | None, float | None] | None:
+    """Return the value of a quantity with the ends of its interval; None for a missing cell."""
+    seconds = point.cell.seconds
+    if seconds is None or not point.cell.shown:
+        return None
+    if quantity == "seconds":
+        return seconds.median, seconds.low, seconds.high
+    low, high = (None if end is None else point.at / end for end in (seconds.high, seconds.low))
+    return point.at / seconds.median, low, high
+
+
+def _per_item(batch_size: int, seconds: Summary) -> Summary:
     low, high = (None if end is None else end / batch_size for end in (seconds.low, seconds.high))
     launches = tuple(each / batch_size for each in seconds.launch_medians)
     return replace(seconds, median=seconds.median / batch_size, low=low, high=high, launch_medians=launches)
@@ -191,20 +146,20 @@ def per_item(batch_size: int, seconds: Summary) -> Summary:
 
 def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     """Return the rising mini-batch sizes whose throughput is not clearly lower than the highest."""
-    each = {size: per_item(size, seconds) for size, seconds in times.items()}
+    each = {size: _per_item(size, seconds) for size, seconds in times.items()}
     fastest = min(each.values(), key=lambda summary: summary.median, default=None)
     return tuple(sorted(size for size, of in each.items() if fastest is not None and not clearly_slower(of, fastest)))
 
 
-def knee_of(times: Mapping[int, Summary]) -> Knee | None:
+def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
     """Return the knee of these seconds per mini-batch, by size; None with fewer than two sizes."""
     sizes = sorted(times)
+    limit = 1 + PAYS
     if len(sizes) < 2:
         return None
-    growths = {size: [growth(size, c, times) for c in sizes if c > size] for size in sizes[:-1]}
-    limit = 1 + PAYS
     return find_knee(
-        growths,
+        "batch_size",
+        {size: [growth(size, larger, times) for larger in sizes if larger > size] for size in sizes[:-1]},
         lambda found: all(each.value < limit for each in found),
         lambda found: all(each.low is None or each.low < limit for each in found),
         lambda found: all(each.high is not None and each.high < limit for each in found),
@@ -213,70 +168,65 @@ def knee_of(times: Mapping[int, Summary]) -> Knee | None:
 
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
     """Return throughput at the larger size over that at the smaller, for each doubling between them."""
-    found = ratio(per_item(size, times[size]), per_item(larger, times[larger]))
+    found = ratio(_per_item(size, times[size]), _per_item(larger, times[larger]))
     power = 1 / math.log2(larger / size)
     return found.changed(lambda value: value**power, f"{found.method}, for each doubling")
 
 
-def figure1_page(found: Figure1, quantity: str = "seconds") -> layout.Page:
+def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
     """Return a table for each network and place: mini-batches down, rows across."""
-    if not found.lines:
+    if not found.curves:
         return layout.Page((NOTHING,), ())
-    names, several = _place_names(found), len({place.machine for place in found.places}) > 1
-    common = layout.common_flags(point.cell for line in found.lines for point in line.timed)
-    tables = []
-    for network, lines in found.panels().items():
-        for place in dict.fromkeys(line.place for line in lines):
-            of_place = [line for line in lines if line.place == place]
-            on = "" if several else f", on {of_place[0].host.name}"
-            tables.append(_table(f"{network}, {names[place]}{on}", of_place, quantity, common))
+    names, several = _place_names(found.curves), len({curve.host.fingerprint for curve in found.curves}) > 1
+    common = layout.common_flags(point.cell for curve in found.curves for point in curve.timed)
+    together: dict[tuple[str, Place], list[Curve]] = {}
+    for curve in found.curves:
+        together.setdefault((curve.cell.network, place_of(curve)), []).append(curve)
+    tables = [
+        _table(f"{network}, {names[place]}{'' if several else f', on {of[0].host.name}'}", of, quantity, common)
+        for (network, place), of in together.items()
+    ]
     before = (f"{QUANTITIES[quantity].capitalize()} against mini-batch size.",)
     return layout.Page(before, tuple(tables), tuple(_legend(found, common, quantity)))
 
 
-def _table(title: str, lines: Sequence[Line], quantity: str, common: set[flags.FlagKind]) -> layout.Table:
+def _table(title: str, curves: Sequence[Curve], quantity: str, common: set[flags.FlagKind]) -> layout.Table:
     """Return the table of one network at one place; a row without any number has words beneath, and no column."""
-    columns = [line for line in lines if any(point.shown(quantity) for point in line.points)]
-    by_size = [{point.batch_size: point for point in line.points} for line in columns]
-    rows = tuple(
-        (
-            layout.Entry(str(size)),
-            *(_entry(points.get(size), line, quantity, common) for line, points in zip(columns, by_size, strict=True)),
-        )
-        for size in sorted({size for points in by_size for size in points})
-    )
+    columns = {row_name(each.cell): each for each in curves if any(shown(point, quantity) for point in each.points)}
+    entries = {
+        (point.at, name): _entry(point, curve, quantity, common)
+        for name, curve in columns.items()
+        for point in curve.points
+    }
     missing = [
-        (layout.why_hole(point.cell), row_name(line.row), str(point.batch_size))
-        for line in lines
-        for point in line.points
+        (layout.why_hole(point.cell), row_name(curve.cell), str(point.at))
+        for curve in curves
+        for point in curve.points
         if not point.cell.shown
     ]
-    notes = (*(f"{row_name(line.row)}: {sentence(line)}." for line in columns), *layout.reasons(missing))
-    head = ("mini-batch", *(row_name(line.row) for line in columns)) if columns else ()
-    return layout.Table(title, head, rows, notes)
+    notes = (*(f"{name}: {sentence(curve)}." for name, curve in columns.items()), *layout.reasons(missing))
+    return layout.Table(title, ("mini-batch", *columns) if columns else (), tuple(grid(entries, columns)), notes)
 
 
-def _entry(point: Point | None, line: Line, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
-    if point is None:
-        return layout.Entry(layout.MISSING)
+def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
     entry = layout.entry(point.cell, layout.QUANTITIES[quantity], common)
-    if (value := point.shown(quantity)) is None:
+    if (value := shown(point, quantity)) is None:
         return entry
-    knee = _KNEE if line.knee is not None and line.knee.at == point.batch_size else ""
-    best = point.batch_size == line.best
+    knee = _KNEE if curve.found["knee"] and curve.found["knee"]["batch_size"] == point.at else ""
+    best = point.at == curve.found["best_batch_size"]
     return entry._replace(interval=layout.deviation(*value), marks=entry.marks + knee, best=best)
 
 
-def _legend(found: Figure1, common: set[flags.FlagKind], quantity: str) -> list[str]:
-    points = [point for line in found.lines for point in line.points]
+def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[str]:
+    points = [point for curve in found.curves for point in curve.points]
     lines = []
-    if any(line.knee is not None for line in found.lines):
+    if any(curve.found["knee"] is not None for curve in found.curves):
         lines.append(
             f"{layout.BEST} the best mini-batch: the smallest whose throughput is not clearly below the highest; "
             f"{_KNEE} the knee: from it on no larger one raises throughput by {PAYS:.0%} or more for each doubling, in "
             "brackets where the intervals leave room for another."
         )
-    if any(value is not None and value[1] is not None for value in (point.shown(quantity) for point in points)):
+    if any(value is not None and value[1] is not None for value in (shown(point, quantity) for point in points)):
         lines.append("± half-width of the 95 % interval (the wider side)")
     if any(point.seconds is not None and not point.takes_part for point in points):
         lines.append(
@@ -284,56 +234,55 @@ def _legend(found: Figure1, common: set[flags.FlagKind], quantity: str) -> list[
             "not count for best and knee."
         )
     lines += layout.flag_lines((point.cell for point in points), common)
-    lines += [WORKERS_LEGEND] if any(place.world_size > 1 for place in found.places) else []
-    if found.left_out:
-        networks, count = ", ".join(dict.fromkeys(line.network for line in found.left_out)), len(found.left_out)
+    lines += [WORKERS_LEGEND] if any(curve.cell.world_size > 1 for curve in found.curves) else []
+    if count := len(found.left_out):
+        networks = ", ".join(dict.fromkeys(curve.cell.network for curve in found.left_out))
         lines.append(
             f"Not shown: {count} row{'s' if count != 1 else ''} measured at one mini-batch size only ({networks})."
         )
     return [*lines, *found.notes]
 
 
-def sentence(line: Line) -> str:
-    """Return a line in words: the best mini-batch, the knee, and where memory ended."""
-    taking_part = [point for point in line.timed if point.takes_part]
-    if not taking_part:
+def sentence(curve: Curve) -> str:
+    """Return a curve in words: the best mini-batch, the knee, and where memory ended."""
+    if not curve.taking_part:
         words = ["no number that can be used"]
-    elif len(taking_part) == 1:
-        which = "could be used" if len(line.points) > 1 else "was measured"
-        words = [f"only {taking_part[0].batch_size} {which}: nothing to compare"]
+    elif len(curve.taking_part) == 1:
+        which = "could be used" if len(curve.points) > 1 else "was measured"
+        words = [f"only {curve.taking_part[0].at} {which}: nothing to compare"]
     else:
-        words = [_best(line), _knee_words(line)]
-    memory = "" if line.memory_ends is None else f"out of memory from {line.memory_ends}"
-    return "; ".join(filter(None, [*words, memory]))
+        words = [_best(curve), _knee_words(curve)]
+    ended = curve.found["memory_ends_at"]
+    return "; ".join([*words, *([] if ended is None else [f"out of memory from {ended}"])])
 
 
-def _best(line: Line) -> str:
-    (items,) = (point.shown("items") for point in line.timed if point.batch_size == line.best)
-    partly = "" if all(point.takes_part for point in line.timed) else " of those that count"
-    text = f"best{partly} at {line.best}, {layout.number(items[0] if items else 0.0)} items/s"
-    if line.as_fast:
-        return f"{text} ({', '.join(map(str, line.as_fast))} not clearly faster)"
-    if line.best == max(point.batch_size for point in line.timed):
-        text += ", the largest that memory held" if line.memory_ends else ", the largest measured"
+def _best(curve: Curve) -> str:
+    best, as_fast = curve.found["best_batch_size"], curve.found["as_fast"]
+    (items,) = (point.cell.items_per_second for point in curve.timed if point.at == best)
+    partly = "" if len(curve.taking_part) == len(curve.timed) else " of those that count"
+    text = f"best{partly} at {best}, {layout.number(items or 0.0)} items/s"
+    if as_fast:
+        return f"{text} ({', '.join(map(str, as_fast))} not clearly faster)"
+    if best == curve.timed[-1].at:
+        text += ", the largest that memory held" if curve.found["memory_ends_at"] else ", the largest measured"
     return text
 
 
-def _knee_words(line: Line) -> str:
-    knee = line.knee
-    if knee is None:
-        return ""
-    if knee.at is None:
-        size, last = [(point.batch_size, point.growth) for point in line.points if point.growth is not None][-1]
-        text = f"no knee: {size} still gains {last.value - 1:.0%} for a doubling"
-        return text + (f" (at {knee.earliest} noise may hide one)" if knee.earliest is not None else "")
-    if knee.latest is None:
-        return f"knee at {knee.at}" + (f" ({knee.earliest} or later)" if knee.earliest != knee.at else " or later")
-    return f"knee at {knee.at}" + (f" ({knee.earliest} to {knee.latest})" if knee.earliest != knee.latest else "")
+def _knee_words(curve: Curve) -> str:
+    at, earliest, latest = curve.found["knee"].values()
+    if at is None:
+        last = curve.taking_part[-1]
+        gain = last.found["growth_per_doubling"].value - 1
+        text = f"no knee: {last.at} still gains {gain:.0%} for a doubling"
+        return text + (f" (at {earliest} noise may hide one)" if earliest is not None else "")
+    if latest is None:
+        return f"knee at {at}" + (f" ({earliest} or later)" if earliest != at else " or later")
+    return f"knee at {at}" + (f" ({earliest} to {latest})" if earliest != latest else "")
 
 
-def _place_names(found: Figure1) -> dict[Place, str]:
+def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
     """Return each place in words: threads or device, and axes of the work and machines that differ or are unusual."""
-    places = found.places
+    places = {place_of(curve): curve.host for curve in curves}
     differing = [
         axis
         for axis in axes.of_role(axes.GROUP)
@@ -342,114 +291,86 @@ def _place_names(found: Figure1) -> dict[Place, str]:
     ]
     several = len({place.machine for place in places}) > 1
     return {
-        line.place: ", ".join(
+        place: ", ".join(
             [
-                place_name(line.place.cell),
-                *(axis.long.format(getattr(line.place.cell, axis.name)) for axis in differing),
-                *([line.host.name] if several else []),
+                place_name(place.cell),
+                *(axis.long.format(getattr(place.cell, axis.name)) for axis in differing),
+                *([host.name] if several else []),
             ]
         )
-        for line in found.lines
+        for place, host in places.items()
     }
 
 
-_PLACE: tuple[Column[Line], ...] = line_columns(
-    lambda line: line.host, lambda line: line.points[0].cell.cell, "batch_size"
+_KEYS = curve_columns("batch_size")
+_CURVE: tuple[Column[Curve], ...] = (
+    *_KEYS,
+    *found_columns("best_batch_size", "as_fast", "knee", "memory_ends_at", as_fast=None, knee=_KNEE_PARTS),
+    Column("summary", None, sentence, fields=None),
 )
-COLUMNS: CurveColumns[Line, Point] = CurveColumns(
-    (
-        *_PLACE,
-        Column("best_batch_size", None, lambda line: line.best),
-        Column("as_fast", None, lambda line: line.as_fast, fields=None),
-        Column(
-            "knee",
-            None,
-            lambda line: (
-                line.knee and dict(zip(("batch_size", "earliest", "latest"), vars(line.knee).values(), strict=True))
-            ),
-            fields=("batch_size", "earliest", "latest"),
-        ),
-        Column("memory_ends_at", None, lambda line: line.memory_ends),
-        Column("summary", None, sentence, fields=None),
-    ),
-    (
-        *attributes(lambda point: point, "batch_size"),
-        *cell_columns(lambda point: point.cell, "status", "reason", "seconds", "items_per_second"),
-        *attributes(lambda point: point, "takes_part"),
-        Column("growth_per_doubling", None, lambda point: point.growth, fields=VALUE),
-        *cell_columns(lambda point: point.cell, "flags"),
-    ),
-    lambda line: line.points,
+_POINT: tuple[Column[Point], ...] = (
+    Column("batch_size", None, lambda point: point.at),
+    *cell_columns("status", "reason", "seconds", "items_per_second"),
+    Column("takes_part", None, lambda point: point.takes_part),
+    *found_columns("growth_per_doubling", growth_per_doubling=VALUE),
+    *cell_columns("flags"),
 )
 
 
-def figure1_data(found: Figure1) -> dict[str, Any]:
-    """Return a JSON object: the panels, each a list of lines with their points."""
-    panels = [{"network": network, "lines": COLUMNS.data(lines)} for network, lines in found.panels().items()]
-    left_out = CurveColumns(_PLACE, (), lambda line: ()).data(found.left_out)
-    return {
-        "pays": PAYS,
-        "panels": panels,
-        "left_out": [{key: value for key, value in line.items() if key != "points"} for line in left_out],
-        "notes": list(found.notes),
-    }
-
-
-def figure1_to_picture(found: Figure1, path: Path, quantity: str = "seconds") -> list[Path]:
+def figure1_to_picture(found: Curves, path: Path, quantity: str = "seconds") -> list[Path]:
     """Draw the figure with six places on a page, and return the files written; raises ReportError."""
-    places = found.places
-    pages = [places[start : start + len(DASHES)] for start in range(0, len(places), len(DASHES))] or [()]
+    places = list(dict.fromkeys(map(place_of, found.curves)))
+    pages = [places[start : start + len(DASHES)] for start in range(0, max(1, len(places)), len(DASHES))]
     return draw((_picture(found, page, quantity) for page in pages), path)
 
 
-def _picture(found: Figure1, places: Sequence[Place], quantity: str) -> Picture:
+def _picture(found: Curves, places: Sequence[Place], quantity: str) -> Picture:
     """Return a page: a row has a colour and a mark, a place a kind of line; of a single row places have all three."""
-    names = _place_names(found)
-    drawn = [line for line in found.lines if line.timed and line.place in places]
-    rows = sorted({line.row for line in drawn})
-    places = [place for place in places if any(line.place == place for line in drawn)]
+    names = _place_names(found.curves)
+    drawn = [curve for curve in found.curves if curve.timed and place_of(curve) in places]
+    rows = sorted({row_of(curve.cell) for curve in drawn})
+    places = [place for place in places if any(place_of(curve) == place for curve in drawn)]
     styles = {
-        (row, place): Style(number, number, kind) if len(rows) > 1 else Style.numbered(kind)
+        (row, place): style(number, number, kind) if len(rows) > 1 else style(kind, kind, kind)
         for number, row in enumerate(rows)
         for kind, place in enumerate(places)
     }
 
-    def curve(line: Line) -> Drawn:
-        return Drawn(
-            [(point.batch_size, value) for point in line.timed if (value := point.shown(quantity)) is not None],
-            styles[line.row, line.place],
-            line.best if len(line.timed) > 1 else None,
-            None if line.knee is None else line.knee.at,
-            [point.batch_size for point in line.timed if not point.takes_part],
-            line.memory_ends,
-        )
+    def line(curve: Curve) -> Line:
+        best, knee, ended = (curve.found[name] for name in ("best_batch_size", "knee", "memory_ends_at"))
+        marks = {
+            "apart": [point.at for point in curve.timed if not point.takes_part],
+            "knee": [knee["batch_size"]] if knee and knee["batch_size"] else [],
+            "best": [best] if len(curve.timed) > 1 else [],
+            "ended": [] if ended is None else [ended],
+        }
+        points = [(point.at, value) for point in curve.timed if (value := shown(point, quantity)) is not None]
+        return Line(points, styles[row_of(curve.cell), place_of(curve)], marks)
 
     panels = []
-    for network in dict.fromkeys(line.network for line in drawn):
-        here = [line for line in drawn if line.network == network]
-        ended = {line.memory_ends for line in here if line.memory_ends is not None}
-        sizes = sorted(ended | {point.batch_size for line in here for point in line.timed})
-        powers = [size for size in sizes if size & (size - 1) == 0]
-        panels.append(DrawnPanel(network, list(map(curve, here)), powers if len(sizes) > 9 and powers else sizes))
-    legend: list[tuple[str, Any]] = []
+    for network, group in groupby(drawn, lambda curve: curve.cell.network):
+        lines = list(map(line, group))
+        sizes = sorted({size for each in lines for size in (*(x for x, _ in each.points), *each.marks["ended"])})
+        powers = [size for size in sizes if int(size) & (int(size) - 1) == 0]
+        panels.append(Panel(network, lines, powers if len(sizes) > 9 and powers else sizes))
+    legend: list[tuple[str, Style]] = []
     if len(rows) > 1:
         legend += [(row_name(row), styles[row, places[0]]) for row in rows]
     if len(places) > 1:
         look = {"color": "black", "marker": ""} if len(rows) > 1 else {}
-        legend += [(names[place], {**styles[rows[0], place].look, **look}) for place in places]
+        legend += [(names[place], {**styles[rows[0], place], **look}) for place in places]
     legend += marks_of(
         (each for panel in panels for each in panel.lines),
-        "best mini-batch: the smallest\nnot clearly slower than the fastest",
-        f"knee: from it on no doubling\ngains {PAYS:.0%}",
+        best="best mini-batch: the smallest\nnot clearly slower than the fastest",
+        knee=f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
-    hosts = dict.fromkeys(line.host.name for line in drawn)
-    on = f"on {' and '.join(hosts)}" if drawn else NOTHING
-    shown = [point.seconds for line in drawn for point in line.timed if point.seconds is not None]
+    on = f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}" if drawn else NOTHING
+    bars = coverage(point for curve in drawn for point in curve.timed)
     return Picture(
         f"{QUANTITIES[quantity].capitalize()}, {on}",
         panels,
         legend,
-        f"mini-batch size; bars: {coverage(shown)} interval of the median",
+        f"mini-batch size; bars: {bars} interval of the median",
         QUANTITIES[quantity],
         "s" if quantity == "seconds" else "",
     )
@@ -461,15 +382,23 @@ REPORT = Report(
     examples=("dlbench report figure1 --plot figure1.png", "dlbench report figure1 --quantity items --suite figure1"),
     analyse=lambda source: figure1(source.matrix()),
     page=lambda found, options: figure1_page(found, options.quantity),
-    data=figure1_data,
-    rows=lambda found: COLUMNS.rows(found.lines),
+    data=lambda found: {
+        "pays": PAYS,
+        "panels": [
+            {"network": network, "lines": curve_objects(list(curves), _CURVE, _POINT)}
+            for network, curves in groupby(found.curves, lambda curve: curve.cell.network)
+        ],
+        "left_out": objects(_KEYS, found.left_out),
+        "notes": list(found.notes),
+    },
+    rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
     draw=lambda found, path, options: figure1_to_picture(found, path, options.quantity),
-    drawable=lambda found: bool(found.lines),
+    drawable=lambda found: bool(found.curves),
     suggestion="time against mini-batch size: the best, and where larger ones stop paying",
     applies=lambda cells: differ(cells, "batch_size"),
     options=frozenset({QUANTITY, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
     heading="Mini-batch sizes",
     place=40,
-    has_section=lambda found: bool(found.lines),
+    has_section=lambda found: bool(found.curves),
 )

@@ -18,10 +18,9 @@ all points alike 93-98 %; one of six points four times as noisy 94-97 % with fiv
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -51,8 +50,7 @@ _TAIL = (1 - CONFIDENCE) / 2
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A parameter with its interval; None where there is none, an infinite end where it is unbounded."""
 
     value: float
@@ -60,8 +58,7 @@ class Estimate:
     high: float | None = None
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """One law fitted to one curve."""
 
     law: str
@@ -80,26 +77,33 @@ class Fit:
     rejected: tuple[str, ...]
     """Why it does not describe the curve, a sentence each; empty where it may."""
 
-    def seconds(self, threads: float) -> float:
-        """Return the fitted T(p)."""
-        kappa = self.crosstalk.value if self.crosstalk else 0.0
-        waiting = 1 + self.serial.value * (threads - 1) + kappa * threads * (threads - 1)
-        return self.seconds_at_one.value * waiting / threads
 
-
-@dataclass(frozen=True)
-class Fits:
+class Fits(NamedTuple):
     """All laws tried on a curve."""
 
-    threads: tuple[int, ...]
-    """The thread counts fitted."""
-    laws: tuple[Fit, ...]
-    chosen: Fit | None
-    """The one of least AICc among those not rejected."""
-    intervals: str
-    """How the intervals were made, or why there are none."""
+    fitted_threads: tuple[int, ...]
+    chosen: str | None = None
+    """The law of least AICc among those not rejected."""
     rejected: str = ""
     """Why no law was tried; empty where they were."""
+    intervals: str = "no intervals"
+    """How the intervals were made, or why there are none."""
+    laws: tuple[Fit, ...] = ()
+
+    @property
+    def law(self) -> Fit | None:
+        """The fit of the chosen law."""
+        return next((fit for fit in self.laws if fit.law == self.chosen), None)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether the chosen law's parameters have intervals."""
+        return self.law is not None and self.law.serial.low is not None
+
+    @property
+    def rejections(self) -> str:
+        """Why laws do not describe the curve, or were not tried."""
+        return self.rejected or "; ".join(f"{fit.law}: {reason}" for fit in self.laws for reason in fit.rejected)
 
 
 def fit_scaling(times: Mapping[int, Summary]) -> Fits:
@@ -107,11 +111,11 @@ def fit_scaling(times: Mapping[int, Summary]) -> Fits:
     counts = tuple(sorted(times))
     if len(counts) < POINTS_NEEDED:
         found = f"{len(counts)} thread count{'s' if len(counts) != 1 else ''}"
-        return Fits(counts, (), None, "no intervals", f"{found} to fit, {POINTS_NEEDED} needed")
+        return Fits(counts, rejected=f"{found} to fit, {POINTS_NEEDED} needed")
     data = _observe({p: times[p] for p in counts})
     laws = (_fit("amdahl", data), _fit("usl", data))
     chosen = min((fit for fit in laws if not fit.rejected), key=lambda fit: fit.aicc, default=None)
-    return Fits(counts, laws, chosen, _intervals_said(times))
+    return Fits(counts, chosen and chosen.law, intervals=_intervals_said(times), laws=laws)
 
 
 def karp_flatt(speedup: float, threads: int) -> float | None:
@@ -355,36 +359,25 @@ def _intervals_said(times: Mapping[int, Summary]) -> str:
     return f"no intervals: fewer than {ENOUGH_LAUNCHES} launches at {', '.join(few)}"
 
 
-@dataclass(frozen=True)
-class LineFit:
-    """A straight line T = fixed + per_step * x."""
+def fit_line(times: Mapping[int, Summary]) -> dict[str, Any]:
+    """Return the straight line T = fixed + per_step * x through these seconds.
 
-    steps: tuple[int, ...]
-    """The values of x that it goes through."""
-    fixed: Ratio
-    """Seconds at x = 0."""
-    per_step: Ratio
-    """Seconds per unit of x."""
-    largest_residual: float | None
-    """The largest |T / fitted T - 1| of any x; None with two, which every line meets."""
-
-
-def fit_line(times: Mapping[int, Summary]) -> LineFit:
-    """Return the straight line through these seconds.
+    That is the x fitted (``steps``), the ratios ``fixed`` and ``per_step``, and ``largest_residual``: the largest
+    |T / fitted T - 1| of any x, None with two, which every line meets.
 
     Least squares weighted by 1 / T^2, so that each launch counts by its relative error. The interval is the wider of
     two Student intervals: over the launches about the line, and over the points about it (which includes how far the
     curve is from a line). From two points with one launch each there is none.
     """
-    points = list(_observations(times))
-    steps = np.array([each for each, _ in points], dtype=float)
-    seconds = np.array([each for _, each in points])
+    of_launches = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
+    points = [(x, each) for x, t in times.items() for each in (t.launch_medians if of_launches else (t.median,))]
+    x, seconds = np.array(points).T
     # A launch's own time as its weight would draw the line towards the quick ones.
     middle = np.array([times[each].median for each, _ in points])
-    columns = np.column_stack([1 / middle, steps / middle])
+    columns = np.column_stack([1 / middle, x / middle])
     theta = np.linalg.lstsq(columns, seconds / middle, rcond=None)[0]
     misses = seconds / middle - columns @ theta
-    of_points = [(float(misses[steps == each].mean()), int(np.sum(steps == each))) for each in times]
+    of_points = [(float(misses[x == each].mean()), int(np.sum(x == each))) for each in times]
     about_line = [
         (float(np.sum(misses**2)), len(misses) - 2),
         (math.fsum(count * miss**2 for miss, count in of_points), len(of_points) - 2),
@@ -402,22 +395,12 @@ def fit_line(times: Mapping[int, Summary]) -> LineFit:
         )
     else:
         fixed, per_step = (Ratio(float(value), None, None, "no interval: too few points") for value in theta)
-    largest = None
-    if len(times) > 2:
-        largest = max(abs(times[each].median / float(theta[0] + theta[1] * each) - 1) for each in times)
-    return LineFit(tuple(times), fixed, per_step, largest)
+    largest = max(abs(times[each].median / float(theta[0] + theta[1] * each) - 1) for each in times)
+    residual = largest if len(times) > 2 else None
+    return {"steps": tuple(times), "fixed": fixed, "per_step": per_step, "largest_residual": residual}
 
 
-def _observations(times: Mapping[int, Summary]) -> Iterator[tuple[int, float]]:
-    """Yield each x and seconds: of all launches where each x has enough of them, else a median each."""
-    launches = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
-    for steps, summary in times.items():
-        for seconds in summary.launch_medians if launches else (summary.median,):
-            yield steps, seconds
-
-
-@dataclass(frozen=True)
-class Crossing:
+class Crossing(NamedTuple):
     """Where the second of two curves begins to be faster; 0 below the smallest x, infinite above the largest."""
 
     units: float

@@ -1,7 +1,7 @@
 """Small recurrent networks as Brandfonbrener 2017 studied them: their times by time steps and units.
 
-A line is a row of the matrix at a place, over the sizes of networks of the family elman. Leaky units and unusual limits
-of gradients take no part, nor do networks whose outputs are not as many as their inputs: no study has them.
+A curve is a row of the matrix at a place, over the sizes of networks of the family elman. Leaky units and unusual
+limits of gradients take no part, nor do networks whose outputs are not as many as their inputs: no study has them.
 
 Five questions: the times; their straight lines over the time steps, T = c + s n_steps; their growth over the units, and
 from how many units on more threads pay; the crossings of devices, machines and thread counts; rows compared.
@@ -10,27 +10,65 @@ from how many units on more threads pay; the crossings of devices, machines and 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell
-from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, row_of
-from dlbench.reports.curve.curve import Knee, find_knee, usable_times
-from dlbench.reports.curve.fits import Crossing, LineFit, crossing, fit_line
-from dlbench.reports.naming import extra_of_place, place_name, row_name
-from dlbench.reports.statistics import Contrast, Ratio, Summary, adjust, contrast, geometric_mean, ratio
+from dlbench.adapters.protocol import Cell
+from dlbench.reports import flags
+from dlbench.reports.cells import CellResult, Matrix, Place
+from dlbench.reports.columns import Column, attributes, objects, within
+from dlbench.reports.curve.curve import (
+    Curve,
+    Point,
+    adjust_together,
+    along,
+    cell_columns,
+    curve_columns,
+    curve_objects,
+    curve_rows,
+    find_knee,
+    found_columns,
+    grid,
+    items,
+    usable,
+)
+from dlbench.reports.curve.fits import Crossing, crossing, fit_line
+from dlbench.reports.formats import layout
+from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.layout import Entry, Page, Table, number
+from dlbench.reports.naming import extra_of_place, place_name, row_name, threads_name, work_name
+from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
+from dlbench.reports.published import study as published_study
+from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
+from dlbench.reports.statistics import (
+    ENOUGH_LAUNCHES,
+    LAUNCH_DEVIATION,
+    Contrast,
+    Ratio,
+    Summary,
+    contrast,
+    geometric_mean,
+    ratio,
+)
 from dlbench.reports.storage.hosts import Host, name_among
-from dlbench.reports.storage.networks import Networks
+from dlbench.reports.storage.networks import Networks, networks_of
 
 FAMILY = "elman"
 FLAT = 1.1
 """Up to this many times the time of the smallest network, growth does not count."""
+NOTHING = "No small recurrent network was measured yet: `dlbench run rnn`."
+QUANTITIES: dict[str, tuple[str, Callable[[float, "Size"], float]]] = {
+    "update": ("milliseconds of an update", lambda seconds, size: seconds * 1e3),
+    "step": ("microseconds of an update for each time step", lambda seconds, size: seconds * 1e6 / size.steps),
+    "paper": (f"seconds of {UPDATES} updates, the paper's run", lambda seconds, size: seconds * UPDATES),
+}
+"""Quantities of the first table, of the seconds of an update."""
 
 
 class Size(NamedTuple):
-    """The numbers of one of these networks."""
+    """The numbers of one of these networks; 0 where several differ in a number."""
 
     hidden: int
     steps: int
@@ -39,160 +77,22 @@ class Size(NamedTuple):
     activation: str = "relu"
 
 
-class Series(NamedTuple):
-    """The numbers that networks share which differ in their units only."""
-
-    steps: int
-    inputs: int = 2
-    activation: str = "relu"
-
-
-class Line(NamedTuple):
-    """A row of the matrix at a place: all that a cell has but its network."""
-
-    machine: str
-    cell: Cell
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the CPU computes."""
-        return self.cell.on_cpu
-
-    @property
-    def threads(self) -> int | None:
-        """Threads on the CPU; None where they are unknown."""
-        return self.cell.threads if self.on_cpu and self.cell.threads != NO_THREADS else None
-
-    @property
-    def one_example(self) -> bool:
-        """Whether it is as in the study: one example an update, on the device, in single precision, tuned."""
-        own = self.cell
-        usual = (own.batch_size, own.world_size, own.precision, own.placement, own.affinity, own.tuning)
-        return usual == (1, 1, "float32", "resident", OVERSUBSCRIBED, TUNED)
-
-    @property
-    def row(self) -> Cell:
-        """The framework, its mode, and how its threads are bound."""
-        return row_of(self.cell)
-
-    @property
-    def place(self) -> str:
-        """Its threads or its device in words: "2 threads", "cuda:0"."""
-        on_device = self.cell.device + extra_of_place(self.cell)
-        return (place_name(self.cell) if self.on_cpu else "") or on_device
-
-    @property
-    def name(self) -> str:
-        """In words: "torch eager, 2 threads"."""
-        return f"{row_name(self.row)}, {self.place}"
-
-    @property
-    def work(self) -> Cell:
-        """The axes of lines that do the same work: mini-batch, precision, placement."""
-        return axes.project(self.cell, ("batch_size", "precision", "placement"))
-
-
-Lines = Mapping[Line, Mapping[Size, CellResult]]
+_SERIES = Size._fields[1:]
 Times = Mapping[Size, Summary]
 ByUnits = Mapping[int, Summary]
+Side = tuple[str, Curve, Times]
+"""One side of a crossing: its name; a device with the fastest of its curves at each size, or one thread count."""
 
 
-class Growth(NamedTuple):
-    """The time of one number of units."""
-
-    hidden: int
-    ratio: Ratio
-    """T / T of the smallest network."""
-    exponent: Ratio | None
-    """From the next smaller one on T grows as the units to this power; None for the smallest."""
-
-
-class UnitsGrowth(NamedTuple):
-    """One series of a line, by rising units."""
-
-    series: Series
-    sizes: tuple[Growth, ...]
-    knee: Knee
-    """The smallest number of units that takes over `FLAT` times as long as the smallest network."""
-
-
-class StudiedLine(NamedTuple):
-    """One row at one place."""
-
-    line: Line
-    cells: Mapping[Size, CellResult]
-    """Those without a number too."""
-    fits: Mapping[Size, LineFit]
-    """Straight lines over the time steps, by networks of zero steps."""
-    growth: tuple[UnitsGrowth, ...]
-
-
-@dataclass(frozen=True)
-class ThreadsPay:
-    """One series of a row with one thread and with more, by rising units."""
-
-    line: Line
-    """The one with more threads."""
-    series: Series
-    sizes: tuple[tuple[int, Contrast], ...]
-    """T with more threads / T with one, for each number of units."""
-
-    @property
-    def from_units(self) -> int | None:
-        """The smallest number of units from which more threads are clearly faster at each; None: not at the largest."""
-        first = None
-        for hidden, each in reversed(self.sizes):
-            if each.verdict != "better":
-                break
-            first = hidden
-        return first
-
-
-class Side(NamedTuple):
-    """One side of a crossing: a device with the fastest mode and thread count of each size, or one thread count."""
-
-    name: str
-    line: Line
-    """One of its lines."""
-    times: Times
-
-
-class Crossed(NamedTuple):
-    """From how many units on one side is faster than another."""
-
-    first: Side
-    second: Side
-    """The one that gains with the units: a GPU, the larger thread count, or the one relatively better at the end."""
-    what: str
-    """A row, or a framework at its best, in words."""
-    series: Series
-    at: Crossing
-
-
-class Compared(NamedTuple):
-    """One line among those of its machine, mini-batch and activation."""
-
-    line: Line
-    mean: Ratio
-    """The geometric mean of T / T of the fastest line."""
-    sizes: int
-    """Over so many networks, ..."""
-    of: int
-    """... of as many as are compared."""
-    wins: tuple[Size, ...]
-    """The networks that it is the fastest at, by the medians."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """The report."""
+class Study(NamedTuple):
+    """The content of the report; its rows are keyed as in JSON, with the `Curve` that they are of."""
 
     hosts: Mapping[str, Host]
-    lines: tuple[StudiedLine, ...]
-    threads: tuple[ThreadsPay, ...]
+    curves: tuple[Curve, ...]
+    threads: list[dict[str, Any]]
     """Of each row with one thread and with as many as cores."""
-    crossings: tuple[Crossed, ...]
-    compared: tuple[Compared, ...]
+    crossings: list[dict[str, Any]]
+    compared: list[dict[str, Any]]
     """By machine and work, there the fastest first."""
     notes: tuple[str, ...]
     beside: "Study | None" = None
@@ -201,182 +101,579 @@ class Study:
 
 def study(matrix: Matrix, networks: Networks) -> Study:
     """Return the study of these networks in the matrix."""
-    found = lines(matrix, networks)
-    usable = {line: usable_times(dict(sorted(cells.items()))) for line, cells in found.items()}
-    studied = tuple(_studied(line, cells, usable[line]) for line, cells in found.items())
-    pays = _threads(usable, matrix.hosts)
-    crossed = (*_crossings_of_threads(usable, pays, matrix.hosts), *_crossings_of_places(usable, matrix.hosts))
-    return Study(matrix.hosts, studied, pays, crossed, tuple(_compared(usable)), matrix.notes if found else ())
+    curves = [
+        Curve(
+            matrix.hosts[place.machine],
+            place.cell,
+            tuple(Point(size, cell, usable(cell)) for size, cell in sorted(cells.items(), key=itemgetter(0))),
+        )
+        for place, cells in sizes_of(matrix, networks).items()
+    ]
+    curves = [curve._replace(found={"fits": _lines(curve), "growth": _growths(curve)}) for curve in curves]
+    pays = _threads(curves)
+    crossings = [*_crossings_of_threads(curves, pays, matrix.hosts), *_crossings_of_places(curves, matrix.hosts)]
+    notes = matrix.notes if curves else ()
+    return Study(matrix.hosts, tuple(curves), pays, crossings, list(_compared(curves)), notes)
 
 
-def lines(matrix: Matrix, networks: Networks) -> Lines:
+def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellResult]]:
     """Return the cells of these networks; ``networks`` has the numbers of each, by its name and digest."""
-    found: dict[Line, dict[Size, CellResult]] = {}
-    for cell in matrix.cells.values():
-        network = networks.get((cell.group.network, cell.group.specification), {})
+    sizes = {}
+    for key, network in networks.items():
         numbers = network.get("numbers", {})
         plain = network.get("family") == FAMILY and set(numbers) == {*Size._fields, "outputs"}
         if plain and numbers["inputs"] == numbers["outputs"]:
-            line = Line(cell.column.machine, axes.without(cell.cell, "network", "specification"))
-            found.setdefault(line, {})[Size(*(numbers[name] for name in Size._fields))] = cell
+            sizes[key] = Size(*(numbers[name] for name in Size._fields))
+
+    def key_of(cell: CellResult) -> tuple[str, str]:
+        return cell.group.network, cell.group.specification
+
+    found = along((cell for cell in matrix.cells.values() if key_of(cell) in sizes), "network", "specification")
+    return {place: {sizes[key_of(cell)]: cell for cell in cells} for place, cells in found.items()}
+
+
+def times_of(curve: Curve) -> dict[Size, Summary]:
+    """Return the times that can be used."""
+    return {point.at: point.seconds for point in curve.points if point.seconds is not None}
+
+
+def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]:
+    """Return the times of networks that differ in one number alone, by its rising values."""
+    rest: dict[str, Any] = {name: 0}
+    found: dict[Size, dict[int, Summary]] = {}
+    for size in sorted(times, key=lambda size: (size.activation, size.inputs, size._replace(**rest), size)):
+        found.setdefault(size._replace(**rest), {})[getattr(size, name)] = times[size]
     return found
 
 
-def by_units(found: Times) -> dict[Series, dict[int, Summary]]:
-    """Return the times of each series by the number of units, rising."""
-    series: dict[Series, dict[int, Summary]] = {}
-    for size in sorted(found):
-        series.setdefault(Series(*size[1:]), {})[size.hidden] = found[size]
-    return dict(sorted(series.items(), key=lambda each: (each[0].activation, each[0].inputs, each[0].steps)))
+def _name(cell: Cell) -> str:
+    """Return a row at a place in words: "torch eager, 2 threads"."""
+    return f"{row_name(cell)}, {_place_name(cell)}"
 
 
-def _studied(line: Line, cells: Mapping[Size, CellResult], usable: Times) -> StudiedLine:
-    by_steps: dict[Size, dict[int, Summary]] = {}
-    for size, seconds in usable.items():
-        by_steps.setdefault(size._replace(steps=0), {})[size.steps] = seconds
-    in_order = sorted(by_steps, key=lambda size: (size.activation, size.inputs, size.hidden))
-    fits = {size: fit_line(dict(sorted(by_steps[size].items()))) for size in in_order if len(by_steps[size]) > 1}
-    grown = (growth(series, of) for series, of in by_units(usable).items() if len(of) > 1)
-    return StudiedLine(line, cells, fits, tuple(grown))
+def _place_name(cell: Cell) -> str:
+    """Return the threads or the device in words: "2 threads", "cuda:0"."""
+    return (place_name(cell) if cell.on_cpu else "") or cell.device + extra_of_place(cell)
 
 
-def growth(series: Series, times: ByUnits) -> UnitsGrowth:
-    """Return how these seconds go with their rising units, two at least."""
+def _lines(curve: Curve) -> list[dict[str, Any]]:
+    """Return straight lines over the time steps."""
+    return [
+        {"hidden": size.hidden, "inputs": size.inputs, "activation": size.activation, **fit_line(of)}
+        for size, of in series(times_of(curve), "steps").items()
+        if len(of) > 1
+    ]
+
+
+def _growths(curve: Curve) -> list[dict[str, Any]]:
+    found = series(times_of(curve))
+    return [{**_numbers(size), **growth(of)} for size, of in found.items() if len(of) > 1]
+
+
+def _numbers(size: Size) -> dict[str, Any]:
+    return {name: getattr(size, name) for name in _SERIES}
+
+
+def growth(times: ByUnits) -> dict[str, Any]:
+    """Return how these seconds go with their rising units, two at least.
+
+    For each number of units T / T of the fewest, and the exponent: from the next fewer on T grows as the units to this
+    power. The knee is the fewest that take over `FLAT` times as long as the fewest.
+    """
     units = list(times)
     ratios = {each: ratio(times[each], times[units[0]]) for each in units}
     ratios[units[0]] = Ratio(1.0, 1.0, 1.0, "the smallest itself")
-    exponents: dict[int, Ratio] = {}
-    for few, many in pairwise(units):
-        exponents[many] = _exponent(few, many, times)
+    exponents = {many: _exponent(few, many, times) for few, many in pairwise(units)}
     knee = find_knee(
+        "hidden",
         ratios,
         lambda found: found.value > FLAT,
         lambda found: (found.value if found.high is None else found.high) > FLAT,
         lambda found: (found.value if found.low is None else found.low) > FLAT,
     )
-    return UnitsGrowth(series, tuple(Growth(each, ratios[each], exponents.get(each)) for each in units), knee)
+    sizes = [{"hidden": each, "ratio": ratios[each], "exponent": exponents.get(each)} for each in units]
+    return {"knee": knee, "sizes": sizes}
 
 
 def _exponent(few: int, many: int, times: ByUnits) -> Ratio:
     return ratio(times[many], times[few]).changed(lambda value: math.log(value) / math.log(many / few))
 
 
-def threads_pay(line: Line, series: Series, one: ByUnits, more: ByUnits) -> ThreadsPay:
-    """Compare the times of one thread and of more, by the units that both have."""
-    shared = [hidden for hidden in one if hidden in more]
-    sizes = tuple((hidden, contrast(line.cell.threads, 1, more[hidden], one[hidden])) for hidden in shared)
-    return ThreadsPay(line, series, sizes)
-
-
-def _threads(usable: Mapping[Line, Times], hosts: Mapping[str, Host]) -> tuple[ThreadsPay, ...]:
+def _threads(curves: Sequence[Curve]) -> list[dict[str, Any]]:
     """Compare each row's time with a thread for each core, or the most below, with that of one."""
-    found: list[ThreadsPay] = []
-    for one in (line for line in usable if line.threads == 1):
-        cores = hosts[one.machine].own_cores or math.inf
-        more = [line for line in usable if line.cell._replace(threads=1) == one.cell and line.machine == one.machine]
-        more = [line for line in more if line.threads is not None and 1 < line.threads <= cores]
-        if more:
-            most = max(more, key=lambda line: line.threads or 0)
-            both = by_units(usable[one]), by_units(usable[most])
-            found += [threads_pay(most, each, both[0][each], both[1][each]) for each in both[1] if each in both[0]]
+    rows: list[dict[str, Any]] = []
+    found: list[dict[int, Contrast]] = []
+    for one in (curve for curve in curves if curve.cell.on_cpu and curve.cell.threads == 1):
+        same = [each for each in curves if each.host == one.host and each.cell._replace(threads=1) == one.cell]
+        cores = one.host.own_cores or math.inf
+        more = max((each for each in same if each.cell.threads <= cores), key=lambda each: each.cell.threads)
+        alone = series(times_of(one))
+        for size, of in series(times_of(more)).items() if more is not one else ():
+            if compared := threads_pay(more.cell.threads, alone.get(size, {}), of):
+                rows.append({"curve": more, "one": one, **_numbers(size), "against": 1})
+                found.append(compared)
     # All rows are one family of comparisons.
-    adjusted = iter(adjust([each for pays in found for _, each in pays.sizes]))
-    return tuple(
-        replace(pays, sizes=tuple((hidden, next(adjusted)) for hidden, _ in pays.sizes)) for pays in found if pays.sizes
-    )
+    return [
+        {**row, "faster_from": faster_from(of), "sizes": _comparisons(of)}
+        for row, of in zip(rows, adjust_together(found), strict=True)
+    ]
+
+
+def threads_pay(threads: int, one: ByUnits, more: ByUnits) -> dict[int, Contrast]:
+    """Compare the times of one thread and of more, by the units that both have."""
+    return {units: contrast(threads, 1, more[units], one[units]) for units in one if units in more}
+
+
+def faster_from(found: Mapping[int, Contrast]) -> int | None:
+    """Return the fewest units from which more threads are clearly faster at each; None: not at the most."""
+    first = None
+    for units, each in reversed(list(found.items())):
+        if each.verdict != "better":
+            break
+        first = units
+    return first
+
+
+def _comparisons(found: Mapping[int, Contrast]) -> list[dict[str, Any]]:
+    return [
+        {"hidden": units, "ratio": each.ratio, "p_adjusted": each.p_adjusted, "verdict": each.verdict}
+        for units, each in found.items()
+    ]
 
 
 def _crossings_of_threads(
-    usable: Mapping[Line, Times], pays: Iterable[ThreadsPay], hosts: Mapping[str, Host]
-) -> Iterator[Crossed]:
+    curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]], hosts: Mapping[str, Host]
+) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a row is faster with more threads."""
-    for line in dict.fromkeys(each.line for each in pays):
-        one = line._replace(cell=line.cell._replace(threads=1))
-        of_machine = _of_machine(usable, hosts, line.machine)
-        first, second = (Side(each.place + of_machine, each, usable[each]) for each in (one, line))
-        yield from _crossed(first, second, row_name(line.row))
+    for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
+        first, second = (
+            (_place_name(each.cell) + _of_machine(curves, hosts, each), each, times_of(each)) for each in (one, more)
+        )
+        yield from _crossed(first, second, row_name(more.cell))
 
 
-def _crossings_of_places(usable: Mapping[Line, Times], hosts: Mapping[str, Host]) -> Iterator[Crossed]:
+def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a framework is faster on another device, or another machine, each at its best."""
-    found: dict[Cell, dict[tuple[str, str], list[Line]]] = {}
-    for line in usable:
-        shared = axes.project(line.cell, ("framework", "batch_size", "precision", "placement", "tuning"))
-        found.setdefault(shared, {}).setdefault((line.machine, line.cell.device), []).append(line)
+    found: dict[Cell, dict[tuple[str, str], list[Curve]]] = {}
+    for curve in curves:
+        shared = axes.project(curve.cell, ("framework", "batch_size", "precision", "placement", "tuning"))
+        place = curve.host.fingerprint, curve.cell.device
+        found.setdefault(shared, {}).setdefault(place, []).append(curve)
     for shared, places in found.items():
-        sides = []
-        for (machine, device), of in places.items():
+        sides: list[Side] = []
+        for (_, device), of in places.items():
             best: dict[Size, Summary] = {}
-            for size, seconds in (each for line in of for each in usable[line].items()):
-                if size not in best or seconds.median < best[size].median:
-                    best[size] = seconds
-            sides.append(Side(device + _of_machine(usable, hosts, machine), of[0], best))
+            for size, seconds in (each for curve in of for each in times_of(curve).items()):
+                best[size] = min(best.get(size, seconds), seconds, key=lambda each: each.median)
+            sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best))
         for first, second in combinations(sides, 2):
-            if first.line.on_cpu is second.line.on_cpu:
-                yield from _crossed(first, second, row_name(shared), gains=_gains)
-            else:
-                ordered = (first, second) if first.line.on_cpu else (second, first)
-                yield from _crossed(*ordered, row_name(shared))
+            alike = first[1].cell.on_cpu is second[1].cell.on_cpu
+            ordered = (first, second) if alike or first[1].cell.on_cpu else (second, first)
+            yield from _crossed(*ordered, row_name(shared), swap=alike)
 
 
-def _of_machine(usable: Iterable[Line], hosts: Mapping[str, Host], machine: str) -> str:
+def _of_machine(curves: Iterable[Curve], hosts: Mapping[str, Host], curve: Curve) -> str:
     """Return the suffix that names a machine where there are several."""
-    return f" of {name_among(hosts, machine)}" if len({line.machine for line in usable}) > 1 else ""
+    several = len({each.host.fingerprint for each in curves}) > 1
+    return f" of {name_among(hosts, curve.host.fingerprint)}" if several else ""
+
+
+def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the crossing of each series of two sides; ``swap`` them where the second does not gain with the units."""
+    both = series(first[2]), series(second[2])
+    for size in (size for size in both[0] if size in both[1]):
+        sides = [(first, both[0][size]), (second, both[1][size])]
+        if swap and not _gains(both[0][size], both[1][size]):
+            sides.reverse()
+        if (at := crossing(*(times for _, times in sides))) is not None:
+            yield {
+                "curve": sides[1][0][1],
+                "at": at,
+                "what": what,
+                **{key: _side(*side) for key, (side, _) in zip(("first", "second"), sides, strict=True)},
+                **_numbers(size),
+                "where": "below" if at.units == 0 else "above" if math.isinf(at.units) else "between",
+                "units": at.units if 0 < at.units < math.inf else None,
+                "interval": [at.low, at.high] if at.low is not None and at.high is not None else None,
+                "told": at.clear,
+                "smallest": at.smallest,
+                "largest": at.largest,
+            }
+
+
+def _side(name: str, curve: Curve, _: Times) -> dict[str, Any]:
+    of_curve = {"device": curve.cell.device, "batch_size": curve.cell.batch_size}
+    return {"machine": curve.host.fingerprint, "machine_name": curve.host.name, "name": name, **of_curve}
 
 
 def _gains(first: ByUnits, second: ByUnits) -> bool:
     """Return whether the second is relatively better at the end than at the beginning."""
-    shared = [units for units in first if units in second]
-    start, end = (first[units].median / second[units].median for units in (shared[0], shared[-1])) if shared else (1, 1)
-    return end >= start
+    gains = [first[units].median / second[units].median for units in first if units in second] or [1.0]
+    return gains[-1] >= gains[0]
 
 
-def _crossed(
-    first: Side, second: Side, what: str, gains: Callable[[ByUnits, ByUnits], bool] = lambda first, second: True
-) -> Iterator[Crossed]:
-    """Yield the crossing of each series of two sides; they change places where the second does not gain."""
-    both = by_units(first.times), by_units(second.times)
-    for series in (series for series in both[0] if series in both[1]):
-        sides, times = (first, second), (both[0][series], both[1][series])
-        if not gains(*times):
-            sides, times = (second, first), (times[1], times[0])
-        if (at := crossing(*times)) is not None:
-            yield Crossed(*sides, what, series, at)
+def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
+    """Compare the curves of each machine and work, over the networks of the study's usual inputs and activation.
 
-
-def _compared(usable: Mapping[Line, Times]) -> Iterator[Compared]:
-    """Compare the lines of each machine and work, over the networks of the study's usual inputs and activation."""
-    found: dict[tuple[str, Cell], dict[Line, Times]] = {}
-    for line, of in usable.items():
-        usual = {size: seconds for size, seconds in of.items() if size == Size(size.hidden, size.steps)}
-        if usual:
-            found.setdefault((line.machine, line.work), {})[line] = usual
-    for together in found.values():
-        yield from _compare(together)
-
-
-def _compare(found: Mapping[Line, Times]) -> Sequence[Compared]:
-    """Compare these lines, the fastest first; none where there is one alone.
-
-    Compared are the networks that at least half as many lines have as the one that most have: being the fastest of few
-    is no merit.
+    Compared are the networks that at least half as many curves have as the one that most have: being the fastest of
+    few is no merit.
     """
-    count = Counter(size for times in found.values() for size in times)
-    sizes = sorted(size for size, lines in count.items() if 2 * lines >= max(count.values()))
-    fastest = {
-        size: min((line for line in found if size in found[line]), key=lambda line: found[line][size].median)
-        for size in sizes
+    found: dict[tuple[str, Cell], list[tuple[Curve, Times]]] = {}
+    for curve in curves:
+        usual = {size: seconds for size, seconds in times_of(curve).items() if size == Size(size.hidden, size.steps)}
+        if usual:
+            found.setdefault((curve.host.fingerprint, _work_of(curve)), []).append((curve, usual))
+    for together in found.values():
+        count = Counter(size for _, times in together for size in times)
+        sizes = sorted(size for size, curves in count.items() if 2 * curves >= max(count.values()))
+        fastest = {
+            size: min((times for _, times in together if size in times), key=lambda times: times[size].median)
+            for size in sizes
+        }
+        itself = Ratio(1.0, 1.0, 1.0, "the fastest itself")
+        rows: list[dict[str, Any]] = []
+        for curve, times in together:
+            ratios = [
+                itself if fastest[size] is times else ratio(seconds, fastest[size][size])
+                for size, seconds in times.items()
+                if size in fastest
+            ]
+            if ratios and len(together) > 1:
+                wins = tuple(size for size in sizes if fastest[size] is times)
+                of = {"sizes": len(ratios), "of": len(sizes), "fastest_at": wins}
+                rows.append({"curve": curve, "times_fastest": geometric_mean(ratios), **of})
+        yield from sorted(rows, key=lambda row: row["times_fastest"].value)
+
+
+# Tables.
+
+
+Field = tuple[str, str, Any, str]
+"""Where an entry stands: its table's subtitle, a heading in it, a row under that, and a column."""
+
+
+def rnn_page(found: Study, quantity: str) -> Page:
+    """Return the five tables; with a published study beside, its times and lines too."""
+    if not found.curves:
+        return Page((NOTHING,), (), found.notes)
+    both = [found, *([found.beside] if found.beside is not None else [])]
+    tables = [table for each in both for table in (*_times_tables(each, quantity), *_line_tables(each))]
+    tables += [*_growth_tables(found), *_threads_tables(found), *_crossing_tables(found), *_compared_tables(found)]
+    title = "Small recurrent networks: n_rec units down, n_steps time steps across."
+    return Page((title,), tuple(tables), (*_legend(found), *(note for each in both for note in each.notes)))
+
+
+def _pivot(
+    title: str, fields: Mapping[Field, Entry], notes: Iterable[tuple[str, str]] = (), corner: str = "n_rec"
+) -> Iterator[Table]:
+    """Yield a table for each subtitle, in their order, with its notes."""
+    said = list(dict.fromkeys(notes))
+    for subtitle in dict.fromkeys(subtitle for subtitle, *_ in fields):
+        blocks: dict[str, dict[tuple[Any, str], Entry]] = {}
+        for (of, heading, row, column), entry in fields.items():
+            if of == subtitle:
+                blocks.setdefault(heading, {})[row, column] = entry
+        heads = {column for block in blocks.values() for _, column in block}
+        columns = sorted(heads, key=lambda head: (head.startswith("i"), int(head.removeprefix("i"))))
+        lines: list[tuple[Entry, ...]] = []
+        for heading, block in blocks.items():
+            lines += [(Entry(heading),)] if heading else []
+            lines += grid(block, columns)
+        of_table = tuple(note for of, note in said if of == subtitle)
+        yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), of_table)
+
+
+def _title(study: Study, curve: Curve, size: Size) -> str:
+    """Return the subtitle of a table: "AMD EPYC, relu, mini-batch 1"."""
+    return f"{name_among(study.hosts, curve.host.fingerprint)}, {_work(curve, size)}"
+
+
+def _work_of(curve: Curve) -> Cell:
+    """Return the axes of curves that do the same work."""
+    return axes.project(curve.cell, ("batch_size", "precision", "placement"))
+
+
+def _work(curve: Curve, size: Size) -> str:
+    """Return the work: "relu, mini-batch 1"; with other inputs than the usual ones the time steps too."""
+    steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
+    return f"{work_name(_work_of(curve)._replace(network=size.activation))}, mini-batch {curve.cell.batch_size}{steps}"
+
+
+def _column(size: Size) -> str:
+    """Return the head of a column: the time steps, or the inputs where they are not the usual ones."""
+    return str(size.steps) if size.inputs == 2 else f"i{size.inputs}"
+
+
+def _inputs(count: int) -> str:
+    return "" if count == 2 else f" i{count}"
+
+
+def _series_name(size: Size) -> str:
+    """Return a series in a sentence: "20", "20 i10"."""
+    return f"{size.steps}{_inputs(size.inputs)}"
+
+
+def _size_of(row: Mapping[str, Any]) -> Size:
+    return Size(0, *(row[name] for name in _SERIES))
+
+
+def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
+    title, value = QUANTITIES[quantity]
+    common = layout.common_flags(p.cell for curve in found.curves for p in curve.points if p.cell.shown)
+    fields: dict[Field, Entry] = {}
+    notes: list[tuple[str, str]] = []
+    for curve in found.curves:
+        name, missing = _name(curve.cell), dict[str, list[tuple[str, str, str]]]()
+        for size, cell, *_ in curve.points:
+            subtitle = _title(found, curve, size)
+            entry = layout.entry(cell, layout.QUANTITIES["seconds"], common)._replace(best=False)
+            if not entry.hole and cell.seconds is not None:
+                entry = entry._replace(text=number(value(cell.seconds.median, size)))
+            fields[subtitle, name, size.hidden, _column(size)] = entry
+            if not cell.shown:
+                where = f"n_rec {size.hidden}, n_steps {_series_name(size)}"
+                missing.setdefault(subtitle, []).append((layout.why_hole(cell), name, where))
+        notes += [(subtitle, reason) for subtitle, several in missing.items() for reason in layout.reasons(several)]
+    yield from _pivot(title.capitalize(), fields, notes)
+
+
+def _line_tables(found: Study) -> Iterator[Table]:
+    together: dict[str, list[tuple[Entry, ...]]] = {}
+    for curve in found.curves:
+        for fit in curve.found["fits"]:
+            rows = together.setdefault(_title(found, curve, Size(0, 0, activation=fit["activation"])), [])
+            heading = (Entry(_name(curve.cell)),)
+            rows += [] if heading in rows else [heading]
+            residual = "" if fit["largest_residual"] is None else f"{fit['largest_residual']:.1%}"
+            estimates = (_microseconds(fit["fixed"]), _microseconds(fit["per_step"]))
+            rows.append(layout.entries(f"{fit['hidden']}{_inputs(fit['inputs'])}", *estimates, residual))
+    for title, lines in together.items():
+        yield Table(f"T = c + s n_steps: {title}", ("n_rec", "c, us", "s, us", "residual"), tuple(lines))
+
+
+def _microseconds(found: Ratio) -> str:
+    """Return an estimate in microseconds with half the width of its interval: "157±4.2"."""
+    half = "" if found.high is None else f"±{number((found.high - found.value) * 1e6)}"
+    return number(found.value * 1e6) + half
+
+
+def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> list[tuple[str, str]]:
+    """Return notes of (title, head, saying, series) as (title, note): a head's sayings, each with its time steps."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for title, head, saying, size in sayings:
+        found.setdefault((title, head), {}).setdefault(saying, []).append(_series_name(size))
+
+    def joined(several: Mapping[str, Sequence[str]]) -> str:
+        return "; ".join(f"{saying} (n_steps {', '.join(steps)})" for saying, steps in several.items())
+
+    return [(title, f"{head} {joined(several)}.") for (title, head), several in found.items()]
+
+
+def _growth_tables(found: Study) -> Iterator[Table]:
+    fields: dict[Field, Entry] = {}
+    knees: list[tuple[str, str, str, Size]] = []
+    for curve in found.curves:
+        for each in curve.found["growth"]:
+            series, name = _size_of(each), _name(curve.cell)
+            title = _title(found, curve, series)
+            knees.append((title, f"{name}: knee", knee_words(**each["knee"]), series))
+            for size in each["sizes"]:
+                fields[title, name, size["hidden"], _column(series)] = _growth_entry(size["ratio"], size["exponent"])
+    yield from _pivot("T over T of the fewest units", fields, _sayings(knees))
+
+
+def _growth_entry(found: Ratio, exponent: Ratio | None) -> Entry:
+    if exponent is None:
+        return Entry(f"{number(found.value)}x")
+    power = round(exponent.value, 2) + 0.0  # no "-0.00"
+    return _ratio(found)._replace(marks=f" ^{power:.2f}")
+
+
+def _ratio(found: Ratio, best: bool = False) -> Entry:
+    return Entry(f"{number(found.value)}x", layout.deviation(found.value, found.low, found.high), best=best)
+
+
+def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> str:
+    """Return where time begins to grow: "100", "100 (20 to 200)", "none"."""
+    value, *ends = ("none" if each is None else str(each) for each in (hidden, earliest, latest))
+    return value if ends == [value, value] else f"{value} ({ends[0]} to {ends[1]})"
+
+
+def _threads_tables(found: Study) -> Iterator[Table]:
+    fields: dict[Field, Entry] = {}
+    sayings: list[tuple[str, str, str, Size]] = []
+    for pays in found.threads:
+        curve, series = pays["curve"], _size_of(pays)
+        title = _title(found, curve, series)
+        sayings.append((title, f"{row_name(curve.cell)}:", threads_words(curve.cell.threads, pays), series))
+        for each in pays["sizes"]:
+            entry = _ratio(each["ratio"], each["verdict"] == "better")
+            fields[title, _name(curve.cell), each["hidden"], _column(series)] = entry
+    yield from _pivot("T with a thread for each core over T with one", fields, _sayings(sayings))
+
+
+def threads_words(threads: int, pays: Mapping[str, Any]) -> str:
+    """Return how many threads to use."""
+    smallest, largest = (pays["sizes"][end]["hidden"] for end in (0, -1))
+    if pays["faster_from"] is None:
+        return f"use 1 thread up to n_rec {largest}, the largest measured"
+    if pays["faster_from"] == smallest:
+        return f"use {threads_name(threads)} from n_rec {smallest} on, the smallest measured"
+    return f"use 1 thread below n_rec {pays['faster_from']}"
+
+
+def _crossing_tables(found: Study) -> Iterator[Table]:
+    fields: dict[Field, Entry] = {}
+    for each in found.crossings:
+        size = _size_of(each)
+        row = f"{each['what']}: {each['first']['name']}, {each['second']['name']}"
+        fields[_work(each["curve"], size), "", row, _column(size)] = Entry(where(each["at"]))
+    yield from _pivot("n_rec from which on the second is faster", fields, corner="")
+
+
+def where(at: Crossing) -> str:
+    """Return where a crossing is: "96 (60 to 140)", "below 10", "above 500", "none"."""
+
+    def units(value: float) -> str:
+        if value == 0:
+            return f"below {at.smallest}"
+        return f"above {at.largest}" if math.isinf(value) else number(value)
+
+    if not at.clear:
+        return "none"
+    if at.low is None or at.high is None or at.low == at.high:
+        return units(at.units)
+    return f"{units(at.units)} ({units(at.low)} to {units(at.high)})"
+
+
+def _compared_tables(found: Study) -> Iterator[Table]:
+    together: dict[str, list[tuple[Entry, ...]]] = {}
+    for each in found.compared:
+        rows = together.setdefault(_title(found, each["curve"], Size(0, 0)), [])
+        mean = _ratio(each["times_fastest"], best=not rows)
+        over, wins = f"{each['sizes']} of {each['of']}", _sizes(each["fastest_at"], each["of"])
+        rows.append((Entry(_name(each["curve"].cell)), mean, Entry(over), Entry(wins)))
+    for title, lines in together.items():
+        head = ("", "mean", "over", "fastest at n_rec")
+        yield Table(f"T over T of the fastest row: {title}", head, tuple(lines), words=True)
+
+
+def _sizes(sizes: Sequence[Size], of: int) -> str:
+    """Return these networks in words: all, none, or each by units x steps."""
+    if len(sizes) == of:
+        return f"all {of}"
+    units: dict[int, list[str]] = {}
+    for size in sizes:
+        units.setdefault(size.steps, []).append(str(size.hidden))
+    words = (f"{', '.join(hidden)} at {steps} steps" for steps, hidden in sorted(units.items()))
+    return f"{len(sizes)} of {of}" + (f": {'; '.join(words)}" if sizes else "")
+
+
+def _legend(found: Study) -> Iterator[str]:
+    yield "± half-width of the 95 % interval (the wider side); iN: N inputs and outputs instead of 2."
+    if any(curve.found["fits"] for curve in found.curves):
+        yield (
+            "c: fixed time per update, s: time per time step, each ± half of its 95 % interval (none from two "
+            "step counts of too few launches); residual: the largest distance of a time from the line."
+        )
+    if any(curve.found["growth"] for curve in found.curves):
+        yield (
+            f"^: T grows as n_rec to this power, from the size before. Knee: the fewest units that take over {FLAT:g} "
+            "times as long as the fewest; in brackets: others that the intervals allow."
+        )
+    if found.threads:
+        yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
+        if any(each["p_adjusted"] is None for pays in found.threads for each in pays["sizes"]):
+            yield (
+                f"Of fewer than {ENOUGH_LAUNCHES} launches the interval of the ratio decides, widened by the deviation "
+                f"between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} without enough)."
+            )
+    if found.crossings:
+        yield (
+            "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. Devices "
+            "stand for the fastest mode and thread count of a framework."
+        )
+    cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
+    if any(cell.timed and cell.has(flags.THREADS_EXCEEDED) for cell in cells):
+        yield f"Times with the mark {flags.THREADS_EXCEEDED.symbol} stand in the first table alone."
+    yield from layout.flag_lines(cells, layout.common_flags(cells))
+
+
+# JSON and CSV.
+
+
+def _seconds(name: str, value: Callable[[float, Size], float]) -> Column[Point]:
+    return Column(name, None, lambda point: point.cell.seconds and value(point.cell.seconds.median, point.at))
+
+
+_KEYS = curve_columns("network", "specification")
+_OF_ROW: tuple[Column[Any], ...] = within(_KEYS, itemgetter("curve"))
+_CURVE = (*_KEYS, *found_columns("fits", "growth", fits=None, growth=None))
+_POINT = (
+    *attributes(lambda point: point.at, *Size._fields),
+    *cell_columns("status", "reason", "seconds"),
+    _seconds("seconds_per_time_step", lambda seconds, size: seconds / size.steps),
+    _seconds("seconds_of_a_run", QUANTITIES["paper"][1]),
+    *cell_columns("flags"),
+)
+_CROSSING = ("what", "first", "second", *_SERIES, "where", "units", "interval", "told", "smallest", "largest")
+
+
+def rnn_data(found: Study) -> dict[str, Any]:
+    """Return a JSON object: the curves, the conclusions, and the published study beside."""
+    threads = (*_OF_ROW, *items(dict, *_SERIES, "against", "faster_from", "sizes"))
+    compared = (*_OF_ROW, *items(dict, "times_fastest", "sizes", "of", "fastest_at"))
+    return {
+        "updates_of_a_run": UPDATES,
+        "lines": curve_objects(found.curves, _CURVE, _POINT, "sizes"),
+        "threads": objects(threads, found.threads),
+        "crossings": objects(items(dict, *_CROSSING), found.crossings),
+        "compared": objects(compared, found.compared),
+        "beside": None if found.beside is None else rnn_data(found.beside),
+        "notes": list(found.notes),
     }
-    compared = []
-    for line, times in found.items():
-        ratios = [
-            Ratio(1.0, 1.0, 1.0, "the fastest itself")
-            if fastest[size] == line
-            else ratio(seconds, found[fastest[size]][size])
-            for size, seconds in times.items()
-            if size in fastest
-        ]
-        if ratios and len(found) > 1:
-            wins = tuple(size for size in sizes if fastest[size] == line)
-            compared.append(Compared(line, geometric_mean(ratios), len(ratios), len(sizes), wins))
-    return sorted(compared, key=lambda each: each.mean.value)
+
+
+def rnn_rows(found: Study) -> Rows:
+    """Return a CSV line for each time, missing ones and those of the study beside too."""
+    beside = () if found.beside is None else found.beside.curves
+    return curve_rows([*found.curves, *beside], _CURVE, _POINT)
+
+
+def published() -> Study:
+    """Return the study of 2017 without its first trials, which its author calls strangely long."""
+    return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
+
+
+def _analyse(source: Source) -> Study:
+    reference = source.options.reference
+    if reference == BRANDFONBRENER2017:
+        return published()
+    found = study(source.matrix(), {} if reference else networks_of(source.results().records))
+    return found._replace(beside=published()) if source.options.against else found
+
+
+REPORT = Report(
+    name="rnn",
+    summary="""Small recurrent networks, one example an update: time by units and time steps.
+
+Five tables: the times; T = c + s n_steps; growth with the units, and from how many on more threads pay; from how many
+units on one device, machine or thread count is faster than another; rows compared.""",
+    examples=(
+        "dlbench report rnn",
+        "dlbench report rnn --quantity paper --against brandfonbrener2017",
+        "dlbench report rnn --reference brandfonbrener2017",
+    ),
+    analyse=_analyse,
+    page=lambda found, options: rnn_page(found, options.quantity),
+    data=rnn_data,
+    rows=rnn_rows,
+    suggestion="small recurrent networks: time by units and steps, when threads pay",
+    applies=bool,
+    options=frozenset({REFERENCE, ALL_RUNS}),
+    published=(BRANDFONBRENER2017,),
+    families=frozenset({FAMILY}),
+    quantities=tuple(QUANTITIES),
+    heading="Small recurrent networks",
+    place=70,
+)

@@ -1,4 +1,4 @@
-"""Times by thread count: the count to use, the cost of every other, and the comparisons behind both.
+"""`dlbench report threads`: the thread count to use, the cost of every other, and the comparisons behind both.
 
 For every row of a matrix on a CPU: T(p) with its interval, speed-up T(1) / T(p), efficiency, Karp and Flatt's serial
 fraction, the best p, and the penalty T(p) / T(best) of every other. Rows bound to p CPUs (or, where a row was not
@@ -16,288 +16,756 @@ to them. A p whose cell failed parity, or whose framework used more threads than
 asked, takes no part; nor does one disturbed by other programs, unless every count up to the effective CPUs was
 disturbed: past them a launch's own waiting hides that of others, and such a count must not win by that.
 
-All of it is of one process: cells of several workers are left out (`left_out`), since their threads also wait for the
-exchange of gradients, which no law of threads describes; `scaling` reports on them.
+All of it is of one process: cells of several workers are left out, since their threads also wait for the exchange of
+gradients, which no law of threads describes; `scaling` reports on them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import BOUND, Cell
+from dlbench.adapters.protocol import BOUND, Cell, Status
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix
-from dlbench.reports.curve.curve import along, computes_nothing, usable
-from dlbench.reports.curve.fits import Fits, fit_scaling, karp_flatt
-from dlbench.reports.naming import row_name
-from dlbench.reports.statistics import Contrast, Ratio, Summary, adjust, contrast
+from dlbench.reports.cells import CellResult, Matrix, differ, group_of
+from dlbench.reports.columns import Column, attributes, table
+from dlbench.reports.curve.curve import (
+    DOTTED,
+    Curve,
+    Curves,
+    Line,
+    Panel,
+    Picture,
+    Point,
+    adjust_together,
+    along,
+    cell_columns,
+    computes_nothing,
+    coverage,
+    curve_columns,
+    curve_objects,
+    curve_rows,
+    draw,
+    ends,
+    found_columns,
+    marks_of,
+    style,
+    usable,
+)
+from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
+from dlbench.reports.disturbance import THROTTLED_SHARE
+from dlbench.reports.formats.csv import VALUE
+from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
+from dlbench.reports.formats.pictures import GREY
+from dlbench.reports.naming import extra_of_place, group_name, row_name
+from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.statistics import (
+    ENOUGH_LAUNCHES,
+    LAUNCH_DEVIATION,
+    MOST_LAUNCHES,
+    SIGNIFICANCE,
+    WORSE,
+    Contrast,
+    Ratio,
+    Summary,
+    contrast,
+    launches_to_decide,
+)
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import FIRST
 
 MANY = 32
 """The largest thread count of the 2016 paper's Table 4."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One thread count of a curve; a missing cell has a status and no seconds."""
-
-    threads: int
-    cell: CellResult
-    seconds: Summary | None
-    """None for a missing cell, and for a number that cannot be used."""
-    takes_part: bool
-    """Whether it counts for best, comparisons, findings and fits: it was undisturbed, or all were disturbed."""
-    speedup: float | None = None
-    """T(1) / T(p)."""
-    serial_fraction: float | None = None
-    """Karp and Flatt's, of this speed-up; for p from 2 to the effective CPUs."""
-    penalty: Contrast | None = None
-    """T(p) / T(best)."""
-    past_cores: Contrast | None = None
-    """For p beyond the physical cores, CPUs not bound: T(p) / the fastest within them."""
-    past_cpus: Contrast | None = None
-    """For p beyond the effective CPUs: T(p) / the fastest within them."""
-
-    @property
-    def efficiency(self) -> float | None:
-        """Speed-up / p."""
-        return None if self.speedup is None else self.speedup / self.threads
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One row of the matrix over the thread counts of one machine."""
-
-    host: Host
-    points: tuple[Point, ...]
-    best: int | None
-    """The thread count to use; None where nothing was timed."""
-    fits: Fits | None
-    """Scaling laws; None where the same row bound to its CPUs has them, or nothing was timed."""
-
-    @property
-    def group(self) -> Cell:
-        """The work."""
-        return self.points[0].cell.group
-
-    @property
-    def row(self) -> Cell:
-        """The framework, its mode, and how its threads are bound."""
-        return self.points[0].cell.row
-
-    @property
-    def name(self) -> str:
-        """The row in words."""
-        return row_name(self.row._replace(mode="") if self.row.mode == "2016" else self.row)
-
-    @property
-    def cell(self) -> Cell:
-        """The axes that the points share: all but their threads."""
-        return axes.without(self.points[0].cell.cell, "threads")
-
-    @property
-    def bound(self) -> bool:
-        """Whether p threads had p CPUs to themselves, rather than all there are."""
-        return self.row.affinity == BOUND
-
-    @property
-    def computes(self) -> bool:
-        """Whether anything was computed: a framework that only waits scales as its author chose."""
-        return not any(computes_nothing(point.cell) for point in self.points)
-
-    @property
-    def default(self) -> int | None:
-        """The framework's own thread count, where its adapter reports it."""
-        known = [point.cell.default_threads for point in self.points if point.cell.default_threads is not None]
-        return known[-1] if known else None
-
-    @property
-    def taking_part(self) -> list[Point]:
-        """The points with a time that counts."""
-        return [point for point in self.points if point.seconds is not None and point.takes_part]
-
-
-class Threads(NamedTuple):
-    """The thread curves of a matrix."""
-
-    curves: tuple[Curve, ...]
-    left_out: tuple[str, ...]
-    """A sentence about each kind of CPU cells without a curve, then the matrix's own notes."""
-
-
+NOTHING = "Nothing was measured on a CPU in one process yet."
+PAST_CORES, PAST_CPUS = "past_physical_cores", "past_effective_cpus"
 Pair = tuple[int, int]
+Compare = Callable[[int, int], Contrast]
 
 
-@dataclass
-class _Row:
-    """One row before the comparisons of the whole report are adjusted."""
-
-    host: Host
-    cells: Sequence[CellResult]
-    times: dict[int, Summary]
-    calm: dict[int, Summary]
-    """Those of `times` that take part."""
-    comparisons: dict[Pair, Contrast] = field(default_factory=dict)
-
-    @property
-    def bound(self) -> bool:
-        return self.cells[0].row.affinity == BOUND
-
-    @property
-    def unbound(self) -> tuple[object, ...]:
-        """Key of the row whatever its affinity."""
-        cell = self.cells[0]
-        return cell.column.machine, axes.without(cell.cell, "threads", "affinity")
-
-    def compare(self, threads: int, against: int) -> Contrast:
-        """Compare two counts by the whole report's tests, else by the ratio's interval."""
-        if (threads, against) in self.comparisons:
-            return self.comparisons[threads, against]
-        if (against, threads) in self.comparisons:
-            return self.comparisons[against, threads].swapped
-        return contrast(threads, against, self.times[threads], self.calm[against], test=False)
-
-
-def threads(matrix: Matrix) -> Threads:
-    """Return the analysis of a matrix."""
-    return Threads(tuple(curves(matrix)), (*left_out(matrix), *matrix.notes))
-
-
-def curves(matrix: Matrix) -> list[Curve]:
+def threads(matrix: Matrix) -> Curves:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
     on_cpu = [cell for at, cell in matrix.cells.items() if at.on_cpu and at.threads and at.world_size == 1]
     of_rows = along(sorted(on_cpu, key=lambda cell: matrix.machines.index(cell.column.machine)), "threads")
-    rows = [_row(matrix.hosts[place.machine], cells) for place, cells in of_rows.items()]
+    rows = [_row(matrix.hosts[place.machine], place.cell, cells) for place, cells in of_rows.items()]
+    compared: dict[int, dict[Pair, Contrast]] = {}
     # Comparisons of frameworks that compute nothing are a family of their own: made-up times must not cost real ones
     # their significance.
-    for made_up in (False, True):
-        family = [row for row in rows if any(map(computes_nothing, row.cells)) == made_up]
-        adjusted = iter(adjust([each for row in family for each in row.comparisons.values()]))
-        for row in family:
-            row.comparisons = {pair: next(adjusted) for pair in row.comparisons}
-    bound = {row.unbound for row in rows if row.bound and row.times}
-    return [_curve(row, fitted=row.bound or row.unbound not in bound) for row in rows]
+    for real in (True, False):
+        family = [place for place, row in enumerate(rows) if computes(row) is real]
+        compared |= zip(family, adjust_together(_comparisons(rows[place]) for place in family), strict=True)
+    measured_bound = {_unbound(row) for row in rows if bound(row) and row.timed}
+    curves = [
+        _curve(row, compared[place], fitted=bound(row) or _unbound(row) not in measured_bound)
+        for place, row in enumerate(rows)
+    ]
+    return Curves(tuple(curves), (*_left_out(matrix), *matrix.notes))
 
 
-def left_out(matrix: Matrix) -> list[str]:
-    """Return a sentence about the CPU cells without a curve; empty where there are none."""
+def bound(curve: Curve) -> bool:
+    """Return whether p threads had p CPUs to themselves, rather than all there are."""
+    return curve.cell.affinity == BOUND
+
+
+def computes(curve: Curve) -> bool:
+    """Return whether anything was computed: a framework that only waits scales as its author chose."""
+    return not any(computes_nothing(point.cell) for point in curve.points)
+
+
+def name_of(curve: Curve) -> str:
+    """Return the row in words."""
+    return row_name(curve.cell._replace(mode="") if curve.cell.mode == "2016" else curve.cell)
+
+
+def default_of(curve: Curve) -> int | None:
+    """Return the framework's own thread count, where its adapter reports it."""
+    known = [point.cell.default_threads for point in curve.points if point.cell.default_threads is not None]
+    return known[-1] if known else None
+
+
+def _unbound(curve: Curve) -> tuple[str, Cell]:
+    return curve.host.fingerprint, axes.without(curve.cell, "affinity")
+
+
+def _left_out(matrix: Matrix) -> Iterator[str]:
+    """Yield a sentence about the CPU cells without a curve."""
     on_cpu = [place for place in matrix.cells if place.on_cpu]
-    workers = sum(column.world_size > 1 for column in on_cpu)
-    unknown = sum(column.world_size == 1 and not column.threads for column in on_cpu)
-    lines = []
-    if workers:
-        lines.append(
+    if workers := sum(column.world_size > 1 for column in on_cpu):
+        yield (
             f"Not shown: {workers} cell{'s' if workers != 1 else ''} of several workers, which threads alone do not "
             "explain; `dlbench report scaling` shows them."
         )
-    if unknown:
-        lines.append(f"Not shown: {unknown} cell{'s' if unknown != 1 else ''} with an unknown thread count.")
+    if unknown := sum(column.world_size == 1 and not column.threads for column in on_cpu):
+        yield f"Not shown: {unknown} cell{'s' if unknown != 1 else ''} with an unknown thread count."
+
+
+def _row(host: Host, shared: Cell, cells: Iterable[CellResult]) -> Curve:
+    """Return the points that are not disturbed as taking part; all where every count that can show it was disturbed."""
+    by_count = {cell.column.threads or 0: cell for cell in cells}
+    timed = {count: time for count, cell in sorted(by_count.items()) if (time := usable(cell)) is not None}
+    disturbed = {count for count, cell in by_count.items() if cell.has(flags.CONTENDED)}
+    showing = [count for count in timed if host.effective_cpus is None or count <= host.effective_cpus] or timed
+    calm = timed.keys() if disturbed.issuperset(showing) else timed.keys() - disturbed
+    points = (Point(count, cell, timed.get(count), count in calm) for count, cell in sorted(by_count.items()))
+    return Curve(host, shared, tuple(points))
+
+
+def _comparisons(row: Curve) -> dict[Pair, Contrast]:
+    """Return the comparisons that are tested, of each pair of counts one."""
+    calm = {point.at: point.seconds for point in row.taking_part if point.seconds is not None}
+    cores, cpus, logical = row.host.physical_cores, row.host.effective_cpus, row.host.logical_cpus
+    if bound(row) or not calm:
+        return {}
+    fastest = _fastest(calm)
+    pairs = {
+        (count, within)
+        for count in calm
+        for limit in (cores, cpus)
+        if limit is not None and count > limit and (within := _fastest(calm, limit))
+    }
+    known = {count for count in (cores, logical) if count is not None}
+    wanted = {*known, *(2 * count for count in known), MANY, *(p for p in calm if cores is not None and p > cores)}
+    pairs |= {(p, fastest) for p in calm if p in wanted and p != fastest and (fastest, p) not in pairs}
+    return {(p, q): contrast(p, q, calm[p], calm[q]) for p, q in sorted(pairs)}
+
+
+def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
+    """Return the fastest count up to a limit; 0 where there is none."""
+    within = [count for count in times if limit is None or count <= limit]
+    return min(within, key=lambda count: (times[count].median, count), default=0)
+
+
+def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> int | None:
+    """Return the smallest count that is not clearly slower than the fastest; None where there is none.
+
+    More than ``limit`` are returned only where they are clearly faster than the fastest count up to it.
+    """
+    fastest, within = _fastest(times), _fastest(times, limit)
+
+    def will_do(count: int) -> bool:
+        shares_cpus = limit is not None and count > limit and within
+        if count != fastest and shares_cpus and compare(count, within).verdict != "better":
+            return False
+        return count == fastest or compare(count, fastest).verdict != "worse"
+
+    return min(filter(will_do, times), default=None)
+
+
+def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve:
+    """Return a row with the findings of its points and of the whole."""
+    host, timed = row.host, {point.at: point.seconds for point in row.timed if point.seconds is not None}
+    calm = {point.at: timed[point.at] for point in row.taking_part}
+    limit = None if bound(row) else host.effective_cpus
+
+    def compare(count: int, against: int) -> Contrast:
+        """Compare two counts by the whole report's tests, else by the ratio's interval."""
+        if (count, against) in compared:
+            return compared[count, against]
+        if (against, count) in compared:
+            return compared[against, count].swapped
+        return contrast(count, against, timed[count], calm[against], test=False)
+
+    def past(count: int, limit: int | None) -> Contrast | None:
+        within = _fastest(calm, limit) if limit is not None and count > limit and not bound(row) else 0
+        return compare(count, within) if within else None
+
+    best = _best(calm, limit, compare)
+
+    def of_point(count: int, seconds: Summary) -> dict[str, Any]:
+        speedup = timed[1].median / seconds.median if 1 in timed else None
+        within = host.effective_cpus is None or count <= host.effective_cpus
+        itself = Contrast(count, count, Ratio(1.0, None, None, "itself"))
+        return {
+            "speedup": speedup,
+            "efficiency": None if speedup is None else speedup / count,
+            "serial_fraction": karp_flatt(speedup, count) if speedup is not None and within else None,
+            "penalty": itself if count == best or best is None else compare(count, best),
+            PAST_CORES: past(count, host.physical_cores),
+            PAST_CPUS: past(count, host.effective_cpus),
+        }
+
+    points = (
+        point._replace(found=of_point(point.at, point.seconds)) if point.seconds else point for point in row.points
+    )
+    fits = None
+    if fitted and timed:
+        fits = fit_scaling({count: time for count, time in calm.items() if limit is None or count <= limit})
+    return row._replace(points=tuple(points), found={"best_threads": best, "fits": fits})
+
+
+# Advice: the count to use, the cost of others, and why more are slower.
+
+
+# A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
+# seconds, or is switched so many times as often.
+MORE_WAITING, MORE_CPU, MORE_SWITCHES = 0.1, 1.2, 10.0
+_FAILURES = {
+    Status.IMPLAUSIBLE: "implausible",
+    Status.CRASHED: "crashed",
+    Status.TIMED_OUT: "timed out",
+    Status.OUT_OF_MEMORY: "out of memory",
+}
+
+
+def _counted(count: int) -> str:
+    return f"{count} thread{'s' if count != 1 else ''}"
+
+
+def advice(curve: Curve) -> str:
+    """Return one sentence: the count to use, the cost of one thread or more, and any doubt."""
+    best, timed, default = curve.found["best_threads"], curve.timed, default_of(curve)
+    if best is None:
+        return "nothing was timed"
+    partly = ", the best of those not disturbed" if len(curve.taking_part) < len(timed) else ""
+    words = [f"use {_counted(best)}{partly}"]
+    stake = _stake(curve, best)
+    others = [
+        (point.at, point.found["penalty"])
+        for point in curve.taking_part
+        if point.at != best and (point.at > best or point.at == 1)
+    ]
+    dearer = [(count, found.value) for count, found in others if not stake or found.value >= 1 / WORSE]
+    if dearer:
+        words.append(f"a step takes {', '.join(_costs(dearer))}")
+    elif not others and len(curve.taking_part) == 1:
+        words = [f"only {_counted(best)} timed{'' if len(timed) == 1 else ' undisturbed'}: nothing to compare"]
+    unsure = [str(count) for count, found in others if found.value > WORSE and found.verdict == "no clear difference"]
+    if unsure:
+        words.append(f"noise may explain the cost of {' and '.join(unsure)}")
+    words += [*stake, *_disturbance(timed), *([] if default is None else [f"the framework's default is {default}"])]
+    return "; ".join(words)
+
+
+def _stake(curve: Curve, best: int) -> list[str]:
+    """Say how much faster the fastest count may be where it is not the one to use, and how to decide it."""
+    timed = {point.at: point.seconds for point in curve.taking_part if point.seconds is not None}
+    fastest = min(timed, key=lambda count: timed[count].median)
+    found = next(point.found["penalty"] for point in curve.points if point.at == fastest)
+    if found.value >= 1 / WORSE:
+        return []
+    count = launches_to_decide(timed[fastest], timed[best], found.family)
+    launches = f"more than {MOST_LAUNCHES}" if count is None else f"about {count}"
+    most = "" if found.ratio.low is None else f" (at best {_times(found.ratio.low)})"
+    took = f"with {fastest} it took {_times(found.value)} as long{most}"
+    return [f"{took}, within noise; {launches} launches of each would settle it"]
+
+
+def _disturbance(timed: Iterable[Point]) -> Iterator[str]:
+    disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
+    if disturbed:
+        ending, were, do = ("s", "were", "do") if len(disturbed) > 1 else ("", "was", "does")
+        where = ", ".join(str(point.at) for point in disturbed)
+        counts = "" if all(point.takes_part for point in disturbed) else f" and {do} not count"
+        threads = f"thread{'s' if where != '1' else ''}"
+        yield (
+            f"the measurement{ending} with {where} {threads} {were} disturbed{counts}: measure again on a quiet machine"
+        )
+
+
+def _costs(values: Iterable[tuple[int, float]]) -> Iterator[str]:
+    """Yield how many times as long a step takes with each count: "2.0x as long with 1", "1.60x with 4"."""
+    long = " as long"
+    for count, value in values:
+        if 1 / WORSE <= value <= WORSE:
+            yield f"about as long with {count}"
+        else:
+            yield f"{_times(value)}{long} with {count}"
+            long = ""
+
+
+def _times(value: float) -> str:
+    return f"{value:.2f}x" if value < 1.995 else f"{value:.1f}x"
+
+
+def mechanism(curve: Curve) -> str:
+    """Return why the slowest point beyond the best is slower, according to the evidence; may be empty."""
+    best = curve.found["best_threads"]
+    beyond = [p for p in curve.taking_part if p.at > best and p.found["penalty"].verdict == "worse"]
+    if not beyond:
+        return ""
+    start = next(point for point in curve.points if point.at == best)
+    worst = max(beyond, key=lambda point: point.found["penalty"].value)
+    before, after, count = start.cell.observed, worst.cell.observed, worst.at
+    if before is None or after is None or any(point.cell.has(flags.CONTENDED) for point in (start, worst)):
+        return ""
+    causes = []
+    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > THROTTLED_SHARE:
+        causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
+    if (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0) > MORE_WAITING * count:
+        causes.append(f"{after.waiting_per_wall:.1f} of {count} threads wait for a CPU at any moment")
+    more = after.cpu_seconds_per_step / before.cpu_seconds_per_step if before.cpu_seconds_per_step > 0 else 1.0
+    if more > MORE_CPU:
+        causes.append(f"a step costs {more:.1f}x the CPU seconds (spinning, synchronising, cold caches)")
+    switches = after.involuntary_switches_per_step
+    if switches is not None and switches > MORE_SWITCHES * max(1.0, before.involuntary_switches_per_step or 0.0):
+        causes.append(f"{switches:.0f} involuntary switches a step")
+    return f"at {count} threads " + "; ".join(causes) if causes else ""
+
+
+def wait_policies(points: Iterable[Point]) -> str:
+    """Return the settings of how waiting threads wait, with their thread counts; empty where nothing was set."""
+    places: dict[str, list[str]] = {}
+    for point in points:
+        policy = None if point.cell.observed is None else point.cell.observed.wait_policy
+        if policy is not None:
+            words = ", ".join(f"{name}={value}" for name, value in policy.items())
+            places.setdefault(words, []).append(str(point.at))
+    if len(places) == 1:
+        return next(iter(places))
+    return "; ".join(f"at {', '.join(counts)} {words or 'nothing set'}" for words, counts in places.items())
+
+
+# Findings: which frameworks get worse past the cores and the CPUs of a machine.
+
+
+def _by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
+    """Return the curves of frameworks that compute, machine by machine: made-up scaling is in no finding."""
+    found: dict[str, list[Curve]] = {}
+    for each in filter(computes, curves):
+        found.setdefault(each.host.fingerprint, []).append(each)
+    return list(found.values())
+
+
+def _past(curve: Curve, past: str) -> list[Contrast]:
+    return [found for point in curve.taking_part if (found := point.found[past]) is not None]
+
+
+def headline(curves: Iterable[Curve]) -> list[str]:
+    """Return for each machine on how many rows more threads than cores cost time, and where they cost most."""
+    lines = []
+    for here in _by_machine(curves):
+        rows = [each for each in here if _past(each, PAST_CORES)]
+        worse = [(found, each) for each in rows for found in _past(each, PAST_CORES) if found.verdict == "worse"]
+        head = f"{here[0].host.name}: more threads than its {here[0].host.physical_cores} cores"
+        if worse:
+            most, curve = max(worse, key=lambda pair: pair[0].value)
+            hurt = len({curve.cell for _, curve in worse})
+            lines.append(
+                f"{head} cost time on {hurt} of {len(rows)} rows, most on {group_name(curve.cell)}: {name_of(curve)} "
+                f"takes {times(most.ratio)} with {most.threads} threads."
+            )
+        elif rows:
+            lines.append(f"{head} cause no significant slowdown on any of {len(rows)} rows.")
     return lines
 
 
-def best_threads(
-    times: Mapping[int, Summary], cpus: int | None = None, compare: Callable[[int, int], Contrast] | None = None
-) -> int | None:
-    """Return the smallest thread count that is not clearly slower than the fastest; None where there is none.
+def findings(curves: Iterable[Curve]) -> list[str]:
+    """State, machine by machine, which frameworks get worse past the physical cores, on what, and by how much.
 
-    More threads than ``cpus`` are returned only where they are clearly faster than the fastest count up to it.
-    ``compare`` compares two counts, by the interval of their ratio unless given.
+    And again past the effective CPUs, where these are not the physical cores and more threads were tried.
     """
-    if not times:
-        return None
-    hold = compare or (lambda p, q: contrast(p, q, times[p], times[q], test=False))
-    fastest = _fastest(times)
-    within = fastest_within(times, cpus)
-
-    def will_do(count: int) -> bool:
-        if count == fastest:
-            return True
-        shares_cpus = cpus is not None and within is not None and count > cpus
-        if shares_cpus and hold(count, within or 0).verdict != "better":
-            return False
-        return hold(count, fastest).verdict != "worse"
-
-    return min(filter(will_do, times))
+    lines = []
+    for here in _by_machine(curves):
+        cores, cpus = here[0].host.physical_cores, here[0].host.effective_cpus
+        limits = [(cores, PAST_CORES, "physical core"), (cpus if cpus != cores else None, PAST_CPUS, "CPU it may use")]
+        for limit, past, each in limits:
+            if limit is not None:
+                head = f"{here[0].host.name}: past {limit} threads, one for each {each}"
+                lines += _findings(head, here, past, limit)
+    return lines
 
 
-def named_counts(host: Host) -> frozenset[int]:
-    """Return the thread counts whose penalty is always tested."""
-    known = [count for count in (host.physical_cores, host.logical_cpus) if count is not None]
-    return frozenset([*known, *(2 * count for count in known), MANY])
+def _findings(head: str, here: Sequence[Curve], past: str, limit: int) -> list[str]:
+    compared = [found for each in here for found in _past(each, past)]
+    tested = [found for found in compared if found.tested]
+    some_only = bool(tested) and len(tested) < len(compared)
+    names = dict.fromkeys(map(name_of, here))
+    said = [_finding([each for each in here if name_of(each) == name], past, some_only, limit) for name in names]
+    if not any(said):
+        return []
+    rule = f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
+    if tested:
+        rule = f"Welch's t, Holm-adjusted for {tested[0].family} comparisons, p < {SIGNIFICANCE}"
+        rule += f"; untested: by the ratio's interval, fewer than {ENOUGH_LAUNCHES} launches" if some_only else ""
+    return [f"{head} ({rule}),", *(f"  {text}" for text in said if text)]
 
 
-def fastest_within(times: Mapping[int, Summary], limit: int | None) -> int | None:
-    """Return the fastest thread count up to a limit; None where there is none."""
-    within = {p: timed for p, timed in times.items() if limit is not None and p <= limit}
-    return _fastest(within) if within else None
+def _finding(of_one: Sequence[Curve], past: str, some_only: bool, limit: int) -> str:
+    """Return on which networks a row gets worse, gains, shows no clear difference, and fails; else an empty text."""
+    groups: dict[str, list[str]] = {"worse": [], "better": [], "no clear difference": []}
+    for curve in of_one:
+        found = sorted(_past(curve, past), key=lambda one: one.value)
+        disturbed = any(point.cell.has(flags.CONTENDED) for point in curve.taking_part)
+        network = _workload(curve.cell) + (flags.CONTENDED.symbol if disturbed else "")
+        verdicts = {one.verdict: one for one in found}  # the largest of each
+        decisive = verdicts.get("worse") or next((one for one in found if one.verdict == "better"), None)
+        if decisive is not None:
+            untested = " (untested)" if some_only and not decisive.tested else ""
+            network += f" {_times(decisive.value)} at {decisive.threads}{untested}"
+        if found:
+            groups["no clear difference" if decisive is None else decisive.verdict].append(network)
+    of = sum(map(len, groups.values()))
+    heads = {
+        f"gets worse on {len(groups['worse'])} of {of} networks: ": groups["worse"],
+        "gains on ": groups["better"],
+        "shows no clear difference on ": groups["no clear difference"],
+        "fails on ": [text for each in of_one if (text := _failed(each, limit))],
+    }
+    parts = [head + ", ".join(networks) for head, networks in heads.items() if networks]
+    return f"{name_of(of_one[0])}: " + "; ".join(parts) if parts else ""
 
 
-def _fastest(times: Mapping[int, Summary]) -> int:
-    return min(times, key=lambda count: (times[count].median, count))
+def _failed(curve: Curve, limit: int) -> str:
+    """Return the counts beyond the limit at which a network that runs within it fails, and how; else an empty text."""
+    if bound(curve) or not any(point.at <= limit for point in curve.timed):
+        return ""
+    missing: dict[Status, list[str]] = {}
+    for point in curve.points:
+        if point.at > limit and point.cell.status in _FAILURES:
+            missing.setdefault(point.cell.status, []).append(str(point.at))
+    said = [f"{_FAILURES[status]} at {' and '.join(counts)}" for status, counts in missing.items()]
+    return f"{_workload(curve.cell)} ({', '.join(said)})" if said else ""
 
 
-def _row(host: Host, cells: Sequence[CellResult]) -> _Row:
-    times = {cell.column.threads or 0: timed for cell in cells if (timed := usable(cell)) is not None}
-    row = _Row(host, cells, times, _undisturbed(times, cells, host.effective_cpus))
-    if row.calm and not row.bound:
-        row.comparisons = {(p, q): contrast(p, q, times[p], times[q]) for p, q in sorted(_pairs(row.calm, host))}
-    return row
+def _workload(cell: Cell) -> str:
+    known = FIRST.get(cell.network)
+    usual = known is not None and known.batch_size == cell.batch_size
+    return cell.network if usual else f"{cell.network} b{cell.batch_size}"
 
 
-def _pairs(times: Mapping[int, Summary], host: Host) -> set[Pair]:
-    """Return the counts to be compared, each pair once."""
-    cores, fastest = host.physical_cores, _fastest(times)
-    found = set()
-    for limit in (cores, host.effective_cpus):
-        within = fastest_within(times, limit)
-        if within is not None and limit is not None:
-            found |= {(p, within) for p in times if p > limit}
-    wanted = named_counts(host) | {p for p in times if cores is not None and p > cores}
-    return found | {(p, fastest) for p in times if p in wanted and p != fastest and (fastest, p) not in found}
+# Tables, JSON and CSV.
 
 
-def _undisturbed(times: dict[int, Summary], cells: Iterable[CellResult], limit: int | None) -> dict[int, Summary]:
-    """Return the times without disturbance; all where every count that can show it was disturbed."""
-    disturbed = {cell.column.threads for cell in cells if cell.has(flags.CONTENDED)}
-    showing = [count for count in times if limit is None or count <= limit] or list(times)
-    if all(count in disturbed for count in showing):
-        return times
-    return {count: timed for count, timed in times.items() if count not in disturbed}
+_IRRELEVANT = (flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED)
+FEW_LAUNCHES_LEGEND = (
+    f"Fewer than {ENOUGH_LAUNCHES} launches: their steps do not show how launches differ, so each interval vs best "
+    f"is widened by the deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} where "
+    "they are too few), and such a count has no p-value."
+)
+WAIT_LEGEND = "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' defaults."
+LAWS_LEGEND = (
+    "Scaling laws, of p threads on p CPUs: Amdahl S(p) = 1/(s + (1-s)/p); USL (Universal Scalability Law) "
+    "C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller "
+    "AICc is taken."
+)
+_ALWAYS = {"p": 3, "s/batch": 10, "speed-up": 8, "eff.": 4, "vs best": 15}
+_WIDTHS = {**_ALWAYS, "serial": 6, "wait": 4, "busy": 4, "CPU s": 5, "switches": 8, "quota": 5, "ceil": 4}
+_LEGENDS = {
+    "eff.": "eff. speed-up / p",
+    "serial": "serial Karp and Flatt's serial fraction (constant: a serial part; rising: overhead grows with p)",
+    "vs best": f"vs best T(p)/T(best) with its 95 % interval, {BEST} the p to use",
+    "wait": "wait threads waiting for a CPU, on average (run-queue delay)",
+    "busy": "busy threads running, on average",
+    "CPU s": "CPU s CPU seconds a step",
+    "switches": "switches involuntary ones a step",
+    "quota": "quota share of the time that the CPU quota throttled it",
+    "ceil": "ceil share of the machine's measured ceiling at no more than p threads",
+}
+"""Of the columns of a table, by their headings: widths in characters, and meanings."""
 
 
-def _curve(row: _Row, fitted: bool) -> Curve:
-    best = best_threads(row.calm, None if row.bound else row.host.effective_cpus, row.compare)
-    points = tuple(_point(cell, row, best) for cell in sorted(row.cells, key=lambda cell: cell.column.threads or 0))
-    fits = None
-    if fitted and row.times:
-        limit = None if row.bound else row.host.effective_cpus
-        fits = fit_scaling({p: timed for p, timed in row.calm.items() if limit is None or p <= limit})
-    return Curve(row.host, points, best, fits)
+def _found(name: str, heading: str, form: str) -> Column[Point]:
+    return Column(name, heading, lambda point: point.found.get(name), lambda point: _form(point.found.get(name), form))
 
 
-def _point(cell: CellResult, row: _Row, best: int | None) -> Point:
-    count, host = cell.column.threads or 0, row.host
-    seconds, takes_part = row.times.get(count), count in row.calm
-    if seconds is None or best is None:
-        return Point(count, cell, None, takes_part)
+def _observed(name: str, heading: str, form: Callable[[float], str]) -> Column[Point]:
+    def text(point: Point) -> str:
+        value = getattr(point.cell.observed, name, None)
+        return "" if value is None or not point.cell.shown else form(value)
 
-    def past(limit: int | None) -> Contrast | None:
-        beyond = limit is not None and count > limit and not row.bound
-        within = fastest_within(row.calm, limit) if beyond else None
-        return None if within is None else row.compare(count, within)
+    return Column("", heading, lambda point: None, text)
 
-    alone = row.times.get(1)
-    speedup = alone.median / seconds.median if alone is not None else None
-    within = host.effective_cpus is None or count <= host.effective_cpus
-    return Point(
-        count,
-        cell,
-        seconds,
-        takes_part,
-        speedup,
-        karp_flatt(speedup, count) if speedup is not None and within else None,
-        Contrast(count, count, Ratio(1.0, None, None, "itself")) if count == best else row.compare(count, best),
-        past(host.physical_cores),
-        past(host.effective_cpus),
+
+def _form(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def _seconds(point: Point) -> Entry:
+    if not point.cell.shown or (seconds := point.cell.seconds) is None:
+        return Entry(HOLES[point.cell.status], hole=True)
+    marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in _IRRELEVANT)
+    return Entry(number(seconds.median) + interval(seconds) + marks)
+
+
+def _count(point: Point) -> Entry:
+    penalty = point.found.get("penalty")
+    return Entry(str(point.at), best=penalty is not None and penalty.against == point.at)
+
+
+def _comparison(name: str) -> Callable[[Point], dict[str, Any] | None]:
+    def comparison(point: Point) -> dict[str, Any] | None:
+        if (found := point.found.get(name)) is None:
+            return None
+        tests = {key: getattr(found, key) for key in ("against", "p_value", "p_adjusted")}
+        return {**vars(found.ratio), **tests, "comparisons": found.family or None, "verdict": found.verdict}
+
+    return comparison
+
+
+def _penalty(point: Point) -> str:
+    return times(point.found["penalty"].ratio) if point.found else ""
+
+
+_PAST = ("value", "p_adjusted", "verdict")
+_EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involuntary_switches_per_step")
+_POINT: tuple[Column[Point], ...] = (
+    Column("threads", "p", lambda point: point.at, _count),
+    *cell_columns("status", "reason"),
+    Column("seconds_per_minibatch", "s/batch", lambda point: point.cell.seconds, _seconds, ("median", "low", "high")),
+    Column("used", None, lambda point: point.seconds is not None),
+    Column("takes_part", None, lambda point: point.takes_part),
+    _found("speedup", "speed-up", ".2f"),
+    _found("efficiency", "eff.", ".2f"),
+    _found("serial_fraction", "serial", ".3f"),
+    *cell_columns("ceiling_fraction"),
+    Column("penalty", "vs best", _comparison("penalty"), _penalty, (*VALUE, "p_adjusted", "verdict")),
+    Column(PAST_CORES, None, _comparison(PAST_CORES), fields=_PAST),
+    Column(PAST_CPUS, None, _comparison(PAST_CPUS), fields=_PAST),
+    Column(
+        "threads_evidence",
+        None,
+        lambda point: point.cell.observed,
+        fields=(*_EVIDENCE, "throttled_share", "wait_policy"),
+    ),
+    _observed("waiting_per_wall", "wait", "{:.2f}".format),
+    _observed("cpu_per_wall", "busy", "{:.2f}".format),
+    _observed("cpu_seconds_per_step", "CPU s", number),
+    _observed("involuntary_switches_per_step", "switches", "{:.1f}".format),
+    _observed("throttled_share", "quota", lambda share: f"{share:.0%}" if share > 0.001 else ""),
+    Column("", "ceil", lambda point: None, lambda p: _form(p.cell.ceiling_fraction, ".0%") if p.cell.shown else ""),
+    *cell_columns("flags"),
+)
+_CURVE: tuple[Column[Curve], ...] = (
+    *curve_columns("threads"),
+    *attributes(lambda curve: curve.host, "physical_cores", "logical_cpus", "effective_cpus"),
+    Column("computes", None, computes),
+    *found_columns("best_threads"),
+    Column("default_threads", None, default_of),
+    Column("advice", None, advice),
+    Column("mechanism", None, mechanism),
+)
+_OF_LAW = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
+_LAW: tuple[Column[Curve], ...] = (
+    Column(
+        "law",
+        None,
+        lambda curve: curve.found["fits"] and curve.found["fits"].law,
+        fields=("law", *(f"{name}.{part}" for name in _OF_LAW for part in VALUE)),
+    ),
+    Column("laws_rejected", None, lambda curve: curve.found["fits"] and curve.found["fits"].rejections),
+)
+
+
+def threads_page(found: Curves) -> Page:
+    """Return a table for each curve with its advice, then the findings."""
+    curves = found.curves
+    if not curves:
+        return Page((NOTHING,), (), found.notes)
+    before = []
+    for host in {curve.host.fingerprint: curve.host for curve in curves}.values():
+        counts = {"physical cores": host.physical_cores, "logical CPUs": host.logical_cpus}
+        counts["effective CPUs"] = host.effective_cpus
+        shown = (f"{name} {'unknown' if count is None else count}" for name, count in counts.items())
+        before.append(f"{host.name}: {', '.join(shown)}.")
+    before.append("Effective CPUs: affinity mask or quota, the smaller.")
+    said = findings(curves)
+    after = (*_legend(curves), *found.notes, *(["", *said] if said else []))
+    return Page(tuple(before), tuple(map(_curve_table, curves)), after)
+
+
+def _legend(curves: Sequence[Curve]) -> list[str]:
+    points = [point for curve in curves for point in curve.points]
+    raised = {flag.kind for point in points for flag in point.cell.flags}
+    headings = dict.fromkeys(column.heading for curve in curves for column in _shown(curve))
+    columns = "; ".join(legend for heading in headings if (legend := _LEGENDS.get(heading or "")))
+    lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(map(bound, curves)) else ''}; {columns}."]
+    lines += [FEW_LAUNCHES_LEGEND] if flags.FEW_LAUNCHES in raised else []
+    known = any(point.cell.observed and point.cell.observed.wait_policy is not None for point in points)
+    lines += [WAIT_LEGEND] if known else []
+    fits: list[Fits] = [curve.found["fits"] for curve in curves if curve.found["fits"]]
+    lines += [LAWS_LEGEND] if any(each.laws for each in fits) else []
+    lines += [f"Intervals of the laws: {how}." for how in dict.fromkeys(e.intervals for e in fits if e.has_intervals)]
+    if untried := [each for each in fits if each.rejected]:
+        sizes = ", ".join(map(str, sorted({len(each.fitted_threads) for each in untried})))
+        lines.append(
+            f"No scaling law fitted to {len(untried)} of {len(curves)} rows: {sizes} thread counts to fit, "
+            f"{POINTS_NEEDED} needed (counts past the effective CPUs do not count)."
+        )
+    used = [kind for kind in flags.KINDS if kind in raised and kind not in _IRRELEVANT]
+    return [*lines, *(f"{kind.symbol} {kind.legend}" for kind in used)]
+
+
+def _shown(curve: Curve) -> list[Column[Point]]:
+    """Return the columns of a curve's table: without those that are empty, or that only rows of the other kind have."""
+    other = "switches" if bound(curve) else "serial"
+
+    def filled(column: Column[Point]) -> bool:
+        return column.heading in (*_ALWAYS, "serial") or any(column.entry(point).text for point in curve.points)
+
+    return [column for column in _POINT if column.heading not in (None, other) and filled(column)]
+
+
+def _curve_table(curve: Curve) -> Table:
+    evidence = {"Why": mechanism(curve), "Wait policy": wait_policies(curve.points)}
+    notes = [f"{advice(curve)}.", _tested(curve), *(f"{head}: {text}." for head, text in evidence.items() if text)]
+    columns = _shown(curve)
+    return table(
+        columns,
+        curve.points,
+        f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}, on {curve.host.name}",
+        notes=(*filter(None, notes), *fit_lines(curve.found["fits"])),
+        widths=tuple(_WIDTHS[column.heading or ""] for column in columns),
     )
+
+
+def _tested(curve: Curve) -> str:
+    """Return the adjusted p-values of the penalties, one for each thread count tested."""
+    penalties = [point.found["penalty"] for point in curve.timed if point.found["penalty"].tested]
+    if not penalties:
+        return ""
+    family = penalties[0].family
+    over = f"Holm-adjusted over {family} comparisons" if family > 1 else "the only comparison"
+    said = ", ".join(f"{each.threads} p {said_probability(each.p_adjusted)}" for each in penalties)
+    return f"Against {penalties[0].against} ({over}): {said}."
+
+
+def fit_lines(fits: Fits | None) -> list[str]:
+    """Return the fits of a curve in words, one line for each law tried; empty where none was tried."""
+    if fits is None or not fits.laws:
+        return []
+    lines = [] if fits.law else ["No scaling law describes this curve:"]
+    for fit in sorted(fits.laws, key=lambda fit: fit is not fits.law):
+        name = {"amdahl": "Amdahl", "usl": "USL"}[fit.law]
+        if fit is fits.law:
+            lines.append(f"Scaling law: {name}, {_parameters(fit, fits)}; AICc {fit.aicc:.1f}.")
+        elif fit.rejected:
+            lines.append(f"{name} rejected: {'; '.join(fit.rejected)}.")
+        else:
+            lines.append(f"{name} fits less well: AICc {fit.aicc:.1f}.")
+    return lines
+
+
+def _parameters(fit: Fit, fits: Fits) -> str:
+    words = [f"{'s' if fit.crosstalk is None else 'sigma'} {_estimate(fit.serial)}"]
+    if fit.crosstalk is not None:
+        words.append(f"kappa {_estimate(fit.crosstalk)}")
+    words.append(f"T(1) {_estimate(fit.seconds_at_one)} s")
+    if fit.fastest_threads is not None:
+        beyond = ", beyond what was measured" if fit.fastest_threads.value > max(fits.fitted_threads) else ""
+        words.append(f"p* {_estimate(fit.fastest_threads)}{beyond}")
+    return ", ".join(words) + ("" if fits.has_intervals else f" ({fits.intervals})")
+
+
+def _estimate(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return number(estimate.value)
+    low, high = number(estimate.low), number(estimate.high)
+    return f"{number(estimate.value)} ({f'{low} up' if math.isinf(estimate.high) else f'{low}-{high}'})"
+
+
+# The picture.
+
+
+def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
+    """Return the curves with times at two thread counts or more: others are no line."""
+    return [curve for curve in curves if len(curve.timed) > 1]
+
+
+def threads_to_picture(curves: Iterable[Curve], path: Path) -> list[Path]:
+    """Draw the curves, each machine on pages of its own, and return the files; raises ReportError."""
+    machines: dict[str, list[Curve]] = {}
+    for curve in drawn_curves(curves):
+        machines.setdefault(curve.host.fingerprint, []).append(curve)
+    return draw(map(_picture, machines.values()), path)
+
+
+def _picture(curves: Sequence[Curve]) -> Picture:
+    host, groups = curves[0].host, dict[Cell, list[Curve]]()
+    for curve in curves:
+        groups.setdefault(group_of(curve.cell), []).append(curve)
+    styles = {name: style(place, place, place) for place, name in enumerate(sorted(set(map(name_of, curves))))}
+    panels = []
+    for group, of_group in groups.items():
+        lines = [
+            Line(
+                [(point.at, ends(point.seconds)) for point in curve.timed if point.seconds is not None],
+                styles[name_of(curve)],
+                {"best": [curve.found["best_threads"]]},
+            )
+            for curve in of_group
+        ]
+        counts = sorted({count for line in lines for count, _ in line.points})
+        alone = [value[0] for line in lines for count, value in line.points if count == 1]
+        ideal = [(count, min(alone) / count) for count in (1, counts[-1])] if alone else []
+        limit = host.own_cores if host.own_cores is not None and counts[0] <= host.own_cores <= counts[-1] else None
+        panels.append(Panel(group_name(group), lines, counts, ideal, limit))
+    legend = [
+        *styles.items(),
+        *marks_of((line for panel in panels for line in panel.lines), best="threads to use"),
+        ("T(1)/p of the fastest with one", {"color": GREY, "linestyle": DOTTED}),
+    ]
+    if host.own_cores is not None:
+        legend.append((f"the machine's own cores: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
+    across = f"threads; bars: {coverage(point for curve in curves for point in curve.timed)} interval of the median"
+    return Picture(f"Time against threads, on {host.name}", panels, legend, across, "seconds per mini-batch", unit="s")
+
+
+def _applies(cells: Collection[Cell]) -> bool:
+    return differ((each for each in cells if each.on_cpu and each.threads and each.world_size == 1), "threads")
+
+
+REPORT = Report(
+    name="threads",
+    summary="How many threads to give each framework, and the cost of more, with the evidence why.",
+    examples=(
+        "dlbench report threads",
+        "dlbench report threads --reference shi2016",
+        "dlbench report threads --plot threads.png",
+    ),
+    analyse=lambda source: threads(source.matrix()),
+    page=lambda found, options: threads_page(found),
+    data=lambda found: {
+        "curves": curve_objects(found.curves, (*_CURVE, *found_columns("fits")), _POINT),
+        "findings": findings(found.curves),
+        "notes": list(found.notes),
+    },
+    rows=lambda found: curve_rows(found.curves, (*_CURVE, *_LAW), _POINT),
+    draw=lambda found, path, options: threads_to_picture(found.curves, path),
+    drawable=lambda found: bool(drawn_curves(found.curves)),
+    suggestion="how many threads to give, and the cost of more",
+    applies=_applies,
+    options=frozenset({REFERENCE, ALL_RUNS}),
+    heading="Threads: how many to use, and the cost of more",
+    place=30,
+    headline=lambda found: headline(found.curves),
+)

@@ -11,7 +11,6 @@ here. The share is the largest of `SHARES` that any network reached.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,12 @@ CHECKED = 500
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Of the way down to the floor."""
 KNOWS_NOTHING = math.log(ALPHABET)
+TEXT = ("name", "digest", "symbols", "floor")
+"""A record's description of a text; the floor is None where it is unknown."""
+Text = tuple[str, str, int, float | None]
+SETTING = ("text", "cell", "layers", "size")
+Losses = Mapping[tuple[str, str, int, int], float]
+"""Losses of networks, by the parts of `SETTING`."""
 _CELLS = ("rnn", "gru", "lstm")
 
 
@@ -49,9 +54,15 @@ class Net(NamedTuple):
         return f"{self.cell} {self.layers} x {self.size}"
 
     @property
-    def work(self) -> "Work":
-        """Its sequences and mini-batch."""
-        return Work(*self[3:])
+    def work(self) -> tuple[int, int, int]:
+        """The numbers that the networks of one table share: of sequences, and the mini-batch."""
+        return self.steps, self.embedding, self.batch_size
+
+    @property
+    def work_name(self) -> str:
+        """The same in words."""
+        embedded = f", embedding {self.embedding}" if self.embedding else ""
+        return f"sequences of {self.steps}, mini-batch {self.batch_size}{embedded}"
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -59,48 +70,7 @@ class Net(NamedTuple):
         return (*self.work, self.size, cell_order(self.cell), self.layers)
 
 
-class Work(NamedTuple):
-    """The numbers that the networks of one table share."""
-
-    steps: int
-    embedding: int
-    batch_size: int
-
-    @property
-    def name(self) -> str:
-        """In words."""
-        embedded = f", embedding {self.embedding}" if self.embedding else ""
-        return f"sequences of {self.steps}, mini-batch {self.batch_size}{embedded}"
-
-
-class Text(NamedTuple):
-    """A record's description of the text that its network was trained on."""
-
-    name: str
-    digest: str
-    symbols: int
-    floor: float | None
-
-    @property
-    def title(self) -> str:
-        """In words."""
-        return f"{self.name} text {self.digest[:6]}"
-
-
-class Setting(NamedTuple):
-    """A network of a table of losses."""
-
-    text: str
-    cell: str
-    layers: int
-    size: int
-
-
-Losses = Mapping[Setting, float]
-
-
-@dataclass(frozen=True)
-class Curve:
+class Training(NamedTuple):
     """A training: its losses by blocks."""
 
     net: Net
@@ -113,15 +83,23 @@ class Curve:
     """At the end of each block."""
     losses: tuple[float, ...]
     """Means over the blocks, of the losses before each update."""
-    test_loss: float | None = None
+    test_loss: float | None
     """Of the part of the text that was kept, after the last step."""
-    ended: str = ""
-    """Why it ended early."""
+    ended: str
+    """Why it ended early; empty where it did not."""
+    checks: tuple[dict[str, Any], ...] = ()
+    """The distance of each other framework's curve: the largest relative ``difference`` of a block's means, and the
+    ``steps`` up to which both were compared."""
 
     @property
     def last(self) -> int:
         """Its number of steps."""
         return self.steps[-1] if self.steps else 0
+
+    @property
+    def confirmed(self) -> bool | None:
+        """Whether every other framework trains alike; None where there is none."""
+        return all(check["difference"] < ALIKE for check in self.checks) if self.checks else None
 
     @property
     def middles(self) -> tuple[float, ...]:
@@ -143,49 +121,25 @@ class Curve:
         return x + (u - x) * (y - loss) / (y - v)
 
 
-class Check(NamedTuple):
-    """The distance of another framework's curve."""
-
-    by: Curve
-    difference: float
-    """The largest relative one of a block's means."""
-    steps: int
-    """Up to which both were compared."""
-
-    @property
-    def confirms(self) -> bool:
-        """Whether both train alike."""
-        return self.difference < ALIKE
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A network on a text: the curve that counts, and its checks by other frameworks."""
-
-    curve: Curve
-    checks: tuple[Check, ...]
-
-    @property
-    def confirmed(self) -> bool | None:
-        """Whether every other framework trains alike; None where there is none."""
-        return all(each.confirms for each in self.checks) if self.checks else None
-
-
-@dataclass(frozen=True)
-class Learnt:
+class Learnt(NamedTuple):
     """A text, and the trainings of networks on it."""
 
     text: Text
-    nets: Mapping[Net, Trained]
+    nets: Mapping[Net, Training]
+
+    @property
+    def title(self) -> str:
+        """The text in words."""
+        return f"{self.text[0]} text {self.text[1][:6]}"
 
     @property
     def _reached(self) -> list[float]:
-        return [loss for each in self.nets.values() for loss in each.curve.losses]
+        return [loss for each in self.nets.values() for loss in each.losses]
 
     @property
     def floor(self) -> float:
         """The text's, where it is known; else the lowest loss of any network."""
-        return self.text.floor if self.text.floor is not None else min(self._reached, default=0.0)
+        return self.text[3] if self.text[3] is not None else min(self._reached, default=0.0)
 
     @property
     def share(self) -> float:
@@ -201,25 +155,25 @@ class Learnt:
     @property
     def common_steps(self) -> int:
         """Steps of every network whose training did not end early: losses are compared there."""
-        return min((each.curve.last for each in self.nets.values() if not each.curve.ended), default=0)
+        return min((each.last for each in self.nets.values() if not each.ended), default=0)
 
     def loss(self, net: Net) -> float | None:
         """Return the loss of a network at the common steps, of the last block up to there; None: it ended before."""
         found = self.nets.get(net)
-        if found is None or not 0 < self.common_steps <= found.curve.last:
+        if found is None or not 0 < self.common_steps <= found.last:
             return None
-        blocks = zip(found.curve.steps, found.curve.losses, strict=True)
-        return [loss for step, loss in blocks if step <= self.common_steps or step == found.curve.steps[0]][-1]
+        blocks = zip(found.steps, found.losses, strict=True)
+        return [loss for step, loss in blocks if step <= self.common_steps or step == found.steps[0]][-1]
 
 
 def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
     """Return the trainings of these records, by text and network."""
-    found: dict[Text, dict[Net, list[Curve]]] = {}
+    found: dict[Text, dict[Net, list[Training]]] = {}
     for record in sorted(records, key=lambda record: record.started):
-        if (curve := curve_of(record)) is not None:
-            found.setdefault(curve.text, {}).setdefault(curve.net, []).append(curve)
+        if (training := training_of(record)) is not None:
+            found.setdefault(training.text, {}).setdefault(training.net, []).append(training)
     return tuple(
-        Learnt(text, {net: _trained(nets[net]) for net in sorted(nets, key=lambda net: net.order)})
+        Learnt(text, {net: _checked(nets[net]) for net in sorted(nets, key=lambda net: net.order)})
         for text, nets in found.items()
     )
 
@@ -227,18 +181,20 @@ def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
 def losses_of(learnt: Iterable[Learnt]) -> Losses:
     """Return the losses of networks on texts; those that differ in anything else have different names of texts."""
     found = {}
-    for text, net, loss in ((each.text, net, each.loss(net)) for each in learnt for net in each.nets):
-        if loss is not None:
-            embedded = f", embedding {net.embedding}" if net.embedding else ""
-            name = f"{text.name} {text.digest[:6]}, {net.steps} steps, mini-batch {net.batch_size}{embedded}"
-            found[Setting(name, net.cell, net.layers, net.size)] = loss
+    for each in learnt:
+        for net in each.nets:
+            if (loss := each.loss(net)) is not None:
+                embedded = f", embedding {net.embedding}" if net.embedding else ""
+                text, digest, *_ = each.text
+                name = f"{text} {digest[:6]}, {net.steps} steps, mini-batch {net.batch_size}{embedded}"
+                found[name, net.cell, net.layers, net.size] = loss
     return found
 
 
 def published_losses() -> Losses:
     """Return the test losses of Karpathy and others 2016; the largest plain networks have none."""
     return {
-        Setting(line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
+        (line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
         for line in lines_of("karpathy2016_losses.csv")
         if line["loss"]
     }
@@ -257,50 +213,44 @@ def net_of(record: Record) -> Net | None:
     return Net(family.cell, family.layers, family.hidden, family.steps, family.embedding, record.cell.batch_size)
 
 
-def curve_of(record: Record) -> Curve | None:
-    """Return the curve of a record; None without a training, or where it cannot be read."""
+def training_of(record: Record) -> Training | None:
+    """Return the training of a record; None without one, or where it cannot be read."""
     net, text, outcome = net_of(record), _text_of(record.outcome.software.get("text")), record.outcome
     if net is None or text is None or outcome.status is not Status.OK or record.side:
         return None
     points = [
         (int(each[0]), float(each[1])) for each in outcome.curve if len(each) == 2 and all(map(math.isfinite, each))
     ]
-    if len(points) < len(outcome.curve) or any(b[0] <= a[0] for a, b in zip([(0, 0.0), *points], points, strict=False)):
+    steps, losses = tuple(step for step, _ in points), tuple(loss for _, loss in points)
+    if len(points) < len(outcome.curve) or any(b <= a for a, b in zip((0, *steps), steps, strict=False)):
         return None
     if not points and not outcome.curve_ended:
         return None
-    return Curve(
-        net,
-        text,
-        row_of(record.cell),
-        record.cell.adapter,
-        record.machine,
-        record.run,
-        tuple(step for step, _ in points),
-        tuple(loss for _, loss in points),
-        outcome.test_loss,
-        outcome.curve_ended,
-    )
+    row, cell = row_of(record.cell), record.cell
+    of_run = (record.machine, record.run, steps, losses, outcome.test_loss, outcome.curve_ended)
+    return Training(net, text, row, cell.adapter, *of_run)
 
 
 def _text_of(given: Any) -> Text | None:
     if not isinstance(given, Mapping):
         return None
-    name, digest, symbols, floor = (given.get(key) for key in Text._fields)
+    name, digest, symbols, floor = (given.get(key) for key in TEXT)
     known = isinstance(floor, float) and math.isfinite(floor)
     if not (isinstance(name, str) and isinstance(digest, str) and isinstance(symbols, int)):
         return None
-    return Text(name, digest, symbols, floor if known else None)
+    return name, digest, symbols, floor if known else None
 
 
-def _trained(curves: list[Curve]) -> Trained:
-    """Return the curve that counts of these (the newest last) with its checks."""
-    main = max(enumerate(curves), key=lambda pair: (pair[1].last, pair[0]))[1]
+def _checked(trainings: list[Training]) -> Training:
+    """Return the training that counts of these (the newest last) with its checks."""
+    main = max(reversed(trainings), key=lambda each: each.last)
     losses = dict(zip(main.steps, main.losses, strict=True))
     checks = []
-    for other in {curve.adapter: curve for curve in curves if curve.adapter != main.adapter and curve.steps}.values():
+    for other in {each.adapter: each for each in trainings if each.adapter != main.adapter}.values():
         both = [(step, loss) for step, loss in zip(other.steps, other.losses, strict=True) if step in losses]
         both = [(step, loss) for step, loss in both if step <= CHECKED]
         if both:
-            checks.append(Check(other, max(abs(loss / losses[step] - 1) for step, loss in both), both[-1][0]))
-    return Trained(main, tuple(checks))
+            difference = max(abs(loss / losses[step] - 1) for step, loss in both)
+            checks.append({"framework": other.row.framework, "difference": difference, "steps": both[-1][0]})
+    counts: Training = main._replace(checks=tuple(checks))
+    return counts

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dlbench.adapters import tuning
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
 
 from ..errors import UsageError
@@ -64,8 +65,6 @@ def option_of(key: str) -> str:
 
 def tuning_word(word: str) -> str:
     """Return a word of the axis tuning as it is; raises UsageError for any other."""
-    from dlbench.adapters import tuning
-
     try:
         if word != tuning.EACH:
             tuning.named(word)
@@ -94,6 +93,7 @@ AXIS_OPTIONS = (
         "devices",
         "Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all there are, if any), `GPU-...`.",
         "NAMES",
+        usual="cpu",
         example="cpu,cuda:0",
     ),
     AxisOption(
@@ -190,15 +190,9 @@ class SuiteOverrides:
         ``joining`` are frameworks that join the suite's rows where none are named: adapters given for this command.
         ``own`` are steps of the user's own, which take the place of the suite's networks and rows.
         """
-        self.steps = steps
-        self.builds = builds
-        self.joining = joining
-        self.own = own
+        self.steps, self.builds, self.joining, self.own = steps, builds, joining, own
         words = {**(given or {}), **further}
         self.words: Mapping[str, str] = {key: str(word) for key, word in words.items() if word is not None}
-        unknown = set(words) - {*KEYS, *PROTOCOL_KEYS}
-        if unknown:
-            raise TypeError(f"no such choices: {sorted(unknown)}")
         for key, word in self.words.items():
             if not word.strip():
                 raise UsageError(f"{option_of(key)} is empty. Give a value, or leave the option out.")

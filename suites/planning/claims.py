@@ -7,6 +7,7 @@ minute comes first.
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,12 +109,9 @@ def _most_claims_first(wanted: Sequence[Sequence[Cell]], seconds: Mapping[Cell, 
 
     Claims about the same cells count together; what was chosen for one costs nothing for the next.
     """
-    claims: dict[frozenset[Cell], int] = {}
-    for cells in wanted:
-        claims[frozenset(cells)] = claims.get(frozenset(cells), 0) + 1
+    left = Counter(frozenset(cells) for cells in wanted if cells)
     in_order = {frozenset(cells): cells for cells in wanted}
     found: dict[Cell, None] = {}
-    left = {cells: count for cells, count in claims.items() if cells}
     while left:
         cost = {cells: sum(seconds[cell] for cell in cells if cell not in found) for cells in left}
         best = max(left, key=lambda cells: left[cells] / cost[cells] if cost[cells] else float("inf"))

@@ -192,7 +192,6 @@ def register_steps(texts: list[str] | None) -> list[str] | None:
 
 def interpreters(python: Iterable[str], names: Sequence[str]) -> list[str]:
     """Return the words of --python with the rows that a path alone stands for: those of every step."""
-    found: list[str] = []
-    for text in python:
-        found += [text] if "=" in text or not names else [f"{name}={text}" for name in names]
-    return found
+    return [
+        word for text in python for word in ([text] if "=" in text or not names else [f"{n}={text}" for n in names])
+    ]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -173,41 +173,39 @@ def probe(
     key = f"{machine}:{source.digest}:{code_digest(framework)}:{_ASKED}"
     kept = _read(path, _KEPT)
     if kept is not None and kept[0] == key:
-        found: Capabilities = kept[1]
-        return found
+        return cast(Capabilities, kept[1])
     report(f"asking {framework.title} what it can do, once")
-    statuses = set()
+    statuses, problem, threads = set(), "", None
 
     def watched(request: LaunchRequest, tick: Tick) -> Launched:
         launched = launcher(request, tick)
         statuses.add(launched.outcome.status)
         return launched
 
-    found = _probe(framework, source, cpus, watched)
-    # What failed may have failed by chance; a refusal is an answer.
-    if not found.problem and statuses <= {Status.OK, Status.UNSUPPORTED}:
-        _keep(path, (key, asdict(found)))
-    return found
-
-
-def _probe(framework: Framework, source: Source, cpus: int, launcher: Launcher) -> Capabilities:
     try:
-        outcome = ask(framework, source, launcher, only_capabilities=True)
+        outcome = ask(framework, source, watched, only_capabilities=True)
         if outcome.status is not Status.OK:
-            return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
-        threads = _threads(framework, source, launcher) if framework.computes and cpus > 1 else None
+            problem = f"{outcome.status.value}: {outcome.reason}"
+        elif framework.computes and cpus > 1:
+            threads = _threads(framework, source, watched)
     except Interrupted:
         raise
     except DlbenchError as error:
-        return Capabilities("", problem=str(error))
+        problem = str(error)
+    if problem:
+        return Capabilities("", problem=problem)
     answers = outcome.software["capabilities"]
     refused = {key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)}
-    return Capabilities(
+    found = Capabilities(
         _version(framework, outcome),
         {key: (bool(pair[0]), str(pair[1])) for key, pair in answers.items() if not key.startswith(NETWORK)},
         {name: "" if pair[0] else str(pair[1]) for name, pair in refused.items()},
         threads,
     )
+    # What failed may have failed by chance; a refusal is an answer.
+    if statuses <= {Status.OK, Status.UNSUPPORTED}:
+        _keep(path, (key, asdict(found)))
+    return found
 
 
 def _version(framework: Framework, outcome: Outcome) -> str:

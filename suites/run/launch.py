@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
@@ -248,8 +248,6 @@ class LaunchRunner:
         return list(mask)
 
 
-_Value = TypeVar("_Value")
-
 _SYSTEM = "bin|boot|dev|etc|lib|lib32|lib64|opt|proc|sbin|sys|usr"
 _PART = r"[^/\s'\"<>|:;,()\[\]{}]"
 _PATHS = (
@@ -270,9 +268,16 @@ def private(text: str) -> str:
     return text
 
 
-def private_anywhere(value: _Value) -> _Value:
+def private_anywhere(value: Any) -> Any:
     """Return plain JSON types, or tuples of the launch's contract, with every text so, all the way down."""
-    return _anywhere(value)  # type: ignore[no-any-return]
+    if isinstance(value, str):
+        return value if isinstance(value, Enum) else private(value)
+    if isinstance(value, Mapping):
+        return {key: _of_key(key, each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(private_anywhere, value))
+    # The long lists are of numbers.
+    return [private_anywhere(each) for each in value] if isinstance(value, list) else value
 
 
 def private_value(name: str, value: str) -> str:
@@ -280,21 +285,10 @@ def private_value(name: str, value: str) -> str:
     return "***" if _SECRET.search(name) else private(value)
 
 
-def _anywhere(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if isinstance(value, Enum) else private(value)
-    if isinstance(value, Mapping):
-        return {key: _of_key(key, each) for key, each in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_anywhere, value))
-    # The long lists are of numbers.
-    return [_anywhere(each) for each in value] if isinstance(value, list) else value
-
-
 def _of_key(key: str, value: Any) -> Any:
     if key == "variables" and isinstance(value, Mapping):
         return {name: private_value(name, each) if isinstance(each, str) else each for name, each in value.items()}
-    return _anywhere(value)
+    return private_anywhere(value)
 
 
 @cache

@@ -7,7 +7,6 @@ their own in equal parts, one for each worker, it proves that workers average, b
 
 import contextlib
 import importlib.metadata
-import math
 import os
 import secrets
 import sys
@@ -196,38 +195,24 @@ def fitting(
     many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. None, with a report, where
     there is neither: parity is then unchecked for these cells, and shown so.
     """
-    exact = find(network, batch_size) if equal_parts == 1 else None
-    affordable = _computable(network, batch_size)
-    if exact is not None or (equal_parts == 1 and on_cpu and affordable):
-        path = exact or ensure(network, batch_size, report, threads)
-        return None if path is None else Reference(path)
-    sizes = sorted(_divisors(batch_size // equal_parts))
-    for size in reversed(sizes):
-        path = find(network, size, equal_parts)
-        if path is not None:
-            return _repeated(network, batch_size, Reference(path, size, equal_parts), report)
-    if equal_parts > 1 or not affordable:
+    affordable, size = _computable(network, batch_size), batch_size
+    if equal_parts > 1 or not (find(network, batch_size) or (on_cpu and affordable)):
+        part = batch_size // equal_parts
+        sizes = [each for each in range(1, part + 1) if part % each == 0]
+        at_hand = [each for each in sizes if find(network, each, equal_parts)]
         # A step is as right with few examples, and there may be any number of workers.
-        enough = [size for size in sizes if size >= _FEW_EXAMPLES and _computable(network, size)]
-        size = min(enough, default=sizes[-1])
-        if path := ensure(network, size, report, threads, equal_parts):
-            return _repeated(network, batch_size, Reference(path, size, equal_parts), report)
-        return None
-    path = ensure(network, batch_size, report, threads)
-    return None if path is None else Reference(path)
-
-
-def _repeated(network: Network, batch_size: int, reference: Reference, report: Report) -> Reference:
-    size = reference.repeated_batch or batch_size
-    if reference.label_sets == 1:
+        enough = [each for each in sizes if each >= _FEW_EXAMPLES and _computable(network, each)]
+        if at_hand:
+            size = at_hand[-1]
+        elif equal_parts > 1 or not affordable:
+            size = min(enough, default=part)
+    path = ensure(network, size, report, threads, equal_parts)
+    if path is None or (size == batch_size and equal_parts == 1):
+        return None if path is None else Reference(path)
+    if equal_parts == 1:
         what = f"parity of {network.name} at mini-batch {batch_size}"
         report(f"{what} uses the reference of mini-batch {size}, repeated {batch_size // size} times")
-    return reference
-
-
-def _divisors(number: int) -> set[int]:
-    low = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
-    return {*low, *(number // size for size in low)}
+    return Reference(path, size, equal_parts)
 
 
 def _computable(network: Network, batch_size: int) -> bool:

@@ -16,13 +16,15 @@ import errno
 import fcntl
 import os
 import stat
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
+
+import numpy as np
+import psutil
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Gpus, ProbeError
@@ -91,16 +93,13 @@ def measuring(report: Callable[[str], None], wait: bool = False, computes: bool 
         os.close(descriptor)
 
 
-def other_dlbench(processes: Path = Path("/proc")) -> str:
+def other_dlbench() -> str:
     """Return "dlbench (process 123)" for another one at work on this machine, by any user; empty for none."""
-    for folder in sorted(processes.glob("[0-9]*")):
-        try:
-            words = (folder / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
-        except OSError:  # it has ended
-            continue
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
         called = any(Path(word).name == "dlbench" for word in words[:2]) or words[1:3] == ["-m", "dlbench.suites"]
-        if called and int(folder.name) not in (os.getpid(), os.getppid()):
-            return f"dlbench (process {folder.name})"
+        if called and process.pid not in (os.getpid(), os.getppid()):
+            return f"dlbench (process {process.pid})"
     return ""
 
 
@@ -191,27 +190,13 @@ def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str
     calm = [each for each in record if each.method == reading.method and not disturbances(each)][-RECORD_LENGTH:]
     if len(calm) >= ENOUGH_READINGS:
         for what, rate_of, least in _RATES:
-            rate, rates = rate_of(reading), [rate_of(each) for each in calm]
-            usual, allowed = upper_quartile(rates), shortfall_allowed(rates, least)
-            if rate < (1 - allowed) * usual:
+            # Median and upper quartile: occasional slow readings do not widen the spread.
+            middle, usual = np.quantile([rate_of(each) for each in calm], [0.5, 0.75])
+            allowed = min(LARGEST_SHORTFALL, max(least, (_RARE + _QUARTILE) * (usual - middle) / _QUARTILE / usual))
+            if rate_of(reading) < (1 - allowed) * usual:
                 limit = f"limit {1 - allowed:.0%}"
-                reasons.append(f"{what} at {rate / usual:.0%} of this machine's usual rate ({limit})")
+                reasons.append(f"{what} at {rate_of(reading) / usual:.0%} of this machine's usual rate ({limit})")
     return tuple(reasons)
-
-
-def shortfall_allowed(rates: Sequence[float], least: float) -> float:
-    """Return the share, at least ``least``, by which a quiet machine's rate may lie below the upper quartile.
-
-    The spread is taken from median and upper quartile, which occasional slow readings do not widen.
-    """
-    quartile = upper_quartile(rates)
-    deviation = (quartile - statistics.median(rates)) / _QUARTILE
-    return min(LARGEST_SHORTFALL, max(least, (_RARE + _QUARTILE) * deviation / quartile))
-
-
-def upper_quartile(rates: Sequence[float]) -> float:
-    """Return the rate that a quarter of them reach (two rates at least)."""
-    return statistics.quantiles(rates, n=4, method="inclusive")[2]
 
 
 def earlier_readings(store: Store, machine: str) -> list[Reading]:

@@ -4,7 +4,7 @@ A command without options (``run table4 --resume``) also continues a run of a pa
 difference between the plan and the run is an error that lists it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -36,14 +36,18 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, bare: b
     return _same(plan, runs, bare) or _refuse(plan, runs[-1], bare)
 
 
-def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, id_: str | None = None) -> list[Run]:
+def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, of_fleet: str | None = None) -> list[Run]:
     """Return the unfinished runs of a plan's suite, oldest first; raises UsageError where there is none.
 
     A fleet's runs are resumed by their fleet alone, which names the run: its nodes share a fingerprint.
     """
     wanted = plan.suite, machine.fingerprint, purpose, None
-    runs = [each for each in store.runs() if (each.suite, each.machine, each.purpose, each.finished) == wanted]
-    runs = [each for each in runs if (each.node is None if id_ is None else each.id == id_)]
+    runs = [
+        run
+        for run in store.runs()
+        if (run.suite, run.machine, run.purpose, run.finished) == wanted
+        and (run.node is None if of_fleet is None else run.id == of_fleet)
+    ]
     if not runs:
         what = {"suite": "run", SEARCHING: "search"}.get(purpose, purpose)
         raise UsageError(
@@ -104,12 +108,32 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
     made = {record.cell.framework: record for record in launched}
     for build in plan.builds:
         if (record := made.get(build.name)) is not None:
-            _check_same_adapter(build, record)
-            _check_same_environment(build, record)
+            _check_same_build(build, record)
     rows = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
     for record in launched:
         if (framework := rows.get((record.cell.framework, record.cell.mode))) is not None:
             check_same_settings(plan, record, framework)
+
+
+def _check_same_build(build: Build, record: Record) -> None:
+    adapter = record.outcome.software.get(DIGEST)
+    if build.framework.external and adapter not in (None, adapter_digest(build.framework)):
+        code = build.framework.file or build.framework.outside
+        what = "file" if build.framework.file else "adapter"
+        raise UsageError(
+            f"The unfinished run measured {build.name} with another {what} than {code} is now: its "
+            "code has changed. Put it back, or leave out --resume to start a new run."
+        )
+    interpreter = build.interpreter or environment.locate(build.framework).interpreter
+    here = environment.look_into(build, interpreter) if interpreter else None
+    digest = digests.build_digest(here) if here else ""
+    if digest != record.environment:
+        now = f"{here.name}, environment {digest}" if here else "not built"
+        raise UsageError(
+            f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; "
+            f"here it is {now}. Give that interpreter (--python {build.name}=...), or leave out --resume to start a "
+            "new run."
+        )
 
 
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
@@ -141,30 +165,6 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
         )
 
 
-def _check_same_environment(build: Build, record: Record) -> None:
-    interpreter = build.interpreter or environment.locate(build.framework).interpreter
-    here = environment.look_into(build, interpreter) if interpreter else None
-    digest = digests.build_digest(here) if here else ""
-    if digest == record.environment:
-        return
-    now = f"{here.name}, environment {digest}" if here else "not built"
-    raise UsageError(
-        f"The unfinished run measured {build.name} with {record.interpreter}, environment {record.environment}; here "
-        f"it is {now}. Give that interpreter (--python {build.name}=...), or leave out --resume to start a new run."
-    )
-
-
-def _check_same_adapter(build: Build, record: Record) -> None:
-    then = record.outcome.software.get(DIGEST)
-    if build.framework.external and then not in (None, adapter_digest(build.framework)):
-        code = build.framework.file or build.framework.outside
-        what = "file" if build.framework.file else "adapter"
-        raise UsageError(
-            f"The unfinished run measured {build.name} with another {what} than {code} is now: its "
-            "code has changed. Put it back, or leave out --resume to start a new run."
-        )
-
-
 def _same(plan: Plan, runs: Sequence[Run], bare: bool) -> Run | None:
     """Return the newest of these unfinished runs (oldest first) that the plan is the plan of."""
     return next((run for run in reversed(runs) if not differences(plan, run, bare)), None)
@@ -182,36 +182,25 @@ def _refuse(plan: Plan, run: Run, bare: bool) -> NoReturn:
 def differences(plan: Plan, run: Run, bare: bool) -> list[str]:
     """Return in words the differences between a plan and an unfinished run; empty where it can be resumed."""
     now, then = set(plan.cells), set(run.plan)
+    compared: list[tuple[str, object, object]] = []
     # What a store lacks is less once a run has measured some of it.
-    alike = now == then or (bare and then <= now) or (plan.by_worth and now <= then)
-    found = [] if alike else _differing_axes(now, then)
-    pairs: list[tuple[str, object, object]] = [
+    if not (now == then or (bare and then <= now) or (plan.by_worth and now <= then)):
+        compared = [(axis.name, _listed(now, axis.name), _listed(then, axis.name)) for axis in AXES]
+        if all(here == there for _, here, there in compared):
+            compared = [("cells", f"{len(now - then)} others", f"{len(then - now)} others")]
+    compared += [
         (name, getattr(plan.protocol, name), getattr(run.protocol, name))
         for name in plan.protocol._fields
         # The fewest follow from the most.
         if name != "minimum_steps" or plan.protocol.steps == run.protocol.steps
     ]
-    pairs.append(("launches", _range(plan.launches, plan.launches_most), _range(run.launches, run.launches_most)))
-    pairs.append(("interval", plan.interval, run.precision))
-    return found + [_difference(*each) for each in pairs if each[1] != each[2]]
+    compared.append(("launches", _range(plan.launches, plan.launches_most), _range(run.launches, run.launches_most)))
+    compared.append(("interval", plan.interval or "none", run.precision or "none"))
+    return [f"{name.replace('_', ' ')}: {now} now, {then} in the run" for name, now, then in compared if now != then]
 
 
-def _differing_axes(now: Collection[Cell], then: Collection[Cell]) -> list[str]:
-    found = []
-    for axis in AXES:
-        values = [{getattr(cell, axis.name) for cell in cells} for cells in (now, then)]
-        if values[0] != values[1]:
-            shown = [
-                ", ".join(map(str, sorted(each, key=lambda value: (isinstance(value, str), value)))) for each in values
-            ]
-            found.append(_difference(axis.name, *shown))
-    new, missing = len(set(now) - set(then)), len(set(then) - set(now))
-    return found or [f"cells: {new} that the run does not have, and {missing} fewer"]
-
-
-def _difference(name: str, now: object, then: object) -> str:
-    shown = ["none" if value is None else value for value in (now, then)]
-    return f"{name.replace('_', ' ')}: {shown[0]} now, {shown[1]} in the run"
+def _listed(cells: Iterable[Cell], axis: str) -> str:
+    return ", ".join(map(str, sorted({getattr(cell, axis) for cell in cells})))
 
 
 def _range(fewest: int, most: int | None) -> str:

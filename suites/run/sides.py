@@ -72,17 +72,13 @@ def builds(words: Sequence[str]) -> tuple[tuple[Build, ...], tuple[Build, ...]]:
     environment the baseline. Raises UsageError for a third.
     """
     by_framework: dict[str, list[Build]] = {}
-    for word in words:
-        made = values.build(word)
+    for made in map(values.build, words):
         by_framework.setdefault(made.framework.name, []).append(made)
-    baseline, candidate = [], []
     for name, found in by_framework.items():
         if len(found) > 2:
             raise UsageError(f"{len(found)} interpreters are given for {name}. A comparison has two sides: give two.")
-        if len(found) == 2:
-            baseline.append(found[0])
-        candidate.append(found[-1])
-    return tuple(baseline), tuple(candidate)
+    baseline = tuple(found[0] for found in by_framework.values() if len(found) == 2)
+    return baseline, tuple(found[-1] for found in by_framework.values())
 
 
 def guest_at(revision: str) -> Path:
@@ -224,14 +220,14 @@ def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bo
     """Return every row's interpreter on each side.
 
     Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not one row has an
-    interpreter on both sides, and UsageError for sides that the plan's rows do not allow (see `_builds_of_side`).
+    interpreter on both sides, and UsageError for sides that the plan's rows do not allow.
     """
     found = {
         side.name: environment.prepare_sources(_builds_of_side(plan, side), report, build_missing) for side in sides
     }
-    first, *others = found.values()
-    if others and not any(all(each[name].interpreter for each in found.values()) for name in first):
-        reasons = dict.fromkeys(s.reason.rstrip(".") for each in found.values() for s in each.values() if s.reason)
+    both = [[each[build.name] for each in found.values()] for build in plan.builds]
+    if len(sides) > 1 and not any(all(source.interpreter for source in sources) for sources in both):
+        reasons = dict.fromkeys(source.reason.rstrip(".") for sources in both for source in sources if source.reason)
         raise FrameworkEnvironmentError(f"No row has an interpreter on both sides. {'; '.join(reasons)}.")
     return found
 
@@ -243,18 +239,13 @@ def described(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
 
 def check_same(run: Run, pair: tuple[Side, Side], sources: Sources, rule: Rule) -> None:
     """Refuse other sides or another rule than the run began with; raises UsageError."""
+    remedy = "Give the same options, or start a new run without --resume."
     if run.rule != chosen(rule):
-        raise UsageError(
-            "The unfinished run was begun with another --threshold or --tolerance. Give the same options, or start a "
-            "new run without --resume."
-        )
-    named = described(pair, sources)
+        raise UsageError(f"The unfinished run was begun with another --threshold or --tolerance. {remedy}")
+    now = described(pair, sources)
     for name, then in run.sides.items():
-        if named.get(name) != then:
-            raise UsageError(
-                f"The unfinished run's {name} was {then}; here it is {named.get(name)}. Give the same options, or "
-                "start a new run without --resume."
-            )
+        if now.get(name) != then:
+            raise UsageError(f"The unfinished run's {name} was {then}; here it is {now.get(name)}. {remedy}")
 
 
 def report_of(store: Store, run: Run, rule: Rule | None = None) -> Comparison:

@@ -99,9 +99,6 @@ def _children() -> list[int]:
 
 def _end_all() -> None:
     """The host is dead: end the guest and all that it started."""
-    for child in _children():
-        with contextlib.suppress(OSError):
-            os.kill(child, signal.SIGKILL)
     _end_children()
     os._exit(1)
 

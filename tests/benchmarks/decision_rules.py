@@ -3,10 +3,10 @@
     .venv/bin/python tests/benchmarks/decision_rules.py                       20,000 simulations, some minutes
     .venv/bin/python tests/benchmarks/decision_rules.py --simulations 2000    shorter
 
-Every rule sees the same kind of machine (`simulated_launches.py`): quiet (launches vary by 1 %), a CI
-machine (3 %, the level drifts by 0.5 % from launch to launch, 2 % of launches are in somebody's way, sessions differ by
-2.5 %) and a bad one (4 % with heavy tails, 5 % of launches in somebody's way, sessions differ by 4 %). A launch gives
-20 steps, which vary by 2 % (bad: 4 %) and are skewed.
+Every rule sees the same kind of machine (`simulated_launches.py`): quiet (launches vary by 1 %), a CI machine (3 %, the
+level drifts by 0.5 % from launch to launch, 2 % of launches are in somebody's way, sessions differ by 2.5 %) and a bad
+one (4 % with heavy tails, 5 % of launches in somebody's way, sessions differ by 4 %). A launch gives 20 steps, which
+vary by 2 % (bad: 4 %) and are skewed. The rules are those of `corpus.py`:
 
 gate                dlbench gate: its two stages, on interleaved pairs of launches, by their medians.
 compare             dlbench compare of two stored runs of 5 launches each, from two sessions, of a single cell: with
@@ -24,17 +24,14 @@ Exit code 1 where the gate's false alarms exceed the goal of 0.05 % on the quiet
 import argparse
 import platform
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+from corpus import grew, mann_whitney, stored_runs, welch
 from rich.console import Console
 from rich.table import Table
 from scipy import stats
-
-from dlbench.reports.compare.verdict import Verdict, judge
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from simulated_launches import BAD, CI, QUIET, Array, Conditions, gate, launches, pairs_needed, steps
@@ -44,98 +41,46 @@ RATIOS = (1.0, 1.05, 1.1)
 LAUNCHES, STEPS, ROUNDS = 5, 20, 100
 CHUNK = 250
 GOAL = 0.0005
-
-
-class Called(NamedTuple):
-    """For each simulation, whether a rule called it slower and what it cost."""
-
-    alarms: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    launches: Array
-    """On both sides together."""
-
-
-def interleaved(rng: np.random.Generator, machine: Conditions, count: int, pairs: int, ratio: float) -> Array:
-    """Return the logarithms of steps, shape (count, pairs, 2, STEPS)."""
-    return steps(rng, machine, launches(rng, machine, count, pairs, ratio), STEPS)
-
-
-def stored(rng: np.random.Generator, machine: Conditions, count: int, of: int, steps_of: int, ratio: float) -> Array:
-    """Return the same of two sessions, each with a level and a drift of its own."""
-    sides = [
-        launches(rng, machine, count, of)[:, :, side] + rng.normal(0, machine.session, (count, 1)) for side in (0, 1)
-    ]
-    levels = np.stack(sides, axis=2) + np.log([1.0, ratio])
-    return steps(rng, machine, levels, steps_of)
-
-
-def cost(count: int, each: int) -> Array:
-    """Return the same number of launches for each simulation."""
-    return np.full(count, float(each))
-
-
-def by_gate(rng: np.random.Generator, machine: Conditions, count: int, ratio: float) -> Called:
-    """Both stages of dlbench gate."""
-    medians = np.median(interleaved(rng, machine, count, pairs_needed(), ratio), axis=3)
-    decided = [gate(cell) for cell in medians]
-    return Called(np.array([each.alarm for each in decided]), np.array([2.0 * each.pairs for each in decided]))
-
-
-def by_compare(rng: np.random.Generator, machine: Conditions, count: int, ratio: float) -> Called:
-    """Stored runs, by dlbench compare."""
-    seconds = np.exp(np.median(stored(rng, machine, count, LAUNCHES, STEPS, ratio), axis=3))
-    found = [judge(list(cell[:, 0]), list(cell[:, 1]), same_session=False).verdict for cell in seconds]
-    return Called(np.array([each is Verdict.REGRESSION for each in found]), cost(count, 2 * LAUNCHES))
-
-
-def by_threshold(statistic: Callable[..., Array], pooled: bool) -> Callable[..., Called]:
-    """Return pytest-benchmark's rule: a statistic over all rounds of a side is more than 5 % above the baseline's."""
-
-    def rule(rng: np.random.Generator, machine: Conditions, count: int, ratio: float) -> Called:
-        if pooled:
-            rounds = interleaved(rng, machine, count, LAUNCHES, ratio)
-        else:
-            rounds = stored(rng, machine, count, 1, ROUNDS, ratio)
-        seconds = np.exp(rounds)
-        sides = [statistic(seconds[:, :, side].reshape(count, -1), axis=1) for side in (0, 1)]
-        return Called(sides[1] / sides[0] > 1.05, cost(count, 2 * rounds.shape[1]))
-
-    return rule
-
-
-def by_mann_whitney(rng: np.random.Generator, machine: Conditions, count: int, ratio: float) -> Called:
-    """All steps of all launches, as if they were independent."""
-    rounds = interleaved(rng, machine, count, LAUNCHES, ratio)
-    sides = [rounds[:, :, side].reshape(count, -1) for side in (0, 1)]
-    found = stats.mannwhitneyu(sides[1], sides[0], alternative="greater", axis=1, method="asymptotic")
-    return Called(found.pvalue < 0.01, cost(count, 2 * LAUNCHES))
-
-
-def by_welch(rng: np.random.Generator, machine: Conditions, count: int, ratio: float) -> Called:
-    """Launches as what is sampled, in one stage."""
-    medians = np.median(interleaved(rng, machine, count, LAUNCHES, ratio), axis=3)
-    found = stats.ttest_ind(medians[:, :, 1], medians[:, :, 0], axis=1, equal_var=False, alternative="greater")
-    shift = (medians[:, :, 1] - medians[:, :, 0]).mean(axis=1)
-    return Called((found.pvalue < 0.01) & (shift > np.log(1.025)), cost(count, 2 * LAUNCHES))
-
-
-RULES: dict[str, Callable[..., Called]] = {
-    "dlbench gate": by_gate,
-    "dlbench compare, stored": by_compare,
-    "pytest-benchmark median:5%": by_threshold(np.median, pooled=False),
-    "pytest-benchmark min:5%": by_threshold(np.min, pooled=False),
-    "  ... pooled, median:5%": by_threshold(np.median, pooled=True),
-    "  ... pooled, min:5%": by_threshold(np.min, pooled=True),
-    "Mann-Whitney, all steps": by_mann_whitney,
-    "Welch, launches": by_welch,
+GATE = "dlbench gate"
+#: Launches a side, steps of each, whether the baseline is a stored one, and the rule.
+RULES = {
+    GATE: (pairs_needed(), STEPS, False, None),
+    "dlbench compare, stored": (LAUNCHES, STEPS, True, stored_runs),
+    "pytest-benchmark median:5%": (1, ROUNDS, True, grew(lambda rounds: np.median([*rounds]))),
+    "pytest-benchmark min:5%": (1, ROUNDS, True, grew(min)),
+    "  ... pooled, median:5%": (LAUNCHES, STEPS, False, grew(lambda rounds: np.median([*rounds]))),
+    "  ... pooled, min:5%": (LAUNCHES, STEPS, False, grew(min)),
+    "Mann-Whitney, all steps": (LAUNCHES, STEPS, False, mann_whitney),
+    "Welch, launches": (LAUNCHES, STEPS, False, welch),
 }
 
 
-def carried_out(rule: Callable[..., Called], machine: Conditions, simulations: int, ratio: float, seed: int) -> Called:
-    """Return what the rule does with so many simulations, in chunks that fit into memory."""
-    rng = np.random.default_rng([seed, round(1000 * ratio)])
-    sizes = [min(CHUNK, simulations - done) for done in range(0, simulations, CHUNK)]
-    parts = [rule(rng, machine, size, ratio) for size in sizes]
-    return Called(np.concatenate([each.alarms for each in parts]), np.concatenate([each.launches for each in parts]))
+def drawn(rng: np.random.Generator, machine: Conditions, shape: tuple[int, int, int], stored: bool, by: float) -> Array:
+    """Return logarithms of steps, shape (cells, launches, 2, steps), of one session or of two with their own levels."""
+    count, pairs, of_launch = shape
+    if not stored:
+        return steps(rng, machine, launches(rng, machine, count, pairs, by), of_launch)
+    sides = [
+        launches(rng, machine, count, pairs)[:, :, side] + rng.normal(0, machine.session, (count, 1)) for side in (0, 1)
+    ]
+    return steps(rng, machine, np.stack(sides, axis=2) + np.log([1.0, by]), of_launch)
+
+
+def decided(title: str, machine: Conditions, count: int, by: float, seed: int) -> tuple[int, float]:
+    """Return how many of so many cells a rule calls slower, and its mean number of launches a cell."""
+    pairs, of_launch, stored, slower = RULES[title]
+    rng = np.random.default_rng([seed, round(1000 * by)])
+    alarms, cost = 0, 0
+    for done in range(0, count, CHUNK):  # what fits into memory
+        shape = min(CHUNK, count - done), pairs, of_launch
+        for cell in drawn(rng, machine, shape, stored, by):
+            if slower is None:
+                found = gate(np.median(cell, axis=2))
+                alarms, cost = alarms + found.alarm, cost + 2 * found.pairs
+            else:
+                seconds = np.exp(cell)
+                alarms, cost = alarms + slower(seconds[:, 0], seconds[:, 1]), cost + 2 * pairs
+    return alarms, cost / count
 
 
 def main() -> int:
@@ -146,30 +91,23 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
+    counts = {by: asked.simulations if by == 1 else asked.simulations // 10 for by in RATIOS}
     table = Table(
+        *("rule", *(head for name in MACHINES for head in (name, "launches"))),
         title=f"Called slower, per cent of cells: identical code / 5 % slower / 10 % slower; launches a cell.\n"
         f"{asked.simulations} simulations of identical code, {asked.simulations // 10} of each slowdown; "
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, seed {asked.seed}"
+        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, seed {asked.seed}",
     )
-    table.add_column("rule")
-    for name in MACHINES:
-        table.add_column(name, justify="right")
-        table.add_column("launches", justify="right")
     missed = False
-    for title, rule in RULES.items():
+    for title in RULES:
         fields = [title]
         for name, machine in MACHINES.items():
-            found = {
-                ratio: carried_out(
-                    rule, machine, asked.simulations if ratio == 1 else asked.simulations // 10, ratio, asked.seed
-                )
-                for ratio in RATIOS
-            }
-            rates = [100 * float(found[ratio].alarms.mean()) for ratio in RATIOS]
-            fields += [f"{rates[0]:.2f} / {rates[1]:.0f} / {rates[2]:.0f}", f"{found[1.0].launches.mean():.0f}"]
-            if rule is by_gate and name != "bad":
-                count = int(found[1.0].alarms.sum())
-                missed |= bool(stats.binomtest(count, asked.simulations, GOAL, alternative="greater").pvalue < 0.001)
+            found = {by: decided(title, machine, count, by, asked.seed) for by, count in counts.items()}
+            same, *slow = (100 * alarms / counts[by] for by, (alarms, _) in found.items())
+            fields += [" / ".join((f"{same:.2f}", *(f"{each:.0f}" for each in slow))), f"{found[1.0][1]:.0f}"]
+            if title == GATE and name != "bad":
+                chance = stats.binomtest(found[1.0][0], asked.simulations, GOAL, alternative="greater")
+                missed |= bool(chance.pvalue < 0.001)
         table.add_row(*fields)
     Console(width=120).print(table)
     return int(missed)

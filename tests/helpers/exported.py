@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.reports.catalogue import reports
-from dlbench.reports.curve.threads import Threads
+from dlbench.reports.curve.curve import Curves
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
 from dlbench.reports.report import ReportOptions
@@ -24,8 +24,8 @@ def exporter(name: str, form: str) -> Callable[..., str]:
         notes: Sequence[str] = (),
         top: int = 12,
     ) -> str:
-        if name == "threads" and not isinstance(found, Threads):
-            found = Threads(tuple(found), tuple(notes))
+        if name == "threads" and not isinstance(found, Curves):
+            found = Curves(tuple(found), tuple(notes))
         usual = report.quantities[0] if report.quantities else ReportOptions().quantity
         options = ReportOptions(quantity=quantity or usual, top=top)
         report.check(options)

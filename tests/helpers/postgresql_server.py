@@ -98,17 +98,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[Server]:
+def server(binaries: Path) -> Iterator[Server]:
     """Make and start a server, and end it with all it holds."""
-    binaries = programs()
-    assert binaries is not None
-    folder = Path(tempfile.mkdtemp(prefix="dlbench-postgresql-"))
-    try:
-        made = Server(folder, binaries)
-        made.start()
+    with tempfile.TemporaryDirectory(prefix="dlbench-postgresql-", ignore_cleanup_errors=True) as folder:
+        made = Server(Path(folder), binaries)
         try:
+            made.start()
             yield made
         finally:
             made.stop(signal.SIGQUIT)  # nothing of it is kept
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

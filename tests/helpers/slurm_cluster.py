@@ -19,9 +19,8 @@ from pathlib import Path
 import psutil
 
 _PATIENCE = 30.0
-_SYSTEM_FOLDERS = "/usr/sbin:/sbin"
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _NEEDED = ("munged", "munge", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
-_UNFINISHED = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
 # Jobs begin within half a second and not two; a finished job stays in the queue; a job that lost its node is over.
 _SETTINGS = """\
 ClusterName=dlbench
@@ -52,7 +51,7 @@ SlurmdParameters=config_overrides
 
 def programs() -> str:
     """Return why there is no Slurm here; "" where there is."""
-    missing = [name for name in _NEEDED if shutil.which(name, path=_search_path()) is None]
+    missing = [name for name in _NEEDED if shutil.which(name, path=_PATH) is None]
     return f"no {missing[0]} here (Debian: apt-get install slurmctld slurmd slurm-client munge)" if missing else ""
 
 
@@ -62,7 +61,7 @@ class Cluster:
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
-        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": _search_path()}
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": _PATH}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("state", *(f"spool-{node}" for node in self.names)):
             (folder / name).mkdir()
@@ -82,9 +81,12 @@ class Cluster:
 
     def command(self, *words: str) -> str:
         """Run one of Slurm's programs and return what it prints."""
-        done = subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        done = self._ask(*words)
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
         return done.stdout.strip()
+
+    def _ask(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True)
 
     def submit(self, script: str, *options: str) -> str:
         """Submit a shell script and return the job's number."""
@@ -97,12 +99,14 @@ class Cluster:
 
     def start(self) -> None:
         """Start what does not run, and wait until the nodes take jobs."""
-        self._start_munge()
+        own = {name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")}
+        files = {"socket": "sock", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        options = [f"--{option}={own[name]}" for option, name in files.items()]
+        # A parent folder that not everybody may enter, such as a temporary folder of one user, is only a warning then.
+        self._spawn("munged", "munged", "--foreground", "--force", "--num-threads=2", *options)
+        self._wait(lambda: self._ask("munge", "-n", "-S", str(own["sock"])).stdout != "", "munged")
         self.start_controller()
-        for name in self.names:
-            self._spawn(f"slurmd-{name}", "slurmd", "-D", "-N", name)
-        for name in self.names:
-            self._wait(lambda name=name: self._answers(name), f"slurmd-{name}")
+        self._start_nodes(*self.names)
 
     def restore(self) -> None:
         """Bring back what a test stopped, and end its jobs: every node is idle then."""
@@ -121,12 +125,14 @@ class Cluster:
         """Give back a node that was taken out, and wait until it takes jobs."""
         self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
         self._end(f"slurmd-{node}", signal.SIGTERM)  # a daemon that starts reports at once; else it is asked in seconds
-        self.start_node(node)
+        self._start_nodes(node)
 
-    def start_node(self, node: str) -> None:
-        """Start the daemon of a node again, and wait until it takes jobs."""
-        self._spawn(f"slurmd-{node}", "slurmd", "-D", "-N", node)
-        self._wait(lambda: self._answers(node), f"slurmd-{node}")
+    def _start_nodes(self, *names: str) -> None:
+        for name in names:
+            self._spawn(f"slurmd-{name}", "slurmd", "-D", "-N", name)
+        for name in names:
+            answers = lambda name=name: not self.states()[name].endswith("*") and self.states()[name] != "unknown"  # noqa: E731
+            self._wait(answers, f"slurmd-{name}")
 
     def stop_controller(self) -> None:
         """Stop the controller, which writes down what it knows; jobs continue."""
@@ -135,82 +141,53 @@ class Cluster:
     def start_controller(self) -> None:
         """Start the controller again, with what it had written down, and wait until it answers."""
         self._spawn("slurmctld", "slurmctld", "-D")
-        self._wait(lambda: "UP" in self._asked("scontrol", "ping"), "slurmctld")
+        self._wait(lambda: "UP" in self._ask("scontrol", "ping").stdout, "slurmctld")
 
     def stop(self) -> None:
         """End jobs, daemons, and every process that is left of either."""
         if "slurmctld" in self._daemons:
             with contextlib.suppress(AssertionError):  # a cluster that a test broke is ended all the same
                 self._end_jobs()
-            self._asked("scontrol", "shutdown")  # the nodes too, but for the processes of jobs
-        how = None if "slurmctld" in self._daemons else signal.SIGTERM
-        for name in [name for name in self._daemons if name != "munged"]:
-            self._end(name, how)
-        self._end("munged", signal.SIGTERM)
-        for process in self.processes():
+            self._ask("scontrol", "shutdown")  # the nodes too, but for the processes of jobs
+        for name in [*self._daemons][::-1]:
+            self._end(name, signal.SIGTERM)
+        for process in filter(self._owns, psutil.process_iter()):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
                 process.wait(_PATIENCE)
-
-    def processes(self) -> list[psutil.Process]:
-        """Return the processes that belong to it: daemons, and what a job started."""
-        return [each for each in psutil.process_iter() if each.pid != os.getpid() and self._owns(each)]
 
     def _owns(self, process: psutil.Process) -> bool:
         # What starts a job's step writes its title over its environment, but its spool is open.
         try:
             if process.environ().get("SLURM_CONF", "").startswith(f"{self.folder}/"):
-                return True
+                return process.pid != os.getpid()
             words = [process.cwd(), *process.cmdline(), *(each.path for each in process.open_files())]
         except (psutil.Error, OSError):
             return False
         return any(str(self.folder) in word for word in words)
 
-    def _start_munge(self) -> None:
-        own = {name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")}
-        options = [f"--{option}={own[name]}" for option, name in _MUNGE_FILES.items()]
-        # A parent folder that not everybody may enter, such as a temporary folder of one user, is only a warning then.
-        self._spawn("munged", "munged", "--foreground", "--force", "--num-threads=2", *options)
-        self._wait(lambda: self._asked("munge", "-n", "-S", str(own["sock"])) != "", "munged")
-
     def _spawn(self, name: str, *words: str) -> None:
         running = self._daemons.get(name)
-        if running is not None and running.poll() is None:
-            return
-        with (self.folder / f"{name}.out").open("ab") as output:
-            self._daemons[name] = subprocess.Popen(
-                words,
-                cwd=self.folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        if running is None or running.poll() is not None:
+            with (self.folder / f"{name}.out").open("ab") as output:
+                streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+                self._daemons[name] = subprocess.Popen(words, cwd=self.folder, env=self.environment, **streams)
 
-    def _end(self, name: str, how: signal.Signals | None = None) -> None:
+    def _end(self, name: str, how: signal.Signals) -> None:
         daemon = self._daemons.pop(name, None)
-        if daemon is None:
-            return
-        if how is not None:
+        if daemon is not None:
             daemon.send_signal(how)
-        try:
-            daemon.wait(_PATIENCE if how is not None else _PATIENCE / 6)
-        except subprocess.TimeoutExpired:
-            daemon.kill()
-            daemon.wait()
+            try:
+                daemon.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
 
     def _end_jobs(self) -> None:
-        unfinished = self.command("squeue", "-h", "-t", _UNFINISHED, "-o", "%A").split()
-        if unfinished:
-            self._asked("scancel", "-Q", *unfinished)
-            self._wait(lambda: not self.command("squeue", "-h", "-t", _UNFINISHED, "-o", "%A"), "slurmctld")
-
-    def _answers(self, node: str) -> bool:
-        state = self.states()[node]
-        return not state.endswith("*") and not state.startswith("unknown")
-
-    def _asked(self, *words: str) -> str:
-        return subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True).stdout
+        unfinished = "squeue", "-h", "-t", "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING", "-o", "%A"
+        if jobs := self.command(*unfinished).split():
+            self._ask("scancel", "-Q", *jobs)
+            self._wait(lambda: not self.command(*unfinished), "slurmctld")
 
     def _wait(self, condition: Callable[[], bool], daemon: str) -> None:
         until = time.monotonic() + _PATIENCE
@@ -218,13 +195,6 @@ class Cluster:
             ended = self._daemons[daemon].poll() is not None or time.monotonic() > until
             assert not ended, f"{daemon}: {(self.folder / f'{daemon}.out').read_text()}"
             time.sleep(0.02)
-
-
-_MUNGE_FILES = {"socket": "sock", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-
-
-def _search_path() -> str:
-    return f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}"
 
 
 def _free_ports(count: int) -> list[int]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence
-from dlbench.reports.ceilings import Best, gpu_ceilings
+from dlbench.reports.ceilings import FINISHES, PRODUCTS, STARTS, TRANSFERS, Best, gpu_ceilings, ridge
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
@@ -33,7 +33,13 @@ def launch(
 
 
 def found_in(*records: Record, **others: Any) -> Any:
+    """Return the ceilings of each GPU."""
     return gpu_ceilings(Results(tuple(records), **others))
+
+
+def only(*records: Record, **others: Any) -> Any:
+    (ceilings,) = found_in(*records, **others).values()
+    return ceilings
 
 
 @given(st.lists(st.tuples(st.none() | rate, st.none() | rate), min_size=1, max_size=5))
@@ -46,15 +52,15 @@ def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(pairs: lis
     copies = [copy for _, copy in pairs if copy]
     found = found_in(*records)
     if not products and not copies:
-        assert found == []
+        assert found == {}
         return
-    (gpu,) = found
+    (gpu,) = found.values()
     best = {"float32": Best(max(products), len(products), "torch eager")} if products else {}
-    assert gpu.products == best
-    assert gpu.transfers == ({"copy": Best(max(copies), len(copies), "torch eager")} if copies else {})
-    assert gpu.starts == ({"torch": Best(min(copies), len(copies), "torch eager")} if copies else {})
-    assert gpu.finishes == {}
-    assert gpu.ridge("float32") == (pytest.approx(max(products) / max(copies)) if products and copies else None)
+    assert gpu[PRODUCTS] == best
+    assert gpu[TRANSFERS] == ({"copy": Best(max(copies), len(copies), "torch eager")} if copies else {})
+    assert gpu[STARTS] == ({"torch": Best(min(copies), len(copies), "torch eager")} if copies else {})
+    assert gpu[FINISHES] == {}
+    assert ridge(gpu, "float32") == (pytest.approx(max(products) / max(copies)) if products and copies else None)
 
 
 def test_another_board_in_the_same_slot_is_another_gpu() -> None:
@@ -65,7 +71,7 @@ def test_another_board_in_the_same_slot_is_another_gpu() -> None:
         launch(4e13, device="cuda:2"),
         launch(5e13, machine="m-two", board=None),
     )
-    assert [(gpu.machine, gpu.device, gpu.board, gpu.products["float32"].value) for gpu in found] == [
+    assert [(*gpu, of[PRODUCTS]["float32"].value) for gpu, of in found.items()] == [
         ("m-one", "cuda:0", A100, 1e13),
         ("m-one", "cuda:0", H200, 2e13),
         ("m-one", "cuda:2", H200, 4e13),
@@ -76,20 +82,20 @@ def test_another_board_in_the_same_slot_is_another_gpu() -> None:
 
 def test_a_pretended_rate_stands_beside_no_measured_one() -> None:
     pretended = launch(computes=False, framework="null", mode="null", copy_bytes_per_second=9e15)
-    (gpu,) = found_in(pretended)
-    assert gpu.transfers == {"copy": Best(9e15, 1, "null")}
-    (gpu,) = found_in(pretended, launch(1e13, copy_bytes_per_second=4e12))
-    assert gpu.transfers == {"copy": Best(4e12, 1, "torch eager")}
+    gpu = only(pretended)
+    assert gpu[TRANSFERS] == {"copy": Best(9e15, 1, "null")}
+    gpu = only(pretended, launch(1e13, copy_bytes_per_second=4e12))
+    assert gpu[TRANSFERS] == {"copy": Best(4e12, 1, "torch eager")}
 
 
 def test_products_of_records_that_were_not_read_count_where_the_board_is_clear() -> None:
     elsewhere = {("m-one", "cuda:0", "float32"): ((1, 8e13), (1, 9e13)), ("m-one", "cuda:0", "tf32"): ((1, 3e14),)}
-    (gpu,) = found_in(launch(5e13), products=elsewhere)
-    assert {name: (best.value, best.row) for name, best in gpu.products.items()} == {
+    gpu = only(launch(5e13), products=elsewhere)
+    assert {name: (best.value, best.row) for name, best in gpu[PRODUCTS].items()} == {
         "float32": (9e13, ""),
         "tf32": (3e14, ""),
     }
-    (gpu,) = found_in(launch(5e14), products=elsewhere)
-    assert gpu.products["float32"] == Best(5e14, 1, "torch eager")
+    gpu = only(launch(5e14), products=elsewhere)
+    assert gpu[PRODUCTS]["float32"] == Best(5e14, 1, "torch eager")
     of_two = found_in(launch(1e13, board=A100), launch(2e13), products=elsewhere)
-    assert [gpu.products["float32"].value for gpu in of_two] == [1e13, 2e13]
+    assert [gpu[PRODUCTS]["float32"].value for gpu in of_two.values()] == [1e13, 2e13]

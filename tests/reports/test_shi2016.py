@@ -5,11 +5,12 @@ from importlib import resources
 import pytest
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.curve.threads import Curve, curves
+from dlbench.reports.curve.curve import Curve
+from dlbench.reports.curve.threads import PAST_CORES, threads
 from dlbench.reports.published import SHI2016, study
 
 MATRIX = study(SHI2016).matrix()
-CURVES = curves(MATRIX)
+CURVES = threads(MATRIX).curves
 
 
 def curve(framework: str, network: str, platform: str) -> Curve:
@@ -17,7 +18,7 @@ def curve(framework: str, network: str, platform: str) -> Curve:
     (found,) = [
         each
         for each in CURVES
-        if each.host == host and each.row.framework == framework and each.group.network == network
+        if each.host == host and each.cell.framework == framework and each.cell.network == network
     ]
     return found
 
@@ -35,7 +36,7 @@ def test_every_value_of_the_paper_is_in_the_matrix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "network", "platform", "threads", "ratio"),
+    ("framework", "network", "platform", "count", "ratio"),
     [
         # By hand from the paper: T(p) over the fastest within the physical cores.
         ("torch", "fcn8", "desktop_i7_3820", 8, 0.881 / 0.448),
@@ -49,9 +50,7 @@ def test_every_value_of_the_paper_is_in_the_matrix() -> None:
         ("tensorflow", "fcn5", "server_2x_e5_2630v3", 32, 0.594 / 0.857),
     ],
 )
-def test_ratios_past_the_physical_cores(
-    framework: str, network: str, platform: str, threads: int, ratio: float
-) -> None:
-    (point,) = [p for p in curve(framework, network, platform).points if p.threads == threads]
-    assert point.past_cores.value == pytest.approx(ratio)
-    assert point.past_cores.ratio.low is None
+def test_ratios_past_the_physical_cores(framework: str, network: str, platform: str, count: int, ratio: float) -> None:
+    (past,) = [p.found[PAST_CORES] for p in curve(framework, network, platform).points if p.at == count]
+    assert past.value == pytest.approx(ratio)
+    assert past.ratio.low is None

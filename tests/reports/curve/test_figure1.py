@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.curve.figure1 import PAYS, Figure1, Line, fastest_sizes, figure1, figure1_to_picture, knee_of
+from dlbench.reports.curve.curve import Curve, Curves
+from dlbench.reports.curve.figure1 import PAYS, fastest_sizes, figure1, figure1_to_picture, knee_of, place_of
 from dlbench.reports.statistics import Summary, judge, published, ratio, summarise
 from dlbench.reports.storage.record import Record
 
@@ -37,7 +38,7 @@ def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> 
     return [r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **of_cell)]
 
 
-def figure_of(records: Sequence[Record]) -> Figure1:
+def figure_of(records: Sequence[Record]) -> Curves:
     return figure1(make.matrix(*records))
 
 
@@ -45,7 +46,7 @@ def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
     return [make.hole(status, f"{status.value}!", batch_size=size, **of_cell) for size, status in sizes.items()]
 
 
-def busy() -> Figure1:
+def busy() -> Curves:
     """Two rows on three networks at two places, some of whose sizes did not fit."""
     records: list[Record] = []
     modes = {"torch": "eager", "jax": "jit"}.items()
@@ -60,8 +61,8 @@ def busy() -> Figure1:
     return figure_of(records)
 
 
-def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record] = ()) -> Line:
-    (line,) = figure_of([*records_of(times), *extra]).lines
+def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record] = ()) -> Curve:
+    (line,) = figure_of([*records_of(times), *extra]).curves
     return line
 
 
@@ -75,20 +76,21 @@ def said(records: Sequence[Record]) -> str:
 @pytest.mark.parametrize(("half", "knee"), [(3.0, 16), (5.0, 32), (14.0, 64), (20.0, 128), (40.0, 256), (200.0, None)])
 def test_the_knee_of_a_saturating_device_is_where_its_law_says(half: float, knee: int | None) -> None:
     line = line_of(saturating(half))
-    assert line.knee.at == knee
+    assert line.found["knee"]["batch_size"] == knee
     # X(512) is the highest; X(b) is within 2 % of it from b = 512 half / (1.02 half + 0.02 * 512) on.
     bound = 512 * half / (1.02 * half + 0.02 * 512)
-    assert line.best == min(size for size in SIZES if size >= bound)
+    assert line.found["best_batch_size"] == min(size for size in SIZES if size >= bound)
 
 
 def test_growth_is_for_each_doubling_between_neighbours_that_take_part() -> None:
-    first, second, third = line_of({16: 1.0, 64: 2.0, 128: 4.0}).points
-    assert first.growth is None
-    assert second.growth.value == pytest.approx(math.sqrt(2.0))
-    assert third.growth.value == pytest.approx(1.0)
+    curve = line_of({16: 1.0, 64: 2.0, 128: 4.0})
+    first, second, third = (point.found["growth_per_doubling"] for point in curve.points)
+    assert first is None
+    assert second.value == pytest.approx(math.sqrt(2.0))
+    assert third.value == pytest.approx(1.0)
     # 15 % for a tripling are less than 10 % for a doubling: 1.1 ** log2(3) is 1.163.
-    assert knee_of({100: published(1.0), 300: published(3.0 / 1.15)}).at == 100
-    assert knee_of({100: published(1.0), 300: published(3.0 / 1.18)}).at is None
+    assert knee_of({100: published(1.0), 300: published(3.0 / 1.15)})["batch_size"] == 100
+    assert knee_of({100: published(1.0), 300: published(3.0 / 1.18)})["batch_size"] is None
 
 
 def test_the_interval_of_the_knee_covers_the_truth() -> None:
@@ -100,11 +102,11 @@ def test_the_interval_of_the_knee_covers_the_truth() -> None:
             for size, t in saturating(20.0).items()
         }
         knee = knee_of(times)
-        early = knee.earliest is not None and knee.earliest <= truth
-        covered += early and (knee.latest is None or knee.latest >= truth)
+        early = knee["earliest"] is not None and knee["earliest"] <= truth
+        covered += early and (knee["latest"] is None or knee["latest"] >= truth)
     assert covered >= 0.95 * tries
-    sharp = line_of({size: [t * f for f in (0.9999, 1.0, 1.0001)] for size, t in saturating(20.0).items()}).knee
-    assert (sharp.earliest, sharp.at, sharp.latest) == (128, 128, 128)
+    sharp = line_of({size: [t * f for f in (0.9999, 1.0, 1.0001)] for size, t in saturating(20.0).items()})
+    assert set(sharp.found["knee"].values()) == {128}
 
 
 rates = st.dictionaries(st.sampled_from([2**n for n in range(3, 12)]), st.floats(10.0, 1e5), min_size=1)
@@ -137,17 +139,18 @@ def test_best_and_knee_keep_to_their_definitions(times: dict[int, Summary], powe
     if len(times) == 1:
         assert knee is None
         return
-    chosen = [size for size in (knee.earliest, knee.at, knee.latest) if size is not None]
+    at, earliest, latest = knee.values()
+    chosen = [size for size in (earliest, at, latest) if size is not None]
     assert chosen == sorted(chosen)
     assert all(size in times and size < max(times) for size in chosen)
     # None only in one order: shown not to pay, then not seen to, then not shown to.
-    assert knee.latest is None or knee.at is not None
-    assert knee.at is None or knee.earliest is not None
+    assert latest is None or at is not None
+    assert at is None or earliest is not None
     for size in times:
         pays = any(
             throughput[c] / throughput[size] > (1 + PAYS) ** math.log2(c / size) * (1 + 1e-9) for c in times if c > size
         )
-        assert not (pays and size == knee.at)
+        assert not (pays and size == at)
 
 
 def _times(seconds: Summary, factor: float) -> Summary:
@@ -169,8 +172,8 @@ def test_wrong_mathematics_and_too_many_threads_cannot_be_used() -> None:
     greedy = make.outcome([0.001] * 5)._replace(threads=make.threads(1, 0.5, 4.0))
     extra = [make.record(result=wrong, batch_size=1024), make.record(result=greedy, batch_size=2048)]
     line = line_of(saturating(20.0), extra)
-    assert [point.batch_size for point in line.timed] == list(SIZES)
-    assert line.best <= 512
+    assert [point.at for point in line.timed] == list(SIZES)
+    assert line.found["best_batch_size"] <= 512
 
 
 def contended(size: int, seconds: float) -> list[Record]:
@@ -191,13 +194,13 @@ def older(size: int, seconds: float) -> list[Record]:
 @pytest.mark.parametrize("doubtful", [contended, unproved, older])
 def test_a_doubtful_size_takes_part_only_where_all_are(doubtful) -> None:
     records = [*records_of({16: 1.0, 32: 1.6, 64: 3.2}), *doubtful(128, 3.0)]
-    (line,) = figure_of(records).lines
+    (line,) = figure_of(records).curves
     assert [point.takes_part for point in line.points] == [True, True, True, False]
-    assert line.best == 32
+    assert line.found["best_batch_size"] == 32
     assert "best of those that count at 32" in said(records)
     everywhere = line_of({}, [*doubtful(16, 1.0), *doubtful(32, 1.0)])
     assert [point.takes_part for point in everywhere.points] == [True, True]
-    assert everywhere.best == 32
+    assert everywhere.found["best_batch_size"] == 32
 
 
 # Missing cells, single sizes, lines of several places.
@@ -206,23 +209,23 @@ def test_a_doubtful_size_takes_part_only_where_all_are(doubtful) -> None:
 def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_did() -> None:
     extra = holes({1024: Status.OUT_OF_MEMORY, 2048: Status.SKIPPED})
     line = line_of(saturating(200.0), extra)
-    assert (line.memory_ends, line.best) == (1024, 512)
+    assert (line.found["memory_ends_at"], line.found["best_batch_size"]) == (1024, 512)
     text = said([*records_of(saturating(200.0)), *extra])
     assert "best at 512, 719 items/s, the largest that memory held; no knee: 512 still gains 28% for a doubling" in text
     assert "out of memory from 1024" in text
     assert "torch eager at 2048: skip, skipped!" in text
-    assert line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).memory_ends is None
+    assert line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).found["memory_ends_at"] is None
 
 
 def test_single_sizes_are_compared_with_nothing_and_left_out_beside_curves() -> None:
     line = line_of({64: 1.0})
-    assert (line.best, line.knee, line.as_fast) == (64, None, ())
+    assert (line.found["best_batch_size"], line.found["knee"], line.found["as_fast"]) == (64, None, ())
     text = said(records_of({64: 1.0}))
     assert "torch eager: only 64 was measured: nothing to compare." in text
     assert "k the knee" not in text
     singles = [*records_of({64: 1.0}, threads=2), *records_of({128: 1.0}, network="lstm32")]
     records = [*records_of(saturating(20.0)), *singles]
-    assert len(figure_of(records).lines) == 1
+    assert len(figure_of(records).curves) == 1
     assert "Not shown: 2 rows measured at one mini-batch size only (fcn5, lstm32)." in said(records)
     for name in ("terminal", "markdown", "latex"):
         assert "Nothing was measured yet" in FORMATS[name](figure_of([]))
@@ -240,8 +243,7 @@ def test_precisions_devices_workers_and_machines_are_lines_of_their_own() -> Non
     )
     records = [record for place in places for record in records_of(times, **place)]
     found = figure_of(records)
-    assert len(found.lines) == len(set(found.places)) == 6
-    assert list(found.panels()) == ["fcn5"]
+    assert len(found.curves) == len(set(map(place_of, found.curves))) == 6
     titles = FORMATS["terminal"](found).splitlines()
     for title in (
         "fcn5, 1 thread, float32, machine m-one",

@@ -21,7 +21,7 @@ from dlbench.reports.cells import Matrix, build_matrix
 from dlbench.reports.claims.claims import try_claims
 from dlbench.reports.claims.figures import Tables
 from dlbench.reports.curve.recurrent_cells import REPORT, CellStudy, flops, study
-from dlbench.reports.curve.training import ALIKE, curve_of, learnt_of, losses_of
+from dlbench.reports.curve.training import ALIKE, learnt_of, losses_of, training_of
 from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
@@ -66,14 +66,14 @@ def launches(
         for each in make.launches(seconds, **{**fields, **of_cell})
     ]
     if curve or ended:
-        told = {**found[0].outcome.software, "text": TEXT if text is None else text}
-        trained = found[0].outcome._replace(curve=[list(each) for each in curve], curve_ended=ended, software=told)
+        software = {**found[0].outcome.software, "text": TEXT if text is None else text}
+        trained = found[0].outcome._replace(curve=[list(each) for each in curve], curve_ended=ended, software=software)
         found[0] = replace(found[0], outcome=trained)
     return found
 
 
 def study_of(records: Sequence[Record]) -> CellStudy:
-    """What the report makes of them."""
+    """Return the report of these records."""
     results = Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "A machine", 2, 2)})
     return study(build_matrix(results), results.records)
 
@@ -110,7 +110,7 @@ def only(records):
 @examples(40)
 @given(st.floats(150, 800), st.floats(2.2, 4.0))
 def test_steps_to_a_loss_are_those_of_the_law(length, target):
-    curve = curve_of(launches(0.01, blocks(falling(length), 2000))[0])
+    curve = training_of(launches(0.01, blocks(falling(length), 2000))[0])
     expected = -length * math.log((target - 2.0) / (math.log(96) - 2.0))
     found = curve.steps_to(target)
     if 25 < expected < 1975:
@@ -127,8 +127,8 @@ def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
     later = [first, short, last]
     for minutes, record in enumerate(later):
         object.__setattr__(record, "started", record.started + timedelta(minutes=minutes))
-    assert only(later).curve.losses == (3.2, 3.2)
-    assert only(later[:2]).curve.losses == (3.1, 3.1)
+    assert only(later).losses == (3.2, 3.2)
+    assert only(later[:2]).losses == (3.1, 3.1)
     assert only(later).confirmed is None  # one framework only
 
 
@@ -139,9 +139,9 @@ def test_another_framework_confirms_a_curve_up_to_step_500(error, where):
     other = [[step, loss * (1 + error * (step == where))] for step, loss in curve]
     found = only([launches(0.01, curve)[0], launches(0.01, other[:-1], framework="jax", adapter="jax", mode="jit")[0]])
     (check,) = found.checks
-    assert check.steps == 500
-    assert check.difference == pytest.approx(abs(error) if where <= 500 else 0.0, abs=1e-12)
-    assert found.confirmed is (where > 500 or check.difference < ALIKE)
+    assert check["steps"] == 500
+    assert check["difference"] == pytest.approx(abs(error) if where <= 500 else 0.0, abs=1e-12)
+    assert found.confirmed is (where > 500 or check["difference"] < ALIKE)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_another_framework_confirms_a_curve_up_to_step_500(error, where):
 def test_a_record_without_a_readable_curve_is_skipped(changed):
     record = launches(0.01, blocks(falling(200)))[0]
     object.__setattr__(record, "outcome", record.outcome._replace(**changed))
-    assert curve_of(record) is None
-    assert curve_of(launches(0.01, [[50, 3.0]], of=network(vocabulary=10000))[0]) is None
+    assert training_of(record) is None
+    assert training_of(launches(0.01, [[50, 3.0]], of=network(vocabulary=10000))[0]) is None
 
 
 # Times to a loss.
@@ -172,14 +172,14 @@ def test_a_record_without_a_readable_curve_is_skipped(changed):
 @given(st.floats(150, 400), st.floats(1e-4, 10.0))
 def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
     found = study_of(launches(seconds, blocks(falling(length))))
-    (learnt,), (way,) = found.learnt, found.ways
+    (learnt,), (row,) = found.learnt, found.times
     # The loss falls to a tenth of the way after so many lengths.
     assert learnt.target == pytest.approx(KNOWS_NOTHING - learnt.share * (KNOWS_NOTHING - 2.0))
-    assert way.steps_to_target == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
-    hours, low, high = way.hours
-    assert hours == pytest.approx(way.steps_to_target * seconds / 3600, rel=1e-3)
-    assert low / hours == pytest.approx(way.seconds.low / way.seconds.median)
-    assert high / hours == pytest.approx(way.seconds.high / way.seconds.median)
+    assert row["steps_to_target"] == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
+    hours, low, high = row["hours_to_target"].values()
+    assert hours == pytest.approx(row["steps_to_target"] * seconds / 3600, rel=1e-3)
+    update = row["point"].seconds
+    assert (low / hours, high / hours) == pytest.approx((update.low / update.median, update.high / update.median))
 
 
 def test_the_target_is_the_largest_share_that_any_network_reached_and_others_never_come_there():
@@ -189,7 +189,7 @@ def test_the_target_is_the_largest_share_that_any_network_reached_and_others_nev
     assert study_of(launches(0.01, blocks(falling(5000)))).learnt[0].share == 0.9  # none came half way
     both = [*launches(0.01, blocks(falling(200))), *launches(0.005, blocks(falling(900)), of=network("rnn"))]
     found = study_of(both)
-    assert {way.net.cell: way.hours is None for way in found.ways} == {"gru": False, "rnn": True}
+    assert {row["point"].at.cell: row["hours_to_target"] is None for row in found.times} == {"gru": False, "rnn": True}
     assert "not in 600" in shown(found)
 
 
@@ -197,13 +197,13 @@ def test_the_target_is_the_largest_share_that_any_network_reached_and_others_nev
 
 
 def test_findings_have_the_verdicts_of_claims():
-    found = {each.name: each.evidence for each in study_of(records(layers=(1, 2, 3))).findings}
+    found = {each["name"]: each["evidence"] for each in study_of(records(layers=(1, 2, 3))).findings}
     assert list(found) == ["G1", "G1t", "G2", "G3", "gru", "lstm", "layers"]
     assert {found[name].verdict.value for name in ("G1", "G2", "G3", "lstm")} == {"reproduces"}
     assert [question.found.value for question, _ in found["gru"].figures] == pytest.approx([2.0] * 6)
     both = [*launches(1.0, blocks(falling(100)), of=network("rnn")), *launches(1.0, blocks(falling(200)))]
     (worse, *_) = study_of(both).findings
-    assert (worse.name, worse.evidence.verdict.value) == ("G1", "differs")
+    assert (worse["name"], worse["evidence"].verdict.value) == ("G1", "differs")
 
 
 def test_at_equal_time_a_costly_cell_has_fewer_steps():
@@ -212,7 +212,7 @@ def test_at_equal_time_a_costly_cell_has_fewer_steps():
     for cost in (1.0, 10.0):
         both = [*launches(0.01, blocks(falling(200)), of=plain), *launches(0.01 * cost, blocks(falling(180)), of=gated)]
         (_, finding, *_) = study_of(both).findings
-        found[cost] = finding.evidence.verdict.value
+        found[cost] = finding["evidence"].verdict.value
     assert found == {1.0: "reproduces", 10.0: "differs"}
 
 
@@ -256,8 +256,8 @@ def test_a_line_of_csv_for_each_speed_and_keys_of_json():
     assert (text["digest"], text["common_steps"]) == (TEXT["digest"], 600)
     assert {each["cell"] for each in text["curves"] if each["loss"] is None} == {"lstm"}
     assert f"lstm 3 x 64: training in torch ended: {reason}" in data["notes"]
-    for line in found.lines:
-        for net, cell in line.cells.items():
+    for curve in found.curves:
+        for net, cell, *_ in curve.points:
             assert cell.gflops * 1e9 * cell.seconds.median == pytest.approx(flops(net))
 
 

@@ -1,26 +1,47 @@
-"""Lines, growth, crossings and threads of small recurrent networks, where the law behind their times is known."""
+"""Small recurrent networks: lines, growth, crossings and threads of known laws, and the report in every format."""
 
+import csv
+import io
+import json
 import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 
+import factory_of_records as make
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from processes import suite_of_null
 from properties import examples
+from records_of_claims import small, tables_of
 
-from dlbench.reports.curve.curve import Knee
+from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.fits import crossing, fit_line
-from dlbench.reports.curve.rnn import Series, growth, threads_pay
-from dlbench.reports.curve.rnn_report import knee_words, threads_sentences, where
-from dlbench.reports.curve.rnn_report import published as study_of_2017
+from dlbench.reports.curve.rnn import (
+    Size,
+    Study,
+    faster_from,
+    growth,
+    knee_words,
+    study,
+    threads_pay,
+    threads_words,
+    where,
+)
+from dlbench.reports.curve.rnn import published as study_of_2017
+from dlbench.reports.formats.export import FORMATS
 from dlbench.reports.statistics import Summary, published, summarise
+from dlbench.reports.storage.store import Store
 
+Call = Callable[..., tuple[int, str, str]]
 STEPS = (10, 20, 50, 100, 200)
 UNITS = (10, 20, 50, 100, 200, 500)
 SECONDS = st.floats(1e-6, 1.0)
 
 
-def launches(seconds: float, deviation: float, random: np.random.Generator, count: int = 5) -> Summary:
+def spread(seconds: float, deviation: float, random: np.random.Generator, count: int = 5) -> Summary:
     return summarise([[seconds * math.exp(each)] for each in random.normal(0, deviation, count)])
 
 
@@ -29,11 +50,11 @@ def launches(seconds: float, deviation: float, random: np.random.Generator, coun
 def test_a_line_without_noise_is_found_again(fixed: float, per_step: float, points: int) -> None:
     fit = fit_line({steps: published(fixed + per_step * steps) for steps in STEPS[:points]})
     whole = fixed + per_step * STEPS[0]
-    assert fit.fixed.value == pytest.approx(fixed, rel=1e-6, abs=1e-7 * whole)
-    assert fit.per_step.value == pytest.approx(per_step, rel=1e-6, abs=1e-7 * whole)
-    assert (fit.largest_residual is None) is (points == 2)
-    assert (fit.fixed.low is None) is (points == 2)
-    assert fit.largest_residual is None or fit.largest_residual < 1e-6
+    residual = fit["largest_residual"]
+    assert fit["fixed"].value == pytest.approx(fixed, rel=1e-6, abs=1e-7 * whole)
+    assert fit["per_step"].value == pytest.approx(per_step, rel=1e-6, abs=1e-7 * whole)
+    assert (residual is None) is (fit["fixed"].low is None) is (points == 2)
+    assert residual is None or residual < 1e-6
 
 
 @pytest.mark.parametrize("steps", [STEPS, (20, 100)])
@@ -41,43 +62,42 @@ def test_intervals_of_lines_cover_the_truth(steps: tuple[int, ...]) -> None:
     random = np.random.default_rng(1)
     hits = np.zeros(2)
     for _ in range(300):
-        fit = fit_line({each: launches(1e-3 + 1e-5 * each, 0.02, random) for each in steps})
-        for place, (found, true) in enumerate(((fit.fixed, 1e-3), (fit.per_step, 1e-5))):
-            hits[place] += found.low <= true <= found.high
+        fit = fit_line({each: spread(1e-3 + 1e-5 * each, 0.02, random) for each in steps})
+        for place, (interval, true) in enumerate(((fit["fixed"], 1e-3), (fit["per_step"], 1e-5))):
+            hits[place] += interval.low <= true <= interval.high
     assert np.all(hits / 300 > 0.91)
 
 
 def test_the_study_of_2017_has_the_lines_worked_out_of_it_by_hand() -> None:
     """Seconds of 2000 updates and microseconds, by least squares of T itself."""
     expected = {("Figure 2", 50): (6.59, 162.4), ("Figure 3", 100): (1.21, 156.5), ("Figure 9", 200): (8.48, 730.0)}
-    found = {
-        (line.line.cell.mode, size.hidden): fit for line in study_of_2017().lines for size, fit in line.fits.items()
-    }
+    curves = study_of_2017().curves
+    found = {(curve.cell.mode, fit["hidden"]): fit for curve in curves for fit in curve.found["fits"]}
     for which, (fixed, per_step) in expected.items():
-        assert found[which].fixed.value * 2000 == pytest.approx(fixed, rel=0.07)
-        assert found[which].per_step.value * 1e6 == pytest.approx(per_step, rel=0.02)
+        assert found[which]["fixed"].value * 2000 == pytest.approx(fixed, rel=0.07)
+        assert found[which]["per_step"].value * 1e6 == pytest.approx(per_step, rel=0.02)
 
 
 @given(SECONDS, st.floats(-2.0, 3.0))
 @examples(50)
 def test_an_exponent_is_found_again(seconds: float, exponent: float) -> None:
-    found = growth(Series(20), {n: published(seconds * n**exponent) for n in UNITS})
-    assert [each.hidden for each in found.sizes] == list(UNITS)
-    for each in found.sizes[1:]:
-        assert each.exponent.value == pytest.approx(exponent, abs=1e-9)
+    found = growth({n: published(seconds * n**exponent) for n in UNITS})
+    assert [each["hidden"] for each in found["sizes"]] == list(UNITS)
+    for each in found["sizes"][1:]:
+        assert each["exponent"].value == pytest.approx(exponent, abs=1e-9)
     first = next((n for n in UNITS if (n / 10) ** exponent > 1.1), None)
-    assert found.knee == Knee(first, first, first)
+    assert set(found["knee"].values()) == {first}
 
 
 def test_a_knee_says_how_early_and_how_late_it_may_be() -> None:
     random = np.random.default_rng(3)
-    flat = {n: launches(1.0 if n < 100 else 1.12 if n == 100 else 3.0, 0.03, random, 4) for n in UNITS}
-    knee = growth(Series(20), flat).knee
-    assert knee.at in (100, 200)
-    assert knee.earliest <= 100
-    assert knee.latest == 200
-    assert knee_words(knee) == f"{knee.at} ({knee.earliest} to 200)"
-    assert knee_words(Knee(None, None, None)) == "none"
+    flat = {n: spread(1.0 if n < 100 else 1.12 if n == 100 else 3.0, 0.03, random, 4) for n in UNITS}
+    at, earliest, latest = growth(flat)["knee"].values()
+    assert at in (100, 200)
+    assert earliest <= 100
+    assert latest == 200
+    assert knee_words(at, earliest, latest) == f"{at} ({earliest} to 200)"
+    assert knee_words(None, None, None) == "none"
 
 
 @given(st.floats(3.0, 1500.0), st.floats(0.2, 2.0), st.floats(-1.0, 1.0))
@@ -100,8 +120,8 @@ def test_intervals_of_crossings_cover_the_truth() -> None:
     random = np.random.default_rng(4)
     hits = 0
     for _ in range(200):
-        first = {n: launches(n / 70, 0.05, random) for n in UNITS}
-        second = {n: launches(1.0, 0.05, random) for n in UNITS}
+        first = {n: spread(n / 70, 0.05, random) for n in UNITS}
+        second = {n: spread(1.0, 0.05, random) for n in UNITS}
         found = crossing(first, second)
         assert found.low <= found.units <= found.high
         hits += found.low <= 70 <= found.high
@@ -109,26 +129,156 @@ def test_intervals_of_crossings_cover_the_truth() -> None:
 
 
 def test_the_study_of_2017_crosses_where_its_author_says() -> None:
-    crossed = [each for each in study_of_2017().crossings if each.series == Series(20, 10)]
-    (units,) = [each.at.units for each in crossed]
-    assert units == pytest.approx(970, rel=0.01)
-    assert {(each.first.name, each.second.name) for each in crossed} == {
-        ("cpu of MacBook Pro 2016", "gpu of Tesla K80")
-    }
+    (crossed,) = [each for each in study_of_2017().crossings if (each["steps"], each["inputs"]) == (20, 10)]
+    assert crossed["units"] == pytest.approx(970, rel=0.01)
+    sides = (crossed["first"]["name"], crossed["second"]["name"])
+    assert sides == ("cpu of MacBook Pro 2016", "gpu of Tesla K80")
 
 
 @pytest.mark.parametrize(
     ("ratios", "said"),
     [
-        ((2.0, 1.5, 0.5), "use 1 thread below n_rec 50 (n_steps 20)"),
-        ((0.5, 0.5, 0.5), "use 4 threads from n_rec 10 on, the smallest measured (n_steps 20)"),
-        ((0.5, 1.5, 1.0), "use 1 thread up to n_rec 50, the largest measured (n_steps 20)"),
+        ((2.0, 1.5, 0.5), "use 1 thread below n_rec 50"),
+        ((0.5, 0.5, 0.5), "use 4 threads from n_rec 10 on, the smallest measured"),
+        ((0.5, 1.5, 1.0), "use 1 thread up to n_rec 50, the largest measured"),
     ],
 )
 def test_from_how_many_units_on_threads_pay(ratios: tuple[float, ...], said: str) -> None:
     one = {n: published(1.0) for n in UNITS[:3]}
     more = {n: published(each) for n, each in zip(UNITS, ratios, strict=False)}
-    line = study_of_2017().lines[0].line
-    line = line._replace(cell=line.cell._replace(threads=4))
-    (sentence,) = threads_sentences([threads_pay(line, Series(20), one, more)])
-    assert sentence.endswith(f": {said}.")
+    pays = threads_pay(4, one, more)
+    sizes = [{"hidden": units} for units in pays]
+    assert threads_words(4, {"faster_from": faster_from(pays), "sizes": sizes}) == said
+
+
+# The report.
+
+GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
+
+
+def launches(time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object) -> list[make.Record]:
+    return [each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})]
+
+
+def everything() -> list[make.Record]:
+    """A row with one thread and four, and on a GPU; another row; another machine."""
+    gpu = {"device": "cuda:0", "threads": 4}
+    return [
+        *launches(lambda size: 1e-5 * size.steps * size.hidden, threads=1),
+        *launches(lambda size: 1e-5 * size.steps * (20 + size.hidden / 2), threads=4),
+        *launches(lambda size: 2e-3 * size.steps, **gpu),
+        *launches(lambda size: 3e-5 * size.steps * size.hidden, threads=1, mode="loop"),
+        *launches(lambda size: 2e-3 * size.steps**1.0, threads=1, machine="m-two"),
+        *launches(lambda size: 1e-3, [Size(10, 20, 100), Size(100, 20, 2, "sigmoid")], threads=1),
+    ]
+
+
+def study_of(records: Iterable[make.Record]) -> Study:
+    cells = tables_of(records)
+    return study(cells.matrix, cells.networks)
+
+
+def test_lines_threads_crossings_and_rows() -> None:
+    of = study_of(everything())
+    rows = {(each.cell.mode, each.cell.device, each.cell.threads, each.host.fingerprint): each for each in of.curves}
+    one, fits = rows["eager", "cpu", 1, make.MACHINE], rows["eager", "cpu", 1, make.MACHINE].found["fits"]
+    assert [(fit["hidden"], fit["per_step"].value) for fit in fits] == [
+        (n, pytest.approx(1e-5 * n, rel=1e-4)) for n in (10, 100, 500)
+    ]
+    assert all(abs(fit["fixed"].value) < 1e-5 * fit["hidden"] for fit in fits)
+    assert {each["knee"]["hidden"] for each in one.found["growth"] if each["inputs"] == 2} == {100}
+    assert {pays["faster_from"] for pays in of.threads if pays["curve"].cell.threads == 4} == {100}
+    crossings = {(each["what"], each["first"]["name"], each["second"]["name"]): each["at"] for each in of.crossings}
+    at = crossings["torch eager", "1 thread of a machine [m-one]", "4 threads of a machine [m-one]"]
+    # Linear in the logarithms between 10 units, where one thread takes 10 / 25 of four, and 100, where it is 100 / 70.
+    assert at.units == pytest.approx(10 ** (1 + math.log(25 / 10) / math.log(25 / 10 * 100 / 70)))
+    # The GPU takes 200, the fastest thread count 70 with 100 units, and 270 with 500.
+    on_gpu = crossings["torch", "cpu of a machine [m-one]", "cuda:0 of a machine [m-one]"]
+    assert on_gpu.units == pytest.approx(100 * 5 ** (math.log(200 / 70) / math.log(270 / 70)))
+    assert ("torch", "cpu of a machine [m-one]", "cpu of a machine [m-two]") in crossings
+    compared = {
+        (each["curve"].cell.mode, each["curve"].cell.device, each["curve"].cell.threads): each for each in of.compared
+    }
+    assert {each["curve"].host.fingerprint for each in of.compared} == {make.MACHINE}
+    assert set(compared) == {("eager", "cpu", 1), ("eager", "cpu", 4), ("eager", "cuda:0", 4), ("loop", "cpu", 1)}
+    loop, eager = compared["loop", "cpu", 1], compared["eager", "cpu", 1]
+    assert loop["times_fastest"].value == pytest.approx(3 * eager["times_fastest"].value)
+    assert (loop["fastest_at"], {size.hidden for size in eager["fastest_at"]}) == ((), {10})
+    assert (eager["sizes"], eager["of"]) == (9, 9)
+
+
+def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
+    many = {"threads": make.threads(1, 1.0, cpu_per_wall=3.0)}
+    exceeding = [each for size in GRID for each in small(1.0, *size, mode="eager", threads=1)]
+    exceeding = [replace(each, outcome=each.outcome._replace(**many)) for each in exceeding]
+    (first, *_) = launches(lambda size: 1.0, GRID[:1], mode="loop")
+    hole = replace(make.hole(Status.CRASHED, "signal 11", **first.cell._asdict()), network=first.network)
+    of = study_of([*exceeding, hole])
+    assert [len(each.points) for each in of.curves] == [9, 1]
+    assert all(each.found == {"fits": [], "growth": []} for each in of.curves)
+    assert of.compared == []
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    kept = f"{tmp_path_factory.mktemp('rnn')}/kept.sqlite"
+    with Store.open(kept) as store:
+        for each in everything():
+            store.append(each)
+    return kept
+
+
+@pytest.fixture
+def call(command: Call, path: str) -> Call:
+    return lambda *words: command("report", "rnn", "--store", path, *words)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_beside_the_study_and_without(form: str, call: Call) -> None:
+    for words in ((), ("--quantity", "step"), ("--quantity", "paper", "--against", "brandfonbrener2017")):
+        code, out, errors = call("--format", form, *words)
+        assert (code, errors) == (0, "")
+        assert ("Figure 9" in out) is ("--against" in words)
+        if form == "terminal":
+            assert max(map(len, out.splitlines())) <= 80
+
+
+def test_json_and_csv_say_the_same_and_the_quantities_are_of_the_same_times(call: Call) -> None:
+    data = json.loads(call("--json", "--against", "brandfonbrener2017")[1])
+    assert data["beside"]["lines"]
+    sizes = [size for of in (data, data["beside"]) for line in of["lines"] for size in line["sizes"]]
+    lines = list(csv.DictReader(io.StringIO(call("--format", "csv", "--against", "brandfonbrener2017")[1])))
+    assert len(lines) == len(sizes)
+    for line, size in zip(lines, sizes, strict=True):
+        seconds = size["seconds_per_minibatch"]["median"]
+        assert float(line["seconds_per_minibatch.median"]) == seconds
+        assert math.isclose(size["seconds_per_time_step"] * size["steps"], seconds)
+        assert math.isclose(size["seconds_of_a_run"], 2000 * seconds)
+    for each in data["crossings"]:
+        assert (each["units"] is not None) is (each["where"] == "between")
+
+
+def test_mistakes_are_one_line(call: Call) -> None:
+    for words, part in (
+        (("--against", "shi2016"), "published table"),
+        (("--quantity", "seconds"), "choose one of update, step, paper"),
+    ):
+        code, out, errors = call(*words)
+        assert (code, out) == (2, "")
+        assert part in " ".join(errors.split())
+
+
+def test_a_run_of_the_null_framework_is_reported_from_end_to_end(command: Call, tmp_path: Path) -> None:
+    grid = '[[grid]]\nname = "r{hidden}-t{steps}"\nfamily = "elman"\ninputs = 2\nhidden = [4, 8]\noutputs = 2\n'
+    text = suite_of_null(networks=["r*"], threads=[1, 2], step_seconds=0.002, cores=2)
+    Path("mine.toml").write_text(f'{text}\n{grid}steps = 2\nactivation = "relu"\nbatch_size = 1\n')
+    assert command("run", "mine.toml", "--no-ceilings", "--no-quiet-gate")[0] == 0
+    code, out, _ = command("report", "rnn", "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert [(line["framework"], line["threads"]) for line in data["lines"]] == [("null", 1), ("null", 2)]
+    assert [[size["hidden"] for size in line["sizes"]] for line in data["lines"]] == [[4, 8], [4, 8]]
+    assert all(line["growth"] for line in data["lines"])
+    medians = [[size["seconds_per_minibatch"]["median"] for size in line["sizes"]] for line in data["lines"]]
+    ratios = [each["ratio"]["value"] for pays in data["threads"] for each in pays["sizes"]]
+    assert sorted(ratios) == pytest.approx(sorted(two / one for one, two in zip(*medians, strict=True)))

@@ -13,31 +13,35 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.curve.scaling import At, Line, Point, Workers, workers, workers_to_picture
+from dlbench.reports.curve.curve import Curve, Curves, Point
+from dlbench.reports.curve.scaling import scaling, scaling_to_picture, teams_of
 from dlbench.reports.storage.record import Record
 
 FORMATS = exporters("scaling")
 launches = partial(make.launches, spread=0.005)
 
 
-def found_in(*records: Record, cpus: int | None = 2) -> Workers:
-    return workers(make.matrix(*records, cores=cpus, logical_cpus=cpus))
+def found_in(*records: Record, cpus: int | None = 2) -> Curves:
+    return scaling(make.matrix(*records, cores=cpus, logical_cpus=cpus))
 
 
-def line_of(*records: Record, cpus: int | None = 2) -> Line:
-    (line,) = found_in(*records, cpus=cpus).lines
+def line_of(*records: Record, cpus: int | None = 2) -> Curve:
+    (line,) = found_in(*records, cpus=cpus).curves
     return line
 
 
-def point_of(line: Line, world_size: int = 2, batch_size: int = 64, threads: int = 1) -> Point:
-    (point,) = (p for p in line.points if p.at == At(threads, world_size, batch_size))
+def at(point: Point) -> tuple[int, int, int]:
+    return point.at.threads, point.at.batch_size, point.at.world_size
+
+
+def point_of(line: Curve, world_size: int = 2, batch_size: int = 64, threads: int = 1) -> Point:
+    (point,) = (point for point in line.points if at(point) == (threads, batch_size, world_size))
     return point
 
 
-def value(gain: Any) -> tuple[float, float | None]:
-    assert gain.speedup is not None
-    assert gain.reason == ""
-    return gain.speedup.value, None if gain.efficiency is None else gain.efficiency.value
+def value(gain: Any) -> tuple[float, float]:
+    assert gain["reason"] == ""
+    return gain["speedup"].value, gain["efficiency"].value
 
 
 # Definitions.
@@ -58,16 +62,12 @@ def test_figures_keep_to_their_definitions(whole: float, part: float, team: floa
     )
     point = point_of(line, count, batch, threads)
     # Seconds are kept in whole nanoseconds.
-    assert value(point.strong) == pytest.approx((whole / team, whole / team / count), rel=1e-5)
-    rates = [
-        p.cell.items_per_second
-        for p in line.points
-        if p.at.world_size == count or (p.at.batch_size == 16 and p.cell.timed)
-    ]
+    assert value(point.found["strong"]) == pytest.approx((whole / team, whole / team / count), rel=1e-5)
+    rates = [p.cell.items_per_second for p in line.points if p.at.world_size == count or p.at.batch_size == 16]
     slow, fast = (rate for rate in rates if rate is not None)
-    assert value(point.weak) == pytest.approx((fast / slow, fast / slow / count), rel=1e-5)
-    assert point.weak.efficiency.value == pytest.approx(part / team, rel=1e-5)
-    assert point.shares_cpus == (count * threads > 8)
+    assert value(point.found["weak"]) == pytest.approx((fast / slow, fast / slow / count), rel=1e-5)
+    assert point.found["weak"]["efficiency"].value == pytest.approx(part / team, rel=1e-5)
+    assert point.found["shares_cpus"] == (count * threads > 8)
 
 
 # Rivals.
@@ -90,10 +90,9 @@ OTHERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("other", OTHERS, ids=lambda other: next(iter(other)))
 def test_only_what_is_otherwise_alike_is_compared(other: dict[str, Any]) -> None:
     found = found_in(*launches(1.0, **other), *launches(0.5, world_size=2))
-    (point,) = (point for line in found.lines for point in line.teams)
-    assert point.strong.speedup is None
-    assert not point.strong.measured
-    assert point.strong.reason == "one worker of 1 thread at mini-batch 64 was not measured"
+    (strong,) = (point.found["strong"] for line in found.curves for point in teams_of(line))
+    reason = "one worker of 1 thread at mini-batch 64 was not measured"
+    assert strong == {"speedup": None, "efficiency": None, "reason": reason, "measured": False}
 
 
 def test_cells_of_one_worker_that_nothing_is_compared_are_not_shown() -> None:
@@ -101,12 +100,7 @@ def test_cells_of_one_worker_that_nothing_is_compared_are_not_shown() -> None:
         *(record for p in (1, 2, 3, 8) for b in (16, 32, 64) for record in launches(1.0, threads=p, batch_size=b)),
         *launches(0.5, world_size=2),
     )
-    assert [(p.at.threads, p.at.batch_size, p.at.world_size) for p in line.points] == [
-        (1, 32, 1),
-        (1, 64, 1),
-        (1, 64, 2),
-        (2, 64, 1),
-    ]
+    assert list(map(at, line.points)) == [(1, 32, 1), (1, 64, 1), (1, 64, 2), (2, 64, 1)]
 
 
 def test_on_a_gpu_threads_are_no_rival_and_share_no_cpus() -> None:
@@ -116,9 +110,9 @@ def test_on_a_gpu_threads_are_no_rival_and_share_no_cpus() -> None:
         *launches(0.9, device="cuda:0", threads=8),
     )
     point = point_of(line, threads=4)
-    assert point.one_process is None
-    assert not point.shares_cpus
-    assert value(point.strong) == pytest.approx((2.0, 1.0))
+    assert point.found["one_process"] is None
+    assert not point.found["shares_cpus"]
+    assert value(point.found["strong"]) == pytest.approx((2.0, 1.0))
     text = FORMATS["terminal"](found_in(*launches(1.0, device="cuda:0"), *launches(0.5, device="cuda:0", world_size=2)))
     assert "1 process" not in text
     assert "share" not in text
@@ -129,7 +123,7 @@ def test_workers_with_more_threads_than_cpus_share_them_and_it_is_said(
     cpus: int | None, threads: int, shares: bool
 ) -> None:
     records = [*launches(1.0, threads=threads), *launches(1.2, threads=threads, world_size=2)]
-    assert point_of(line_of(*records, cpus=cpus), threads=threads).shares_cpus is shares
+    assert point_of(line_of(*records, cpus=cpus), threads=threads).found["shares_cpus"] is shares
     text = " ".join(FORMATS["terminal"](found_in(*records, cpus=cpus)).split())
     assert ("no speed-up can be expected: 2 x" in text) is shares
 
@@ -156,11 +150,10 @@ def replace_outcome(**changes: Any) -> Any:
 )
 def test_unusable_cells_are_in_no_ratio_and_the_reason_is_shown(alone: list[Record], reason: str) -> None:
     found = found_in(*alone, *launches(0.5, world_size=2))
-    point = point_of(found.lines[0])
-    assert point.strong.speedup is None
-    assert point.strong.measured
-    assert point.strong.reason.startswith("one worker of 1 thread at mini-batch 64")
-    assert reason in point.strong.reason
+    strong = point_of(found.curves[0]).found["strong"]
+    assert (strong["speedup"], strong["measured"]) == (None, True)
+    assert strong["reason"].startswith("one worker of 1 thread at mini-batch 64")
+    assert reason in strong["reason"]
     assert reason in " ".join(FORMATS["terminal"](found).split())
 
 
@@ -195,7 +188,7 @@ def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp
                     records += launches(batch / count**0.9, batch_size=batch, world_size=count, **of_cell)
     records += launches(1.0, machine="m-two", framework="mxnet")
     records.append(make.hole(Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"))
-    first, second = workers_to_picture(found_in(*records), tmp_path / "scaling.svg")
+    first, second = scaling_to_picture(found_in(*records), tmp_path / "scaling.svg")
     words = texts(first)
     for word in (
         "fcn5",
@@ -206,5 +199,5 @@ def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp
         assert word in words
     assert second.name == "scaling-2.svg"
     assert any("one worker" in word for word in texts(second))
-    (empty,) = workers_to_picture(found_in(), tmp_path / "empty.png")
+    (empty,) = scaling_to_picture(found_in(), tmp_path / "empty.png")
     assert empty.stat().st_size > 1000

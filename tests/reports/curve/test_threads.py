@@ -14,9 +14,22 @@ from properties import examples
 
 from dlbench.adapters.protocol import BOUND, Outcome, Status
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.curve.advice import advice, findings, headline, mechanism, wait_policies
-from dlbench.reports.curve.threads import Curve, curves, left_out
-from dlbench.reports.curve.threads_report import drawn_curves, threads_to_picture
+from dlbench.reports.curve.curve import Curve, Curves, Point
+from dlbench.reports.curve.threads import (
+    PAST_CORES,
+    PAST_CPUS,
+    advice,
+    bound,
+    computes,
+    drawn_curves,
+    findings,
+    headline,
+    mechanism,
+    name_of,
+    threads,
+    threads_to_picture,
+    wait_policies,
+)
 from dlbench.reports.statistics import holm, judge, ratio, summarise, welch
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -31,8 +44,25 @@ def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> 
     return [r for p, t in times.items() for r in make.launches(t, threads=p, **of_cell)]
 
 
+def found_in(records: Iterable[Record], host: Host = HOST) -> Curves:
+    return threads(build_matrix(Results(tuple(records), {make.MACHINE: host})))
+
+
 def curves_of(records: Iterable[Record], host: Host = HOST) -> list[Curve]:
-    return curves(build_matrix(Results(tuple(records), {make.MACHINE: host})))
+    return list(found_in(records, host).curves)
+
+
+def best(curve: Curve) -> int | None:
+    return curve.found["best_threads"]
+
+
+def values(curve: Curve, name: str) -> list[Any]:
+    """What was found of each of the points."""
+    return [point.found.get(name) for point in curve.points]
+
+
+def penalty(point: Point) -> Any:
+    return point.found["penalty"]
 
 
 def curve_of(times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()) -> Curve:
@@ -46,18 +76,18 @@ TWO_CPUS = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
 
 def test_a_curve_by_hand() -> None:
     found = curve_of({1: 1.0, 2: 0.5, 4: 0.8, 8: 1.5})
-    assert found.best == 2
+    assert best(found) == 2
     assert advice(found) == "use 2 threads; a step takes 2.0x as long with 1, 1.60x with 4, 3.0x with 8"
-    assert [p.speedup for p in found.points] == pytest.approx([1.0, 2.0, 1.25, 1 / 1.5])
-    assert [p.efficiency for p in found.points] == pytest.approx([1.0, 1.0, 1.25 / 4, 1 / 12])
-    assert [p.past_cores and round(p.past_cores.value, 3) for p in found.points] == [None, None, 1.6, 3.0]
-    assert [p.past_cpus and round(p.past_cpus.value, 3) for p in found.points] == [None, None, None, 3.0]
-    penalty = found.points[2].penalty
-    assert 1.5 < penalty.ratio.low < 1.6 < penalty.ratio.high < 1.7
+    assert values(found, "speedup") == pytest.approx([1.0, 2.0, 1.25, 1 / 1.5])
+    assert values(found, "efficiency") == pytest.approx([1.0, 1.0, 1.25 / 4, 1 / 12])
+    assert [past and round(past.value, 3) for past in values(found, PAST_CORES)] == [None, None, 1.6, 3.0]
+    assert [past and round(past.value, 3) for past in values(found, PAST_CPUS)] == [None, None, None, 3.0]
+    interval = penalty(found.points[2]).ratio
+    assert 1.5 < interval.low < 1.6 < interval.high < 1.7
 
 
 @pytest.mark.parametrize(
-    ("times", "best"),
+    ("times", "expected"),
     [
         ({1: 1.0, 2: 0.505, 4: 0.5}, 2),  # fewer threads win a tie
         ({1: 1.0, 2: 0.55, 4: 0.5}, 4),
@@ -67,28 +97,28 @@ def test_a_curve_by_hand() -> None:
         ({}, None),
     ],
 )
-def test_the_best_is_the_smallest_that_is_not_clearly_slower(times: dict[int, Any], best: int | None) -> None:
+def test_the_best_is_the_smallest_that_is_not_clearly_slower(times: dict[int, Any], expected: int | None) -> None:
     crash = [make.hole(Status.CRASHED, "signal 11", threads=16)]
     found = curve_of(times, extra=crash)
-    assert found.best == best
-    assert (advice(found) == "nothing was timed") is (best is None)
+    assert best(found) == expected
+    assert (advice(found) == "nothing was timed") is (expected is None)
 
 
 def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster() -> None:
     # Four threads have the lowest median; that they are faster than two, on two CPUs, noise may explain.
     found = curve_of({1: 1.44, 2: (1.00, 1.06, 1.12), 4: (0.94, 1.00, 1.06)}, TWO_CPUS)
-    assert found.best == 2
+    assert best(found) == 2
     assert advice(found) == (
         "use 2 threads; a step takes 1.36x as long with 1; with 4 it took 0.94x as long (at best 0.83x), within "
         "noise; about 17 launches of each would settle it"
     )
     assert findings([found])[1].endswith("shows no clear difference on fcn5")
-    assert curve_of({1: 1.44, 2: 1.06, 4: 0.9}, TWO_CPUS).best == 4
+    assert best(curve_of({1: 1.44, 2: 1.06, 4: 0.9}, TWO_CPUS)) == 4
     # Eight are clearly faster than two, four are not: then eight, not four, for sharing CPUs.
     uneven = {1: 2.0, 2: (0.99, 1.00, 1.01), 4: (0.85, 0.97, 1.10), 8: (0.89, 0.90, 0.91)}
-    assert curve_of(uneven, TWO_CPUS).best == 8
+    assert best(curve_of(uneven, TWO_CPUS)) == 8
     # Where each thread has a CPU of its own there is nothing to share.
-    assert curve_of(uneven, Host(make.MACHINE, "many CPUs", 16, 16, 16.0, logical_cpus=16)).best == 4
+    assert best(curve_of(uneven, Host(make.MACHINE, "many CPUs", 16, 16, 16.0, logical_cpus=16))) == 4
 
 
 def test_unusable_cells_take_no_part_but_are_shown() -> None:
@@ -99,7 +129,7 @@ def test_unusable_cells_take_no_part_but_are_shown() -> None:
     extra += [make.hole(Status.TIMED_OUT, "10 s", threads=8), make.record(result=default, threads=2)]
     found = curve_of({1: 1.0}, extra=extra)
     assert [point.cell.status.value for point in found.points] == ["ok", "ok", "parity_failed", "ok", "timed_out"]
-    assert [point.threads for point in found.points if point.seconds is not None] == [1, 2]
+    assert [point.at for point in found.timed] == [1, 2]
     assert advice(found) == "use 2 threads; a step takes 2.0x as long with 1; the framework's default is 2"
     assert advice(curve_of({2: 1.0})) == "only 2 threads timed: nothing to compare"
 
@@ -109,13 +139,11 @@ def test_what_is_left_out_is_said() -> None:
     of_two = records_of({1: 0.1, 2: 0.1, 3: 0.1}, world_size=2)
     unknown = make.record(framework="pytest-benchmark", mode="imported")
     unknown = replace(unknown, cell=unknown.cell._replace(threads=0))
-    records = (*of_one, *of_two, unknown, make.record(device="cuda:0"))
-    matrix = build_matrix(Results(records, {make.MACHINE: HOST}))
-    assert curves(matrix) == curves_of(of_one)
-    workers, counts = left_out(matrix)
-    assert workers.startswith("Not shown: 3 cells of several workers")
-    assert counts == "Not shown: 1 cell with an unknown thread count."
-    assert left_out(build_matrix(Results(tuple(of_one)))) == []
+    found = found_in([*of_one, *of_two, unknown, make.record(device="cuda:0")])
+    assert list(found.curves) == curves_of(of_one)
+    assert found.notes[0].startswith("Not shown: 3 cells of several workers")
+    assert found.notes[1] == "Not shown: 1 cell with an unknown thread count."
+    assert found_in(of_one).notes == ()
 
 
 # Why more threads are slower, and how threads wait.
@@ -200,7 +228,7 @@ def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
         "  torch eager: gets worse on 1 of 1 networks: fcn5 3.0x at 8",
     ]
     unknown = curve_of({1: 1.0, 8: 2.0}, Host(make.MACHINE, "unknown"))
-    assert all(point.past_cores is None and point.past_cpus is None for point in unknown.points)
+    assert {*values(unknown, PAST_CORES), *values(unknown, PAST_CPUS)} == {None}
     assert findings([unknown]) == []
 
 
@@ -213,23 +241,23 @@ def disturbed(p: int, seconds: float) -> list[Record]:
 
 def test_a_disturbed_count_takes_no_part() -> None:
     found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
-    assert found.best == 1
+    assert best(found) == 1
     assert advice(found) == (
         "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; the measurement with 2 "
         "threads was disturbed and does not count: measure again on a quiet machine"
     )
     assert [point.takes_part for point in found.points] == [True, False, True]
     # It is still shown beside the best, but without any claim: eight threads are compared with one.
-    assert found.points[1].penalty.value == pytest.approx(0.3, rel=1e-3)
-    assert found.points[1].penalty.p_value is None
-    assert found.points[2].past_cores.against == 1
-    assert found.fits.threads == (1,)
+    assert penalty(found.points[1]).value == pytest.approx(0.3, rel=1e-3)
+    assert penalty(found.points[1]).p_value is None
+    assert found.points[2].found[PAST_CORES].against == 1
+    assert found.found["fits"].fitted_threads == (1,)
     assert findings([curve_of({1: 1.0, 2: 0.5}, extra=disturbed(4, 5.0))]) == []
 
 
 def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_not_win_by_that() -> None:
     found = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
-    assert found.best == 2
+    assert best(found) == 2
     assert advice(found) == (
         "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; the measurements with 1, 2 threads were "
         "disturbed: measure again on a quiet machine"
@@ -245,19 +273,19 @@ LAW = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3,
 def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
     free = {**{p: 1.02 * t for p, t in LAW.items()}, 16: 0.9}
     both = curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE)
-    bound, other = sorted(both, key=lambda each: not each.bound)
-    assert (bound.name, other.name) == ("torch eager, bound", "torch eager")
-    assert bound.fits.threads == tuple(LAW)
-    assert bound.fits.chosen.law == "usl"
-    assert other.fits is None
-    assert all(p.past_cores is None and (p.penalty is None or p.penalty.p_value is None) for p in bound.points)
-    assert [p.threads for p in other.points if p.penalty and p.penalty.p_adjusted is not None] == [16]
-    assert other.points[-1].penalty.verdict == "worse"
+    of_bound, other = sorted(both, key=lambda each: not bound(each))
+    assert (name_of(of_bound), name_of(other)) == ("torch eager, bound", "torch eager")
+    assert of_bound.found["fits"].fitted_threads == tuple(LAW)
+    assert of_bound.found["fits"].chosen == "usl"
+    assert other.found["fits"] is None
+    assert all(p.found[PAST_CORES] is None and penalty(p).p_value is None for p in of_bound.points)
+    assert [point.at for point in other.points if penalty(point).p_adjusted is not None] == [16]
+    assert penalty(other.points[-1]).verdict == "worse"
     # Without a bound row the counts up to the CPUs are fitted, and have Karp and Flatt's fraction.
     (alone,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
-    assert alone.fits.threads == tuple(LAW)
-    assert alone.fits.chosen is not None
-    assert [p.serial_fraction is not None for p in alone.points] == [False, True, True, True, True, True, False]
+    assert alone.found["fits"].fitted_threads == tuple(LAW)
+    assert alone.found["fits"].law is not None
+    assert [each is not None for each in values(alone, "serial_fraction")] == [False, *[True] * 5, False]
 
 
 # What noise can explain.
@@ -276,19 +304,17 @@ def test_stars_advice_and_findings_cannot_contradict_one_another(
     host = Host(make.MACHINE, "some CPUs", cpus, cpus, float(cpus), logical_cpus=cpus)
     records = [*records_of(times), *records_of(others, framework="mxnet")]
     for found in curves_of(records, host):
-        points = {point.threads: point for point in found.points}
-        best = points[found.best]
-        if found.best > cpus:
+        (past,) = (point.found[PAST_CPUS] for point in found.points if point.at == best(found))
+        if best(found) > cpus:
             # More threads than CPUs are advised only with a finding that they gain.
-            assert best.past_cpus is None or best.past_cpus.verdict == "better"
-        fastest = min(found.points, key=lambda point: point.seconds.median if point.seconds else 0.0)
-        assert fastest.penalty.verdict != "better"
-        fewer = [point for point in found.points if point.threads < min(found.best, cpus + 1)]
-        assert all(point.penalty and point.penalty.value > 1 for point in fewer)
+            assert past is None or past.verdict == "better"
+        fastest = min(found.points, key=lambda point: point.seconds.median)
+        assert penalty(fastest).verdict != "better"
+        assert all(penalty(point).value > 1 for point in found.points if point.at < min(best(found), cpus + 1))
     # A star means, by the same rule, that no framework with as many threads is clearly faster.
     cells = build_matrix(Results(tuple(records), {make.MACHINE: host})).cells.values()
-    for threads in {*times, *others}:
-        column = [cell for cell in cells if cell.column.threads == threads]
+    for count in {*times, *others}:
+        column = [cell for cell in cells if cell.column.threads == count]
         least = min(column, key=lambda cell: cell.seconds.median)
         for cell in column:
             slower = judge(ratio(cell.seconds, least.seconds)) == "worse"
@@ -310,19 +336,19 @@ def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
         for p in times
         if p > 2
     }
-    assert [each.best for each in found] == [2, 2]
+    assert [best(each) for each in found] == [2, 2]
     expected = dict(zip(raw, holm([value for value in raw.values() if value is not None]), strict=True))
     for each in found:
         for point in each.points:
-            if point.threads > 2:
-                assert point.penalty.family == 3
-                assert point.penalty.p_adjusted == pytest.approx(expected[each.group.network, point.threads])
-                assert point.past_cores.p_adjusted == point.penalty.p_adjusted
+            if point.at > 2:
+                assert penalty(point).family == 3
+                assert penalty(point).p_adjusted == pytest.approx(expected[each.cell.network, point.at])
+                assert point.found[PAST_CORES].p_adjusted == penalty(point).p_adjusted
 
 
 def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
     few = curve_of({1: [1.0], 2: [0.5], 4: [0.8]})
-    assert few.points[2].penalty.p_value is None
+    assert penalty(few.points[2]).p_value is None
     assert findings([few]) == [
         "two cores, four CPUs: past 2 threads, one for each physical core (by the ratio of times, untested: fewer than "
         "3 launches),",
@@ -340,15 +366,15 @@ def test_a_framework_that_computes_nothing_is_in_no_finding_and_costs_no_signifi
         parity = make.parity("unchecked", "computes nothing")
         result = make.outcome([seconds] * 5, p, parity=parity, parameter_count=None)
         idle += [make.record(result=result, threads=p, launch=n, framework="idle", mode="idle") for n in range(3)]
-    found = {each.row.framework: each for each in curves_of([*idle, *records_of({1: 1.0, 2: 0.5, 4: 0.8})])}
-    assert (found["idle"].computes, found["torch"].computes) == (False, True)
+    found = {each.cell.framework: each for each in curves_of([*idle, *records_of({1: 1.0, 2: 0.5, 4: 0.8})])}
+    assert (computes(found["idle"]), computes(found["torch"])) == (False, True)
     assert "idle" not in " ".join(findings(list(found.values())))
     assert findings([found["idle"]]) == []
-    assert found["torch"].points[2].penalty.family == 1
+    assert penalty(found["torch"].points[2]).family == 1
     # A real framework whose parity is unchecked still counts.
     unchecked = make.outcome([1.0] * 5, parity=make.parity("unchecked", "no reference"))
     (one,) = curves_of([make.record(result=unchecked)])
-    assert one.computes
+    assert computes(one)
 
 
 # The picture.
@@ -361,11 +387,7 @@ def test_the_picture_has_a_panel_for_each_network_and_explains_its_marks(tmp_pat
     said = set(texts(written))
     assert {"fcn5, mini-batch 64", "fcn8, mini-batch 64", "mxnet eager", "torch eager"} <= said
     assert {"threads to use", "T(1)/p of the fastest with one", f"the machine's own cores: {HOST.own_cores}"} <= said
-    (again,) = threads_to_picture(curves_of(records), tmp_path / "again.svg")
-    assert written.read_bytes() == again.read_bytes()
-
-
-def test_many_networks_continue_on_a_further_page_and_one_count_is_no_line(tmp_path):
+    # Many networks continue on a further page, and one count is no line.
     records = [r for n in range(14) for p in (1, 2) for r in make.launches(1.0 / p, threads=p, network=f"n{n}")]
     unknown = Host(make.MACHINE, "unknown")
     pages = threads_to_picture(curves_of(records, unknown), tmp_path / "t.svg")

@@ -1,6 +1,5 @@
 """Energy, regions and other processes of made-up telemetry, against curves whose integral is known."""
 
-import math
 from typing import Any
 
 import pytest
@@ -10,24 +9,18 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import Outcome, Status
 from dlbench.reports.gpu_evidence import (
     ENOUGH_TICKS,
-    SLOWING,
-    Region,
-    Spread,
-    Table,
     counted_joules,
     energy,
+    growth,
     integrated_joules,
+    observe_launch,
     other_processes,
-    read_telemetry,
-    reason_shares,
+    points_of,
     region_of,
+    within,
 )
 
 fractions = st.floats(0.0, 1.0)
-
-
-def telemetry(at: list[float], **columns: Any) -> dict[str, Any]:
-    return {"schema": 1, "origin": 100.0, "gpu": {"name": "NVIDIA H200"}, "samples": {"at": at, **columns}}
 
 
 def times(period: float = 0.2, seconds: float = 20.0) -> list[float]:
@@ -37,29 +30,18 @@ def times(period: float = 0.2, seconds: float = 20.0) -> list[float]:
 @given(st.floats(10, 500), st.floats(0, 20), fractions, fractions)
 def test_the_integral_of_a_rising_load_is_exact(watts: float, slope: float, first: float, length: float) -> None:
     start = 1 + 8 * first
-    region = Region(start, start + 1 + 9 * length)
+    region = (start, start + 1 + 9 * length)
     points = [(at, watts + slope * at) for at in times()]
-    middle = (region.start + region.end) / 2
-    assert integrated_joules(points, region) == pytest.approx((watts + slope * middle) * region.seconds)
-
-
-@given(st.floats(0, 2 * math.pi), fractions)
-def test_the_integral_of_a_wavering_load_is_close(phase: float, length: float) -> None:
-    # Power that goes up and down once in five seconds, between 100 and 500 W.
-    region = Region(2.0, 4.0 + 10 * length)
-    pace = 2 * math.pi / 5
-    points = [(at, 300 + 200 * math.sin(pace * at + phase)) for at in times()]
-    waves = [math.cos(pace * at + phase) / pace for at in region]
-    exact = 300 * region.seconds + 200 * (waves[0] - waves[1])
-    assert integrated_joules(points, region) == pytest.approx(exact, rel=0.02)
+    middle = (region[0] + region[1]) / 2
+    assert integrated_joules(points, region) == pytest.approx((watts + slope * middle) * (region[1] - region[0]))
 
 
 @given(st.floats(50, 700), st.floats(0.01, 0.15), fractions, st.floats(0, 0.1))
 def test_the_counter_tells_the_energy_but_for_its_ticks(watts: float, tick: float, length: float, shift: float) -> None:
-    region = Region(3.0 + shift, 6.0 + shift + 10 * length)
+    region = (3.0 + shift, 6.0 + shift + 10 * length)
     points = [(at, watts * (at // tick * tick)) for at in times()]
     joules = counted_joules(points, region)
-    assert abs(joules - watts * region.seconds) <= watts * tick * 1.0001
+    assert abs(joules - watts * (region[1] - region[0])) <= watts * tick * 1.0001
 
 
 @given(st.lists(st.floats(0.0, 100.0), min_size=101, max_size=101), fractions)
@@ -70,8 +52,8 @@ def test_energies_of_adjoining_regions_add_up(steps: list[float], where: float) 
         total += step + 0.1  # it ticks
         counter.append((moment, total))
         power.append((moment, step))
-    left, right = Region(3.0, 6.0 + 5 * where), Region(6.0 + 5 * where, 15.0)
-    both = Region(3.0, 15.0)
+    left, right = (3.0, 6.0 + 5 * where), (6.0 + 5 * where, 15.0)
+    both = (3.0, 15.0)
     for joules, points in ((counted_joules, counter), (integrated_joules, power)):
         parts = [joules(points, region) for region in (left, right)]
         assert None not in parts
@@ -79,71 +61,48 @@ def test_energies_of_adjoining_regions_add_up(steps: list[float], where: float) 
 
 
 def test_the_counter_is_used_where_it_ticked_often_enough_and_else_the_power() -> None:
-    region = Region(102.0, 106.0)
-    often = Table(tuple(100 + at for at in times()), {
-        "joules": tuple(500 * at for at in times()),
-        "watts": (490.0,) * 101,
-    })  # fmt: skip
+    region = (102.0, 106.0)
+    counter, power = [(100 + at, 500 * at) for at in times()], [(100 + at, 490.0) for at in times()]
+    often = {"joules": counter, "watts": power}
     assert energy(often, region) == (pytest.approx(2000.0), "energy counter")
-    seldom = Table(often.at, {**often.columns, "joules": tuple(500 * (at // 1.0) for at in times())})
+    seldom = {**often, "joules": [(at, 500 * ((at - 100) // 1.0)) for at, _ in counter]}
     assert energy(seldom, region) == (pytest.approx(1960.0), "integral of power")
-    fell = Table(often.at, {"joules": tuple(500 * at if at < 4 else 0.0 for at in times())})
+    fell = {"joules": [(at, joules if at < 104 else 0.0) for at, joules in counter]}
     assert energy(fell, region) is None
     # Too short, and not wholly sampled.
-    assert energy(often, Region(102.0, 102.9)) is None
-    assert energy(often, Region(99.0, 106.0)) is None
-    assert energy(often, Region(118.0, 121.0)) is None
-    assert energy(Table((), {}), region) is None
+    assert energy(often, (102.0, 102.9)) is None
+    assert energy(often, (99.0, 106.0)) is None
+    assert energy(often, (118.0, 121.0)) is None
+    assert energy({}, region) is None
 
 
 def test_the_counter_counts_ticks_in_the_region_alone() -> None:
     # It moves all the time, but for the region.
     points = [(at, 10 * (at if at < 5 else 5 + max(0.0, at - 9))) for at in times()]
-    assert counted_joules(points, Region(6.0, 8.0)) is None
+    assert counted_joules(points, (6.0, 8.0)) is None
     few = 0.2 * (ENOUGH_TICKS - 3)
-    assert counted_joules(points, Region(5 - few, 5.1)) is None
-    assert counted_joules(points, Region(5 - 0.2 * (ENOUGH_TICKS + 1), 5.1)) is not None
+    assert counted_joules(points, (5 - few, 5.1)) is None
+    assert counted_joules(points, (5 - 0.2 * (ENOUGH_TICKS + 1), 5.1)) is not None
 
 
 def test_power_is_not_guessed_over_a_gap() -> None:
     points = [(at, 100.0) for at in times() if not 4.0 < at < 5.5]
-    assert integrated_joules(points, Region(2.0, 8.0)) is None
-    assert integrated_joules(points, Region(6.0, 8.0)) == pytest.approx(200.0)
+    assert integrated_joules(points, (2.0, 8.0)) is None
+    assert integrated_joules(points, (6.0, 8.0)) == pytest.approx(200.0)
 
 
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=60), fractions, fractions)
-def test_only_what_lies_in_the_region_counts(values: list[float | None], one: float, other: float) -> None:
+def test_only_readings_in_the_region_count(values: list[float | None], one: float, other: float) -> None:
     at = [0.2 * place for place in range(len(values))]
     first, last = sorted((one * at[-1], other * at[-1]))
-    told = read_telemetry(telemetry(at, watts=values))
-    region = Region(100 + first, 100 + last)
-    inside = [v for a, v in zip(at, values, strict=True) if v is not None and region.start <= 100 + a <= region.end]
-    assert told.fast.within("watts", region) == inside
-    spread = told.fast.spread("watts", region)
-    assert (spread is None) == (not inside)
-    if spread is not None:
-        assert (spread.low, spread.high) == (min(inside), max(inside))
+    points = points_of({"at": at, "watts": values, "sm_mhz": 1410}, 100.0)
+    region = 100 + first, 100 + last
+    inside = [v for a, v in zip(at, values, strict=True) if region[0] <= 100 + a <= region[1]]
+    assert within(points["watts"], region) == [value for value in inside if value is not None]
+    assert within(points["sm_mhz"], region) == [1410] * len(inside)
 
 
-def test_a_column_of_equal_values_is_that_value() -> None:
-    told = read_telemetry(telemetry([0.0, 0.2, 0.4], sm_mhz=1410, watts=[1.0, None, 3.0]))
-    assert told.fast.spread("sm_mhz", Region(100.1, 100.5)) == Spread(1410, 1410, 1410)
-    assert told.fast.within("watts", Region(100.0, 101.0)) == [1.0, 3.0]
-    assert told.fast.spread("temperature", Region(100.0, 101.0)) is None
-
-
-def test_reasons_in_words() -> None:
-    told = read_telemetry(telemetry([0.0, 1.0, 2.0, 3.0], reasons=[0x1, 0x4, 0x4 | 0x40 | 0x8, 1 << 40]))
-    assert reason_shares(told.fast, Region(100.5, 103.5)) == {
-        "power cap": pytest.approx(2 / 3),
-        "hardware slowdown": pytest.approx(1 / 3),
-        "thermal slowdown by the hardware": pytest.approx(1 / 3),
-    }
-    assert reason_shares(told.fast, Region(90.0, 91.0)) == {}
-    assert not SLOWING & 0x4
-
-
-REGION = Region(105.0, 108.0)
+REGION = (105.0, 108.0)
 
 
 def process(whose: str, first: float, last: float) -> dict[str, Any]:
@@ -166,14 +125,12 @@ def process(whose: str, first: float, last: float) -> dict[str, Any]:
     ],
 )
 def test_processes_of_others_in_the_region(processes: Any, expected: int | None) -> None:
-    told = read_telemetry({**telemetry([]), "processes": processes})
-    assert told is not None
-    assert other_processes(told, REGION) == expected
+    assert other_processes(processes, 100.0, REGION) == expected
 
 
 def test_a_counter_that_grew() -> None:
-    table = Table((1.0, 2.0, 3.0), {"corrected": (5, None, 7), "fell": (7, 6, 0), "once": (None, None, 3)})
-    assert [table.growth(name) for name in ("corrected", "fell", "once", "missing")] == [2, None, None, None]
+    counters = ([(1.0, 5), (3.0, 7)], [(1.0, 7), (2.0, 6), (3.0, 0)], [(3.0, 3)], [])
+    assert list(map(growth, counters)) == [2, None, None, None]
 
 
 def test_the_region_is_what_the_launch_says() -> None:
@@ -192,9 +149,4 @@ tables = st.dictionaries(st.sampled_from(["at", "watts", "joules", "reasons"]), 
 
 @given(st.dictionaries(keys, json_values | tables | st.just(1)) | st.none())
 def test_whatever_a_store_holds_is_read_or_left(content: dict[str, Any] | None) -> None:
-    told = read_telemetry(content)
-    if told is not None:
-        energy(told.fast, REGION)
-        other_processes(told, REGION)
-        told.fast.spread("watts", REGION)
-        reason_shares(told.fast, REGION)
+    observe_launch(Outcome(Status.OK, samples_ns=[10**9] * 3, timed_between=[105.0, 108.0]), content)

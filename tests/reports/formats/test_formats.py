@@ -18,7 +18,7 @@ from properties import examples
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports import matrix as of_matrix
 from dlbench.reports.cells import Matrix, assemble, build_matrix
-from dlbench.reports.curve import threads as scaling
+from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.formats.inert import FIELD, one_line
@@ -109,7 +109,7 @@ OF_MATRIX, OF_TABLES = exporters("matrix"), exporters("tables")
 @pytest.mark.parametrize("name", OF_MATRIX)
 def test_every_exporter_takes_every_matrix(name: str, kind: str) -> None:
     matrix = MATRICES[kind]()
-    for text in (OF_MATRIX[name](matrix), OF_THREADS[name](scaling.curves(matrix))):
+    for text in (OF_MATRIX[name](matrix), OF_THREADS[name](threads(matrix))):
         assert text.endswith("\n")
         check(name, text)
 
@@ -235,7 +235,7 @@ def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[An
     shown = re.split(r"\s+", text)
     assert all(field in shown for field in fields)
     for name, export in OF_THREADS.items():
-        check(name, export(scaling.curves(matrix)))
+        check(name, export(threads(matrix)))
     for name in ("markdown", "latex", "csv", "json"):
         check(name, OF_MATRIX[name](matrix))
 

@@ -63,12 +63,6 @@ def test_what_is_measured_is_not_measured_again() -> None:
     assert planned() is None
 
 
-def test_claims_about_trainings_are_left_out_with_their_command() -> None:
-    said: list[str] = []
-    assert planned(claim("learns", "dlbench run char"), say=said.append) is None
-    assert said == ["left out: learns: networks are trained for them by `dlbench run char`"]
-
-
 def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
     said: list[str] = []
     fits = claim("fits", f"{RUN} fcn5")

@@ -1,18 +1,32 @@
-"""Plans: what is measured, and in which order."""
+"""Plans: what is measured, in which order, for how long, and what is too much for a machine."""
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
-from fake_nvml import TWO, gpus
+from fake_nvml import FIRST, NO_GPU, SECOND, TWINS, TWO, gpus, stand_in
 from hypothesis import given
 from hypothesis import strategies as st
+from known_networks import NETWORKS
+from pretended_runs import PLAN
+from processes import run_command, suite_of_null
 
-from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import suite, values
+from dlbench.adapters.families.own import Own
+from dlbench.adapters.launch.batches import mini_batch
+from dlbench.adapters.networks import of_family
+from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Status
+from dlbench.hardware_probe import probe
+from dlbench.reports.storage.store import Store
+from dlbench.suites.errors import SuiteError, UsageError
+from dlbench.suites.planning import framework, networks, suite, values
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find
-from dlbench.suites.planning.plan import expand, group_of, sizes_of
+from dlbench.suites.planning.plan import LaunchDurations, expand, group_of, rough_duration, sizes_of, too_large
+from dlbench.suites.planning.suite import load, parse
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run import preparation
 
 MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
 AS_THE_SUITE_SAYS = SuiteOverrides()
@@ -68,12 +82,10 @@ def values_of(plan, field):
     ("choices", "field", "expected"),
     [
         (SuiteOverrides(networks="resnet50"), "network", {"resnet50"}),  # beyond the suite's own networks too
-        (SuiteOverrides(frameworks="null"), "framework", {"null"}),
         (SuiteOverrides(frameworks="torch:compile"), "mode", {"compile"}),
         (SuiteOverrides(threads="3,5-6"), "threads", {3, 5, 6}),
         (SuiteOverrides(threads="2*cpus"), "threads", {8}),
         (SuiteOverrides(batch_sizes="16,64"), "batch_size", {16, 64}),
-        (SuiteOverrides(devices="cuda:0"), "device", {"cuda:0"}),
         (SuiteOverrides(devices="cuda:all"), "device", {"cuda:0", "cuda:1"}),
         (SuiteOverrides(devices="cuda:0"), "threads", {2}),  # the cores
         (SuiteOverrides(devices="cuda:0", device_threads="1"), "threads", {1}),
@@ -122,15 +134,12 @@ def test_the_suites_threads_keep_to_its_limit():
     ("name", "launches", "interval", "expected"),
     [
         ("quick", None, None, (1, 1, None)),
-        ("quick", "5", None, (5, 5, None)),
         ("quick", 5, None, (5, 5, None)),
         ("quick", "5-20", None, (5, 20, 0.02)),
         ("quick", None, "1%", (5, 20, 0.01)),
         ("quick", "3-8", "5%", (3, 8, 0.05)),
         ("threads", None, None, (3, 10, 0.02)),
         ("threads", None, "1%", (3, 10, 0.01)),
-        ("threads", "4", None, (4, 4, None)),
-        ("threads", "6-9", None, (6, 9, 0.02)),
     ],
 )
 def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, launches, interval, expected):
@@ -158,7 +167,6 @@ def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
     [
         (SuiteOverrides(frameworks="null:fast"), "It has: null"),
         (SuiteOverrides(frameworks="reference"), "There is no framework"),
-        (SuiteOverrides(frameworks="zzz"), "There are: "),
         (
             SuiteOverrides(frameworks="torch-nightl", builds=(values.build("torch-nightly:torch=/x"),)),
             "'torch-nightly'?",
@@ -171,7 +179,6 @@ def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
         (SuiteOverrides(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
         (SuiteOverrides(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
         (SuiteOverrides(steps=0), "from 1"),
-        (SuiteOverrides(steps=10**12), "from 1 to 1000000"),
     ],
 )
 def test_a_wrong_choice_is_refused_with_the_remedy(choices, remedy):
@@ -193,13 +200,6 @@ def test_a_build_under_a_name_of_its_own_stands_beside_the_frameworks_row():
     assert plan.row_of(torch).build.interpreter is None
 
 
-def test_a_build_under_a_frameworks_name_takes_its_place():
-    plan = plan_of(SuiteOverrides(builds=(values.build("torch=/opt/mine/bin/python"),)))
-    assert plan.cells == plan_of().cells
-    torch = next(cell for cell in plan.cells if cell.framework == "torch")
-    assert plan.row_of(torch).build.interpreter == Path("/opt/mine/bin/python")
-
-
 @pytest.mark.parametrize(
     ("frameworks", "rows"),
     [
@@ -211,3 +211,260 @@ def test_a_build_under_a_frameworks_name_takes_its_place():
 def test_a_build_joins_the_frameworks_that_were_typed(frameworks, rows):
     plan = plan_of(SuiteOverrides(frameworks=frameworks, builds=(NIGHTLY,)))
     assert {(cell.framework, cell.mode) for cell in plan.cells} == rows
+
+
+MACHINE_FEASIBLE = probe()
+GIB = 2**30
+LARGE = """
+name = "large"
+summary = "too large for any machine"
+networks = ["small", "wide"]
+frameworks = ["torch"]
+threads = [1]
+[protocol]
+warmup_steps = 1
+steps = 2
+[[network]]
+name = "small"
+family = "feedforward"
+inputs = 4
+hidden = [4]
+outputs = 4
+activation = "tanh"
+[[network]]
+name = "wide"
+family = "feedforward"
+inputs = 90000
+hidden = [90000]
+outputs = 4
+activation = "tanh"
+batch_size = 1000000
+"""
+
+
+def machine(gigabytes, limit=None, board=None):
+    memory = replace(MACHINE_FEASIBLE.memory, total_bytes=gigabytes * GIB, limit_bytes=limit and limit * GIB)
+    boards = gpus(TWO)
+    reported = tuple(replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices)
+    return replace(MACHINE_FEASIBLE, memory=memory, gpus=replace(boards, devices=reported))
+
+
+def plan_of_feasible(of=None, **words):
+    return expand(of or suite.load("quick"), SuiteOverrides(words), Capacity(2, 2, gpus(TWO)), 1)
+
+
+@pytest.mark.parametrize("name", networks.shipped())
+def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
+    network = networks.shipped()[name]
+    inputs, labels = (np.asarray(each) for each in mini_batch(network, 2))
+    least = network.family.least_bytes(2)
+    weights = sum(int(np.prod(each.shape)) for each in network.family.parameters())
+    assert least <= 8 * weights + inputs.size * 4 + labels.size * 4
+    assert least > 8 * weights
+
+
+@pytest.mark.parametrize(
+    ("device", "of", "reported"),
+    [
+        ("cpu", machine(1), ""),
+        ("cpu", machine(64, limit=1), ""),
+        ("cpu", machine(0), "this machine has 0.0 GB"),
+        ("cuda:0", machine(64, board=1), ""),
+        ("cuda:0", machine(64), ""),
+        ("cuda:0", machine(64, board=0.25), "cuda:0 has 0.3 GB"),
+    ],
+)
+def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported):
+    plan = plan_of_feasible(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64")
+    why = too_large(plan, plan.cells[0], of)
+    assert reported in why
+    assert bool(reported) == bool(why)
+
+
+def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))  # without environments
+    (tmp_path / "large.toml").write_text(LARGE)
+    _, planned, _ = command("plan", "large.toml")
+    said = "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: weights, gradients and"
+    assert said in " ".join(planned.split())
+    _, _, complaint = command(
+        "run", "large.toml", "--networks", "wide", "--no-ceilings", "--no-quiet-gate", "--no-build"
+    )
+    assert said in " ".join(complaint.split())
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        (record,) = store.records()
+    assert record.outcome.status is Status.SKIPPED
+    assert "need at least" in record.outcome.reason
+
+
+def test_run_asks_for_yes(command, tmp_path):
+    words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--batch-sizes", "1-10001")
+    code, _, said = command("run", "quick", *words)
+    assert (code, "--yes" in said) == (2, True)
+    assert not (tmp_path / "dlbench.sqlite").exists()
+
+
+SUITE = suite_of_null(
+    step_seconds=0.2,
+    world_sizes=[1, 2],
+    devices=["cpu", "gpus"],
+    protocol={"cell_seconds": 100.0},
+    serial_fraction=0.0,
+    device_step_seconds=0.05,
+)
+
+
+def cells(source=NO_GPU, cpus=8, **chosen):
+    return expand(parse(SUITE, "here"), SuiteOverrides(**chosen), Capacity(cpus, cpus, gpus(source)), 1).cells
+
+
+def test_a_plan_has_each_number_of_workers_and_on_gpus_from_the_first_one_on():
+    found = [(cell.device, cell.world_size) for cell in cells(TWO)]
+    assert found == [("cpu", 1), ("cpu", 2), ("cuda:0", 1), ("cuda:0", 2), ("cuda:1", 1)]
+    assert [(cell.device, cell.world_size) for cell in cells(TWO, devices="cuda:1", world_sizes="2")] == [("cuda:1", 2)]
+
+
+def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
+    found = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
+    assert [(cell.threads, cell.world_size) for cell in found] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)]
+    assert {cell.all_threads for cell in found} == {1, 2, 4}
+
+
+@pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])
+def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each_worker(size, workers):
+    # Workers of more than 8 examples each have those of 8 several times: the largest that is shipped.
+    found = preparation.fitting(NETWORKS["resnet50"], size, True, pytest.fail, equal_parts=workers)
+    assert found == preparation.Reference(preparation.find(NETWORKS["resnet50"], 8, workers), 8, workers)
+
+
+@pytest.mark.slow
+def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apart(tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    done = run_command(tmp_path, "run", "mine.toml", DLBENCH_NVML=stand_in(tmp_path, TWINS))
+    assert done.returncode == 0, done.stderr
+    assert "x 2 workers" in done.stderr
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        records = {(r.cell.device, r.cell.world_size): r for r in store.records()}
+    assert {record.outcome.status for record in records.values()} == {Status.OK}
+    seconds = {key: min(record.outcome.step_seconds()) for key, record in records.items()}
+    assert seconds["cpu", 2] == pytest.approx(seconds["cpu", 1] / 2, rel=0.3)
+    assert seconds["cuda:0", 2] == pytest.approx(seconds["cuda:0", 1] / 2, rel=0.3)
+    both = records["cuda:0", 2].outcome.software
+    assert both["variables"]["CUDA_VISIBLE_DEVICES"] == FIRST  # the first worker's own
+    assert [gpu["uuid"] for gpu in both["gpus"]] == [FIRST, SECOND]
+    assert both["gpu"]["uuid"] == FIRST
+    assert "gpus" not in records["cuda:1", 1].outcome.software
+
+
+CELLS = {(cell.mode, cell.network, cell.threads): cell for cell in PLAN.cells}
+EAGER = CELLS["eager", "fcn5", 1]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [
+        ({("null", "fcn5", 1): 2.0}, None),  # it computes nothing: that says nothing about others
+        ({("eager", "lstm32", 1): 2.0}, None),
+        ({("compile", "fcn5", 1): 30.0}, 30.0),
+        ({("compile", "fcn5", 1): 30.0, ("eager", "fcn5", 2): 20.0, ("eager", "fcn5", 4): 10.0}, 15.0),
+        ({("eager", "fcn5", 1): 40.0, ("eager", "fcn5", 2): 20.0}, 40.0),
+    ],
+)
+def test_the_launches_most_alike_count(earlier, expected):
+    durations = LaunchDurations(PLAN, {CELLS[key]: seconds for key, seconds in earlier.items()})
+    assert durations.by_launches(EAGER) == expected
+    assert durations.launch_duration(EAGER) == (expected or rough_duration(EAGER, PLAN.networks["fcn5"], PLAN.protocol))
+
+
+def test_a_rough_estimate_is_scaled_by_how_long_the_launches_so_far_took_of_theirs():
+    durations, other = LaunchDurations(PLAN), CELLS["eager", "lstm32", 1]
+    rough = durations.launch_duration(other)
+    durations.add(EAGER, 3 * durations.launch_duration(EAGER))
+    assert durations.launch_duration(other) == pytest.approx(3 * rough)
+
+
+def test_the_time_for_samples_is_expected_of_a_step_of_unknown_arithmetic():
+    own = of_family("own", Own(), 64, "")
+    assert rough_duration(EAGER._replace(network="own"), own, PLAN.protocol) >= PLAN.protocol.seconds
+
+
+HEAD = 'name = "made_up"\ntitle = "Made up"\nsummary = "none"\n[variables]\nTHREADS = "{threads}"\n'
+MODES = '[modes.plain]\nsummary = "plain"\nsettings = { a = 1 }\n[modes.other]\nsummary = "other"\n'
+SETTINGS = """
+[tuning.quick]
+replaces = "slow"
+why = "faster"
+settings = { a = 2, b = 3 }
+modes = ["plain"]
+[tuning.large]
+replaces = "small"
+why = "larger"
+variables = { SIZE = "{threads}0" }
+devices = ["cpu"]
+families = ["recurrent"]
+"""
+
+
+def described(tmp_path, text):
+    folder = tmp_path / "made_up"
+    folder.mkdir(exist_ok=True)
+    (folder / "framework.toml").write_text(text)
+    return framework.read(folder / "framework.toml")
+
+
+def plan(names, **chosen):
+    choices = SuiteOverrides(frameworks=names, threads="1", **chosen)
+    return expand(load("table4"), choices, Capacity(2, 2), 1)
+
+
+def test_a_setting_counts_where_it_means_something(tmp_path):
+    made = described(tmp_path, HEAD + MODES + SETTINGS)
+    assert made.tunable("plain") == ("quick", "large")
+    assert made.tunable("other") == ("large",)
+    assert made.tunable("plain", "cuda:0", "recurrent") == ("quick",)
+    assert made.tunable("plain", "cpu", "feedforward") == ("quick",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[tuning.a]\nreplaces = ""\nwhy = ""\n', "the setting a needs settings or variables"),
+        ('[tuning.a]\nreplaces = ""\nwhy = ""\nmodes = ["none"]\nsettings = { b = 1 }\n', "unknown mode 'none'"),
+        ('[tuning."a+b"]\nreplaces = ""\nwhy = ""\nsettings = { b = 1 }\n', "tuning"),
+        ('[tuning.a]\nreplaces = ""\nwhy = ""\nvariables = { B = "{nosuch}" }\n', "unknown placeholder {nosuch}"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
+    with pytest.raises(SuiteError, match=words):
+        described(tmp_path, HEAD + MODES + text)
+
+
+def test_each_setting_is_in_force_alone_and_left_out():
+    words = [cell.tuning for cell in plan("torch,tinygrad", networks="alexnet", tuning="each").cells]
+    names = ("allocator", "fused_update", "channels_last")
+    assert words == [INSTALLED, *(f"installed+{name}" for name in names), *(f"tuned-{name}" for name in names), TUNED]
+
+
+def test_words_that_mean_nothing_are_refused():
+    for words, reported in (
+        ("quick", "'quick' is not one of installed, tuned"),
+        ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: allocator"),
+        ("each", "No row here has such settings"),
+        ("tuned-channels_last", r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)"),
+        ("installed,tuned,installed+channels_last", "No cell here has the setting channels_last"),
+    ):
+        with pytest.raises(UsageError, match=reported):
+            plan("tinygrad" if words == "each" else "torch", networks="fcn5", tuning=words)
+    with pytest.raises(SuiteError, match="key tuning: 'quick' is not one of"):
+        parse(
+            'name = "a"\nsummary = "b"\nnetworks = ["fcn5"]\nframeworks = ["null"]\nthreads = 1\ntuning = "quick"\n',
+            "x",
+        )
+
+
+def test_pairs_are_neighbours_in_time():
+    planned = plan("torch,mxnet", networks="fcn5,lstm32,alexnet", tuning="each")
+    for block in range(3):
+        order = [launch.cell._replace(tuning=TUNED) for launch in planned.block(block)]
+        changes = sum(before != after for before, after in pairwise(order))
+        assert changes + 1 == len(set(order))

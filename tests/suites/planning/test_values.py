@@ -75,17 +75,13 @@ def test_counts_are_positive_or_refused(text):
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
-        ("0", "whole number from 1"),
         ("-1", "'-1' is not a thread count"),
         ("..8", "lacks an end. Write both, as in 4..8"),
         ("4-", "Write both"),
         ("two", "2*cores"),
-        ("1.5", "whole number from 1"),
         ("8-4", "Write 4-8"),
         ("5000", "4096"),
-        ("1-999999999", "4096"),
         (" , ,", "one value or several"),
-        ("0*cores", "whole number from 1"),
         ("2 *cores", "2*cores"),
     ],
 )
@@ -134,14 +130,9 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
     [
         ("torch", "FRAMEWORK=PATH"),
         ("torch=", "FRAMEWORK=PATH"),
-        ("=/bin/python", "FRAMEWORK=PATH"),
         ("a b:torch=/bin/python", "FRAMEWORK=PATH"),
-        ("../x:torch=/bin/python", "FRAMEWORK=PATH"),
-        (":torch=/bin/python", "FRAMEWORK=PATH"),
         ("mxnet:torch=/bin/python", "another row name"),
-        ("reference:torch=/bin/python", "another row name"),
         ("tourch=/bin/python", "Did you mean 'torch'?"),
-        ("nightly:tensorflw=/bin/python", "Did you mean 'tensorflow'?"),
         ("reference=/bin/python", "There is no framework"),
         ("torch=~no-such-user-at-all/bin/python", "full path"),
     ],

@@ -133,14 +133,6 @@ def defaults(plan, launcher, machine="here", digest="env"):
     return capabilities.threads_by_default(plan, found, machine, launcher, lambda line: None)
 
 
-def test_the_launch_sets_no_thread_count(plan):
-    launcher = showing(evidence(None, 0.9, 0.8, 0.0))
-    defaults(plan, launcher)
-    (order,) = launcher.orders
-    assert order.launch.cell.threads == 0
-    assert not any("THREADS" in name for name in order.variables if name.startswith("OMP"))
-
-
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [

@@ -4,7 +4,6 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from fake_nvml import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
@@ -143,18 +142,6 @@ def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
         records_of(runner, on_gpu(), PLAN.protocol)
     assert playing.opened == 0
     assert not [thread for thread in threading.enumerate() if thread.name == "gpu-telemetry"]
-
-
-def test_each_attempt_is_handed_over_before_the_next_begins(monkeypatch):
-    monkeypatch.setattr("dlbench.suites.run.launch.disturbed", lambda record, host: True)
-    launcher, waits = taker(), []
-    gate = SimpleNamespace(before_repeat=lambda: waits.append(len(launcher.orders)) or True)
-    found = runner_with(launcher, gate=gate).run_launch(planned(), PLAN.protocol, most=3)
-    for attempt in range(3):
-        assert next(found).attempt == attempt
-        assert len(launcher.orders) == attempt + 1
-    assert next(found, None) is None
-    assert waits == [1, 2]
 
 
 @pytest.mark.parametrize(("suspended", "launches"), [(True, 2), (False, 1)])

@@ -4,7 +4,6 @@ Guests that flood, fork, kill, fill the disk and leave strange things behind are
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ import pytest
 from made_up_pythons import script
 from processes import BRIEF, gone, null_order, wait_until
 
-from dlbench.adapters.protocol import OUTCOME_FILE, PHASE_FILE, Status
+from dlbench.adapters.protocol import Status
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.run import launcher, outcomes
 from dlbench.suites.run.judge import judged
@@ -43,16 +42,11 @@ def is_well(folder):
 def test_a_launch_answers(tmp_path):
     launched = launch(tmp_path, {"step_seconds": 0.002})
     outcome = launched.outcome
-    assert outcome.status is Status.OK
-    assert outcome.reason == ""
+    assert (outcome.status, outcome.reason, outcome.parity.verdict) == (Status.OK, "", "unchecked")
     assert 1 <= len(outcome.samples_ns) <= BRIEF.steps
     assert all(sample >= 2_000_000 for sample in outcome.samples_ns)
-    assert outcome.import_seconds >= 0
-    assert outcome.prepare_seconds >= 0
     assert outcome.first_step_seconds >= 0.002
-    assert outcome.parity.verdict == "unchecked"
     assert outcome.peak_memory_bytes > 10**6
-    assert (outcome.final_loss, outcome.final_loss_finite) == (1.0, True)
     assert launched.wall_seconds > sum(outcome.samples_ns) * 1e-9
 
 
@@ -166,34 +160,6 @@ def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monk
     assert "sneaked-in" not in outcome.software["distributions"]
 
 
-def test_the_guest_is_killed_when_the_runner_is(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from processes import null_order\n"
-        "from dlbench.suites.run.launcher import launch_process\n"
-        "def tick(directory): (Path(sys.argv[1]) / 'where').write_text(str(directory))\n"
-        "launch_process(null_order(Path(sys.argv[1]), {'fault': 'hang'}), tick)\n"
-    )
-    helpers = Path(__file__).parents[2] / "helpers"
-    folders = [str(helpers), os.environ.get("PYTHONPATH", "")]
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
-    runner = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=here)
-    children = []
-    try:
-        where = wait_until(lambda: (tmp_path / "where").exists() and (tmp_path / "where").read_text(), "a tick")
-        wait_until(lambda: outcomes.read_phase(Path(where))[0] == "first step", "the first step")
-        children = psutil.Process(runner.pid).children()
-        assert len(children) == 1
-        assert not gone(children[0].pid)
-        os.kill(runner.pid, signal.SIGKILL)
-        wait_until(lambda: gone(children[0].pid), "the end of the guest")
-    finally:
-        runner.kill()
-        runner.wait()
-        for child in children:
-            if child.is_running():
-                child.kill()
-
-
 def test_the_parent_rests_while_a_guest_is_measured(tmp_path):
     ticks = []
     wall, cpu = time.perf_counter(), time.process_time()
@@ -300,25 +266,13 @@ def test_a_guest_that_fills_the_disk_is_ended(tmp_path, monkeypatch):
     assert is_well(tmp_path)
 
 
-def test_a_pipe_where_files_are_expected_neither_hangs_nor_ends_the_run(tmp_path):
-    seen = []
-    pipes = f'mkfifo "$3/{OUTCOME_FILE}" "$3/{PHASE_FILE}"\nsleep 0.8\nexit 6'
-    outcome = launch_script(tmp_path, pipes, lambda directory: seen.append(outcomes.read_phase(directory)))
-    assert set(seen) == {("", None)}
-    assert outcome.status is Status.CRASHED
-    assert outcome.reason == "its answer cannot be believed: outcome.json is a named pipe, not a file"
-
-
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
         (b"hello\n", "expected 'begin'"),
-        (b"begin\nend\n", "expected 'end'"),
-        (b"begin\nend -5\n", "expected 'end'"),
         (b"begin\nend 99999999999999999999999999\nread\n", "expected 'reset'"),
         (b"begin\nend 5\nreset\nreset\n", "expected 'steps'"),
         (b"x" * 500, "where a word belongs"),
-        (b"\xff\xff\n", "expected 'begin'"),
     ],
 )
 def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, tmp_path):

@@ -112,13 +112,6 @@ def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
     assert fitting(small(), 64, True, pytest.fail) == first
 
 
-def test_numbers_of_its_own_under_a_shipped_name_take_no_shipped_reference(computed):
-    assert fitting(small()._replace(name="fcn5"), 64, True, lambda line: None).path.parent != Path(
-        reference_files.SHIPPED
-    )
-    assert computed == [("fcn5", 64)]
-
-
 def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(computed):
     found = fitting(small(), 2**15, False, lambda line: None)
     assert computed == [("small", 8)]

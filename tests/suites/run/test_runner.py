@@ -24,7 +24,6 @@ from properties import examples
 
 from dlbench.adapters.protocol import TUNED, Contention, Outcome, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.reports.errors import StoreError
 from dlbench.suites.errors import UsageError
 from dlbench.suites.run.preparation import Reference
 
@@ -125,35 +124,6 @@ def test_a_spent_budget_stops_the_run_and_leaves_it_to_be_resumed():
     assert launched(store) == ORDER
 
 
-class FullStore:
-    """A store whose disk is full after so many records."""
-
-    def __init__(self, store, room):
-        self.store, self.room = store, room
-
-    def append(self, record):
-        if self.room == 0:
-            raise StoreError("The store could not be written: the disk is full.")
-        self.room -= 1
-        self.store.append(record)
-
-    def __getattr__(self, name):
-        return getattr(self.store, name)
-
-
-@examples(6)
-@given(st.integers(0, len(ORDER) - 1))
-def test_a_full_disk_loses_nothing_that_was_finished(room):
-    store = open_store()
-    run = begin(store)
-    with pytest.raises(StoreError, match="disk is full"):
-        runner_of(FullStore(store, room), run, Pretender()).run()
-    assert launched(store) == ORDER[:room]
-    assert store.runs()[0].finished is None
-    runner_of(store, run, Pretender()).run()
-    assert launched(store) == ORDER
-
-
 MACHINE = probe()
 
 
@@ -211,18 +181,6 @@ def test_an_undisturbed_attempt_ends_the_attempts():
     records = [record for record in store.records() if record.attempt > 0]
     assert {(r.cell.network, r.launch, r.attempt) for r in records} == {("fcn5", 0, 1)}
     assert len(records) > 2
-
-
-def test_where_others_stay_busy_nothing_is_repeated():
-    store, ending = carry_out_disturbed(lambda cell: contended(), BusyFor(repeats=0))
-    assert {record.attempt for record in store.records()} == {0}
-    assert ending.launches_left() == 0
-
-
-def test_the_gate_stands_before_and_after_each_block():
-    gate = BusyFor()
-    carry_out_disturbed(lambda cell: ok(), gate)
-    assert gate.moments == [("before", 0), ("after", 0), ("before", 1), ("after", 1)]
 
 
 def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():

@@ -101,15 +101,6 @@ def test_what_is_no_text_is_refused_in_one_line(tmp_path, content, said):
     assert "\n" not in str(caught.value)
 
 
-def test_of_a_huge_file_the_first_part_is_read_and_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(texts, "MOST_BYTES", 150_000)
-    path = tmp_path / "huge"
-    path.write_bytes(b"all work and no play " * 10_000)
-    text = texts.read_corpus(path)
-    assert len(text.symbols) == 150_000
-    assert text.note == "of 210000 bytes the first 150000 are read"
-
-
 def test_a_file_of_launches_is_written_once_and_mended(tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     path = tmp_path / "text"
@@ -222,13 +213,6 @@ def test_what_cannot_be_trained_is_refused_in_a_line(command, tmp_path, change, 
     assert (code, out) == (2, "")
     assert said in " ".join(errors.split())
     assert not (tmp_path / "dlbench.sqlite").exists()
-
-
-def test_every_row_behind_the_first_trains_to_check_it(command, tmp_path, monkeypatch):
-    out = " ".join(command("plan", "char")[1].split())
-    assert "each launch of torch eager trains 600 steps on a text; jax jit 500 as a cross-check" in out
-    alone = " ".join(command("plan", "char", "--frameworks", "jax")[1].split())
-    assert "each launch of jax jit trains 600 steps on a text." in alone
 
 
 @pytest.mark.slow
