@@ -124,7 +124,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _check_surroundings() -> None:
-    """Make output possible in any encoding; raises UsageError for a closed one, and for a working folder that is gone."""
+    """Make output possible in any encoding; raises UsageError for a closed one and a working folder that is gone."""
     if sys.stderr is None:  # what is printed to no file goes to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process lasts
     if sys.stdout is None:

@@ -203,14 +203,6 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
     report(f"{framework.title}: ready")
 
 
-def _names(framework: Framework) -> list[str]:
-    """Return the names of all environments of this framework, whatever its locks were when they were made."""
-    pattern = re.compile(re.escape(framework.name) + r"-[0-9a-f]{8}")
-    folders = (home() / "environments", home() / "downloads")
-    found = {entry.name.removesuffix(".lock") for folder in folders if folder.is_dir() for entry in folder.iterdir()}
-    return sorted(name for name in found if pattern.fullmatch(name))
-
-
 def remove(framework: Framework) -> bool:
     """Remove the framework's environments, their downloads and its adapter's cache; False where there was none.
 
@@ -220,9 +212,12 @@ def remove(framework: Framework) -> bool:
         return False
     if framework.environment == "host":
         raise FrameworkEnvironmentError(f"{framework.name} uses dlbench's own environment; there is nothing to remove.")
+    pattern = re.compile(re.escape(framework.name) + r"-[0-9a-f]{8}")
+    places = (home() / "environments", home() / "downloads")
     try:
         with ExitStack() as locks:
-            environments = [home() / "environments" / name for name in _names(framework)]
+            names = {each.name.removesuffix(".lock") for place in places if place.is_dir() for each in place.iterdir()}
+            environments = [places[0] / name for name in sorted(names) if pattern.fullmatch(name)]
             for directory in environments:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock's file stays: who waits for it and who comes later must mean the same file.
