@@ -1,6 +1,6 @@
 """The contract of an adapter: the calls that every framework implements.
 
-Life of an adapter, one per process: ``__init__`` (threads and execution settings, before the framework's first
+Life of an adapter, one per process: ``set_up`` (threads and execution settings, before the framework's first
 operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
 timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
 -> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around the timed steps,
@@ -68,15 +68,19 @@ class Adapter:
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     data_parallel = ""
+    loss: Any = float("nan")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        """Keep the cell; a subclass sets thread counts and execution mode here, before anything else runs.
-
-        With ``cell.threads`` 0 it sets no thread count: the launch observes the framework's default.
-        """
         self.cell = cell
         self.settings = settings
         self.cache_directory = cache_directory
+        self.set_up()
+
+    def set_up(self) -> None:
+        """Set thread counts and execution mode, before anything else runs.
+
+        With ``cell.threads`` 0 set no thread count: the launch observes the framework's default.
+        """
 
     def refuses_family(self, network: Network) -> str:
         """Return why this adapter cannot build the network's family, or its layers; empty where it can.
@@ -178,8 +182,8 @@ class Adapter:
         raise NotImplementedError
 
     def last_loss(self) -> float:
-        """Return the mean loss of the last step, as computed before its update."""
-        raise NotImplementedError
+        """Return the mean loss of the last step, as computed before its update; by default what it left in ``loss``."""
+        return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         """Yield the current value of every parameter by its canonical name, in canonical layout, in any order."""

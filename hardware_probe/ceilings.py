@@ -117,7 +117,6 @@ class Ceiling:
     """CPU seconds per second."""
     bandwidth_cpus_busy: float
     cpus_available: float
-    """`Cpu.capacity_cpus` of the measuring process."""
     array_bytes: int
     """Each of the two arrays of the bandwidth loop."""
     numpy: str

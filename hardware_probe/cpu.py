@@ -79,7 +79,6 @@ class Virtualisation:
     kind: str
     """"none" (the kernel runs on the hardware itself) or "vm"; this much enters the fingerprint."""
     hypervisor: str | None
-    """The hypervisor's name where a trace of it is readable."""
     container: str | None
     """"docker", "podman", "lxc", ... where this process runs in a container; None otherwise."""
 
@@ -132,7 +131,6 @@ class Frequency:
     governor: str | None
     """Several, joined by commas, where the CPUs differ."""
     boost: bool | None
-    """Whether turbo frequencies are allowed."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,6 @@ class Cpu:
     """All processors of the machine together."""
 
     architecture: str
-    """The kernel's name of it: "x86_64", "aarch64", ..."""
     vendor: str | None
     model: str
     family: str | None
@@ -162,7 +159,6 @@ class Cpu:
     frequency: Frequency
     virtualisation: Virtualisation
     affinity: tuple[int, ...]
-    """The logical CPUs that this process may run on."""
     quota_cpus: float | None
     """CPUs' worth of time that control groups allow (1.5 is possible); None without a quota."""
     core_places: tuple[dict[str, int], ...] = ()

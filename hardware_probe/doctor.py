@@ -107,11 +107,8 @@ class Facts:
     cpu: Cpu
     memory: Memory
     boost_file: str | None
-    """The knob for turbo frequencies under /sys; None without one."""
     smt_control: bool
-    """Whether SMT can be switched off while the system runs."""
     isolated: tuple[int, ...]
-    """CPUs that the kernel spreads no threads over."""
     throttle_events: int | None
     """How often the hardware has slowed down for heat since it was started."""
     swappiness: int | None
@@ -123,7 +120,6 @@ class Facts:
     """Variables of this shell that change how fast numerical programs run; True for those that reach the programs."""
     sample: Sample | None = None
     no_sample: str = "not sampled"
-    """Why there is no sample."""
 
 
 def gather_facts(
@@ -315,7 +311,7 @@ def _load_average(facts: Facts) -> _Result:
     return _may_harm(seen, f"{_WAIT}.") if minute >= 0.5 * cpus else _fine(seen)
 
 
-def _quota(facts: Facts) -> _Result:
+def _cpu_quota(facts: Facts) -> _Result:
     cpu, quota = facts.cpu, facts.cpu.quota_cpus
     if quota is None:
         return _fine("none")
@@ -335,7 +331,7 @@ def _quota(facts: Facts) -> _Result:
     return (_may_harm if quota == whole else _harms)(seen, advice, command)
 
 
-def _mask(facts: Facts) -> _Result:
+def _affinity(facts: Facts) -> _Result:
     cpu = facts.cpu
     if len(cpu.affinity) >= cpu.logical_cpus:
         return _fine(f"all {cpu.logical_cpus}")
@@ -346,7 +342,7 @@ def _mask(facts: Facts) -> _Result:
     )
 
 
-def _isolated(facts: Facts) -> _Result:
+def _isolated_cpus(facts: Facts) -> _Result:
     inside = set(facts.isolated) & set(facts.cpu.affinity)
     outside = [cpu for cpu in facts.cpu.affinity if cpu not in inside]
     if not inside:
@@ -358,7 +354,7 @@ def _isolated(facts: Facts) -> _Result:
     return _fine(seen) if len(inside) == 1 else _harms(seen, "Boot without isolcpus= to measure more than one thread.")
 
 
-def _virtual(facts: Facts) -> _Result:
+def _virtual_machine(facts: Facts) -> _Result:
     virtual = facts.cpu.virtualisation
     if virtual.kind != "vm":
         return _fine("no")
@@ -369,7 +365,7 @@ def _virtual(facts: Facts) -> _Result:
     )
 
 
-def _siblings(facts: Facts) -> _Result:
+def _smt(facts: Facts) -> _Result:
     cpu = facts.cpu
     virtual = cpu.virtualisation.kind == "vm"
     if cpu.threads_per_core < 2:
@@ -508,103 +504,47 @@ def _numa_balancing(facts: Facts) -> _Result:
     return _may_harm(f"on, {nodes} nodes", "Switch it off, until the next boot.", "sudo sysctl kernel.numa_balancing=0")
 
 
-#: Checks by name: title, why it matters to a measurement, and the check. The current load comes first: it is what most
-#: often spoils a number.
-_CHECKS: dict[str, tuple[str, str, Callable[[Facts], _Result]]] = {
-    "load": (
-        "Current load",
-        "What runs beside a measurement slows it down, and how well work repeats itself bounds every number.",
-        _load,
-    ),
-    "others": (
-        "Other programs",
-        "They take CPUs, caches, memory bandwidth and turbo clock from what is measured.",
-        _others,
-    ),
-    "waiting": ("Waiting for a CPU", "A step that waits for a CPU is timed as if it computed.", _waiting),
-    "steal": (
-        "CPU time withheld by the host",
-        "Other guests of the host run on the CPUs that this machine believes to have.",
-        _steal,
-    ),
-    "repeatability": (
-        "Repeatability",
-        "No difference smaller than the spread of one and the same work on one thread can be seen in a few launches.",
-        _repeatability,
-    ),
-    "load_average": (
-        "Load average",
-        "It counts programs that ran or waited for CPU or disk; what was busy a minute ago may be so again.",
-        _load_average,
-    ),
-    "cpu_quota": (
-        "CPU quota",
-        "A group of processes that has used up its CPU time is stopped until the period, mostly 100 ms, is over.",
-        _quota,
-    ),
-    "affinity": (
-        "CPUs allowed",
-        "The CPUs outside the mask belong to others, who share caches, memory bandwidth and heat with this process.",
-        _mask,
-    ),
-    "isolated_cpus": (
-        "Isolated CPUs",
-        "The kernel keeps other work away from isolated CPUs, but it does not spread threads over them either.",
-        _isolated,
-    ),
-    "virtual_machine": (
-        "Virtual machine",
-        "A host decides when and where virtual CPUs run, and what else runs beside them, and shows little of it.",
-        _virtual,
-    ),
-    "smt": (
-        "SMT siblings",
-        "Two threads on one core share its arithmetic units: beyond the cores, more threads are not more hardware.",
-        _siblings,
-    ),
-    "core_kinds": (
-        "Kinds of cores",
-        "Every parallel step waits for its slowest thread, and chance decides which threads get the slow cores.",
-        _core_kinds,
-    ),
-    "variables_passed_on": (
-        "Variables passed on",
-        "What is measured gets to see these, so that another shell may give another number.",
-        _variables_passed_on,
-    ),
-    "variables": (
-        "Variables of this shell",
-        "dlbench sets what it measures with itself; other programs started from this shell obey these variables.",
-        _variables,
-    ),
-    "governor": (
-        "Frequency governor",
-        "Any but `performance` lets the clock follow the load, so that the same step takes longer after a pause.",
-        _governor,
-    ),
-    "turbo": (
-        "Turbo frequencies",
-        "The turbo clock falls as more cores work and as they warm up, which looks like poor scaling over threads.",
-        _turbo,
-    ),
-    "heat": (
-        "Slowed down for heat",
-        "A processor that is too hot lowers its clock, later steps more than earlier ones.",
-        _heat,
-    ),
-    "power": ("Power", "On battery the firmware caps the clock, by more as the charge falls.", _power),
-    "memory": ("Memory", "A launch that runs out of memory is ended by the kernel, or swaps before that.", _memory),
-    "swap": ("Swap", "A page that was swapped out comes back from disk in the middle of a step.", _swap),
-    "huge_pages": (
-        "Transparent huge pages",
-        "With `always`, luck decides how many huge pages a launch gets, and launches of one cell differ by it.",
-        _huge_pages,
-    ),
-    "numa_balancing": (
-        "NUMA balancing",
-        "The kernel takes pages away to see who uses them, and moves them between the nodes in the middle of a step.",
-        _numa_balancing,
-    ),
+#: Title of each check, which is named after its function, and why it matters to a measurement. The current load comes
+#: first: it is what most often spoils a number.
+_CHECKS: dict[Callable[[Facts], _Result], str] = {
+    _load: "Current load. What runs beside a measurement slows it down, and how well work repeats itself bounds every "
+    "number.",
+    _others: "Other programs. They take CPUs, caches, memory bandwidth and turbo clock from what is measured.",
+    _waiting: "Waiting for a CPU. A step that waits for a CPU is timed as if it computed.",
+    _steal: "CPU time withheld by the host. Other guests of the host run on the CPUs that this machine believes to "
+    "have.",
+    _repeatability: "Repeatability. No difference smaller than the spread of one and the same work on one thread can "
+    "be seen in a few launches.",
+    _load_average: "Load average. It counts programs that ran or waited for CPU or disk; what was busy a minute ago "
+    "may be so again.",
+    _cpu_quota: "CPU quota. A group of processes that has used up its CPU time is stopped until the period, mostly "
+    "100 ms, is over.",
+    _affinity: "CPUs allowed. The CPUs outside the mask belong to others, who share caches, memory bandwidth and heat "
+    "with this process.",
+    _isolated_cpus: "Isolated CPUs. The kernel keeps other work away from isolated CPUs, but it does not spread "
+    "threads over them either.",
+    _virtual_machine: "Virtual machine. A host decides when and where virtual CPUs run, and what else runs beside "
+    "them, and shows little of it.",
+    _smt: "SMT siblings. Two threads on one core share its arithmetic units: beyond the cores, more threads are not "
+    "more hardware.",
+    _core_kinds: "Kinds of cores. Every parallel step waits for its slowest thread, and chance decides which threads "
+    "get the slow cores.",
+    _variables_passed_on: "Variables passed on. What is measured gets to see these, so that another shell may give "
+    "another number.",
+    _variables: "Variables of this shell. dlbench sets what it measures with itself; other programs started from this "
+    "shell obey these variables.",
+    _governor: "Frequency governor. Any but `performance` lets the clock follow the load, so that the same step takes "
+    "longer after a pause.",
+    _turbo: "Turbo frequencies. The turbo clock falls as more cores work and as they warm up, which looks like poor "
+    "scaling over threads.",
+    _heat: "Slowed down for heat. A processor that is too hot lowers its clock, later steps more than earlier ones.",
+    _power: "Power. On battery the firmware caps the clock, by more as the charge falls.",
+    _memory: "Memory. A launch that runs out of memory is ended by the kernel, or swaps before that.",
+    _swap: "Swap. A page that was swapped out comes back from disk in the middle of a step.",
+    _huge_pages: "Transparent huge pages. With `always`, luck decides how many huge pages a launch gets, and launches "
+    "of one cell differ by it.",
+    _numa_balancing: "NUMA balancing. The kernel takes pages away to see who uses them, and moves them between the "
+    "nodes in the middle of a step.",
 }
 _OF_THE_MOMENT = ("load", "others", "waiting", "steal", "repeatability", "load_average")
 
@@ -612,11 +552,12 @@ _OF_THE_MOMENT = ("load", "others", "waiting", "steal", "repeatability", "load_a
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
     """Judge the facts: every finding, the worst first, and of one severity in the order of the checks."""
     findings = []
-    for name, (title, why, check) in _CHECKS.items():
+    for check, text in _CHECKS.items():
         if (result := check(facts)) is None:
             continue
         severity, seen, advice, command = result
-        finding = Finding(name, title, severity, seen, why, advice, command)
+        title, _, why = text.partition(". ")
+        finding = Finding(check.__name__.removeprefix("_"), title, severity, seen, why, advice, command)
         if finding.needs_root and facts.cpu.virtualisation.container:
             # A container sees the kernel's settings and cannot change them.
             finding = dataclasses.replace(finding, advice=f"{advice} To be done on the container's host.")

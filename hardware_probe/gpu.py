@@ -149,7 +149,6 @@ class Gpu:
     memory_clock_mhz: int | None
     memory_clock_max_mhz: int | None
     power_limit_watts: float | None
-    """The limit in force."""
     pcie_generation: int | None
     """At this moment: an idle link steps down."""
     pcie_generation_max: int | None

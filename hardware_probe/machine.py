@@ -27,7 +27,6 @@ class OperatingSystem:
 
     system: str
     kernel: str
-    """The kernel's release."""
     distribution: str | None
     """With its version, as the distribution writes it."""
     libc: str | None

@@ -18,11 +18,9 @@ class Memory:
     available_bytes: int
     """What could be had without swapping at the moment of the probe."""
     limit_bytes: int | None
-    """The tightest control group limit on this process; None without one."""
     swap_total_bytes: int
     swap_free_bytes: int
     transparent_huge_pages: str | None
-    """"always", "madvise" or "never"."""
     transparent_huge_pages_defrag: str | None
     """How hard the kernel tries to make huge pages at a page fault."""
     numa_balancing: bool | None

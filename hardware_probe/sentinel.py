@@ -29,7 +29,6 @@ class Snapshot(NamedTuple):
     """The kernel's counters at one moment, all in seconds but the share; None where the system does not count."""
 
     wall: float
-    """A monotonic clock."""
     own_cpu: float
     """CPU time of this process and of the children it has waited for."""
     stalled: float | None
@@ -132,7 +131,6 @@ class Reading(JsonRecord):
     method: str
     """What was measured with; rates compare only where it is equal."""
     taken: str
-    """When, in UTC, ISO 8601."""
 
 
 def disturbances(reading: Reading) -> list[str]:

@@ -111,7 +111,6 @@ class CellResult:
     """One cell on one machine: a number with its evidence, or the reason why there is none."""
 
     machine: str
-    """The machine's fingerprint."""
     cell: Cell
     """All axes, without the adapter's folder."""
     status: Status
@@ -182,7 +181,6 @@ class Matrix:
     columns: tuple[Place, ...] = ()
     """Those of one machine stand together."""
     rows: dict[Cell, tuple[Cell, ...]] = field(default_factory=dict)
-    """The rows of each group."""
     cells: dict[Place, CellResult] = field(default_factory=dict)
     """By machine and cell, in the order of the table."""
     notes: tuple[str, ...] = ()

@@ -108,13 +108,11 @@ LAUNCHES = (
     *("wall_seconds", "peak_memory_bytes", "flags", "parity", "loss_error", "update_error"),
     *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
 )
-"""The columns of `launches`."""
 CELLS = (
     *("machine", "machine_name", *axes.NAMES, "status", "reason", "seconds", "low", "high", "method", "launches"),
     *("steps", "items_per_second", "gflops", "ceiling_fraction", "best", "parity", "flags"),
     *("first_step_seconds", "peak_memory_bytes", "run", "environment", "interpreter"),
 )
-"""The columns of `cells`."""
 _OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "attempt", "started", "wall_seconds")
 _OF_OUTCOME = ("reason", "import_seconds", "prepare_seconds", "first_step_seconds", "peak_memory_bytes")
 _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")

@@ -36,19 +36,16 @@ class ReportOptions:
     reference: str = ""
     """A published table instead of stores."""
     against: str = ""
-    """A published table beside one's own results."""
     all_runs: bool = False
     all_modes: bool = False
     top: int = 12
     """Lines to show of a long list."""
     paper: str = ""
-    """Claims of this paper only."""
     claims: "tuple[Claim, ...]" = ()
     """The reader's own claims."""
     fail_on: str = ""
     """A verdict that makes the command fail."""
     fleet: str = ""
-    """This fleet only: its id, or the beginning of it."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +99,9 @@ class Report(Generic[Found]):
     summary: str
     """For --help: a sentence, and paragraphs behind it."""
     examples: tuple[str, ...]
-    """Commands."""
     page: Callable[[Found, ReportOptions], Page]
     """Returns its text and tables, declared by columns (`reports.columns`)."""
     analyse: Callable[[Source], Found] = _by_its_own_command
-    """Computes its content from stored results."""
     data: Callable[[Found], Any] | None = None
     """Its JSON; by default the rows of the page's tables by their keys, and its lines as notes."""
     rows: Callable[[Found], Rows] | None = None
@@ -116,7 +111,6 @@ class Report(Generic[Found]):
     draw: Callable[[Found, Path, ReportOptions], list[Path]] | None = None
     """Draws it to this path, and returns the files written; None: it has no picture."""
     drawable: Callable[[Found], bool] = bool
-    """Whether there is anything to draw."""
     suggestion: str = ""
     """What it shows, in a line after a run; empty: it is not suggested."""
     applies: Callable[[Collection[Cell]], bool] = bool
@@ -124,7 +118,6 @@ class Report(Generic[Found]):
     heading: str = ""
     """Of its section of the report page; empty: the page has no section of it."""
     place: int = 50
-    """Of its section among the others."""
     section_quantity: str = ""
     """The quantity of its section; empty: the first of its quantities."""
     headline: Callable[[Found], list[str]] = lambda found: []
@@ -132,7 +125,6 @@ class Report(Generic[Found]):
     has_section: Callable[[Found], bool] = lambda found: True
     """Whether the page has a section of this content."""
     options: frozenset[str] = frozenset()
-    """The options above that it takes."""
     published: tuple[str, ...] = ()
     """Published tables that it shows beside the results (`--against`); without any the report `against` does."""
     families: frozenset[str] = frozenset()
@@ -144,7 +136,6 @@ class Report(Generic[Found]):
     validate: Callable[[ReportOptions], None] = lambda options: None
     """Raises ReportError for option values that it does not know."""
     exit_code: Callable[[Found, ReportOptions], int] = lambda found, options: 0
-    """The exit code of its command."""
 
     @property
     def of_stores(self) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 from markupsafe import Markup
 from pydantic import AwareDatetime
@@ -66,7 +65,6 @@ class Slower:
     """A cell that a gate has found slower than its baseline, or broken."""
 
     cell: str
-    """Its name."""
     finding: str
     """Name of a `Verdict`."""
     sentence: str
@@ -85,7 +83,6 @@ class Night:
     purpose: str
     launches: int
     summary: str
-    """What came of it, in a line."""
     digest: str
     """Of everything that the page was made of."""
     slower: dict[str, Slower] = field(default_factory=dict)
@@ -104,7 +101,6 @@ class Shift:
     """A confirmed change point from which on a cell is slower."""
 
     key: str
-    """Of the cell."""
     cell: str
     run: str
     """The night from which on, as first published: later nights may move it a little."""
@@ -122,7 +118,6 @@ class HistoryPage:
     suite: str
     nights: int
     last: AwareDatetime
-    """When the newest of them began."""
     changes: int
     """Confirmed, in either direction."""
     digest: str
@@ -139,11 +134,8 @@ class Contents:
     """Everything that a site holds."""
 
     nights: dict[str, Night] = field(default_factory=dict)
-    """By id of the run."""
     histories: dict[str, HistoryPage] = field(default_factory=dict)
-    """By file."""
     machines: dict[str, str] = field(default_factory=dict)
-    """Name for people by fingerprint."""
 
     def newest_first(self) -> list[Night]:
         """Return the nights in the order of the index."""
@@ -178,19 +170,16 @@ def notices(contents: Contents) -> list[Notice]:
     for key, night, slower in _first_nights(contents):
         announced.add((key, night.id))
         what = "slower" if slower.finding == Verdict.REGRESSION.name else "broken"
-        sentence = (
-            f"{slower.sentence}. Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
-        )
-        urn = _urn("gate", key, night.id)
-        found.append(Notice(urn, night.started, f"{slower.cell}: {what}", sentence, night.file))
+        where = f"Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
+        words = f"{slower.cell}: {what}", f"{slower.sentence}. {where}"
+        found.append(Notice(_urn("gate", key, night.id), night.started, *words, night.file))
     for page in contents.histories.values():
         for shift in page.shifts:
             if any((shift.key, run) in announced for run in shift.near):
                 continue
             where = f"History of {page.suite} on {contents.machine_name(page.machine)}, from run {shift.run} on."
-            urn = _urn("history", shift.key, shift.run)
-            title = f"{shift.cell}: slower"
-            found.append(Notice(urn, shift.started, title, f"{shift.sentence}. {where}", page.file))
+            words = f"{shift.cell}: slower", f"{shift.sentence}. {where}"
+            found.append(Notice(_urn("history", shift.key, shift.run), shift.started, *words, page.file))
     return sorted(found, key=lambda each: (each.when, each.id), reverse=True)
 
 
@@ -243,12 +232,8 @@ def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
     size a little, and move it by no more than changes are misplaced by: nothing is announced twice.
     """
     known = {(each.key, each.run): each for each in before}
-    found = [
-        _shift(cell, change, known)
-        for cell, change in reversed(history.changes)
-        if change.slower and not change.pending
-    ]
-    return tuple(found)
+    changes = ((cell, change) for cell, change in reversed(history.changes) if change.slower and not change.pending)
+    return tuple(_shift(cell, change, known) for cell, change in changes)
 
 
 def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
@@ -274,34 +259,15 @@ def feed(contents: Contents, title: str, address: str = "") -> str:
     nights = contents.newest_first()
     # Never the moment of making it: without a new entry the file stays as it is.
     updated = found[0].when if found else nights[-1].started if nights else datetime.fromtimestamp(0, UTC)
-    root = ElementTree.Element("feed", xmlns="http://www.w3.org/2005/Atom")
-    _add(root, "id", uuid.uuid5(uuid.NAMESPACE_URL, address or f"dlbench\n{title}").urn)
-    _add(root, "title", f"{title}: confirmed regressions")
-    _add(root, "updated", updated.isoformat(timespec="seconds"))
-    _add(ElementTree.SubElement(root, "author"), "name", "dlbench")
-    ElementTree.SubElement(root, "link", href=f"{address}index.html")
-    if address:
-        ElementTree.SubElement(root, "link", rel="self", href=f"{address}feed.xml")
-    for notice in found:
-        root.append(_entry(notice, address))
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
-
-
-def _entry(notice: Notice, address: str) -> ElementTree.Element:
-    entry = ElementTree.Element("entry")
-    _add(entry, "id", notice.id)
-    _add(entry, "title", notice.title)
-    _add(entry, "updated", notice.when.isoformat(timespec="seconds"))
-    ElementTree.SubElement(entry, "link", href=address + notice.file)
-    _add(entry, "content", notice.sentence).set("type", "text")
-    return entry
-
-
-def _add(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
-    element = ElementTree.SubElement(parent, name)
-    element.text = one_line(text)
-    return element
+    return rendered(
+        "feed.xml.j2",
+        one_line,
+        id=uuid.uuid5(uuid.NAMESPACE_URL, address or f"dlbench\n{title}").urn,
+        title=title,
+        updated=updated.isoformat(timespec="seconds"),
+        address=address,
+        notices=found,
+    )
 
 
 def index_page(contents: Contents, title: str, version: str) -> str:

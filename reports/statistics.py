@@ -21,7 +21,6 @@ from scipy.special import bdtr, ndtri, stdtrit
 
 CONFIDENCE = 0.95
 PUBLISHED = "published value, no interval"
-"""The method of a published summary without samples."""
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
 LAUNCH_DEVIATION = 0.05
@@ -56,12 +55,9 @@ class Summary:
     """Lower end of the interval; None where the spread is unknown."""
     high: float | None
     samples: int
-    """Timed steps in all."""
     launches: int
     method: str
-    """How the interval was made, in words."""
     covers_launches: bool
-    """Whether the interval covers launch-to-launch variation."""
     launch_medians: tuple[float, ...]
     coverage: float | None = None
     """Actual coverage of the interval, 0.95 or, from few steps, less; None without an interval."""
@@ -127,11 +123,7 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     """
     value = slower.median / faster.median
     if slower.covers_launches and faster.covers_launches:
-        half = welch_half_width([(slower, faster)], confidence)
-        if half == 0.0:
-            return Ratio(value, value, value, "launches without any spread")
-        method = f"{confidence:.0%} Welch t over launch log-medians"
-        return Ratio(value, value * math.exp(-half), value * math.exp(half), method)
+        return _by_welch(value, [(slower, faster)], confidence)
     if PUBLISHED in (slower.method, faster.method):
         return Ratio(value, None, None, "no interval")
     (down, up), (other_down, other_up) = (_margins(side, confidence) for side in (slower, faster))
@@ -178,11 +170,13 @@ def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = 
     mean = geometric_mean([ratio(slower, faster, confidence) for slower, faster in pairs])
     if not all(side.covers_launches for pair in pairs for side in pair):
         return mean
+    return _by_welch(mean.value, pairs, confidence, f"{_of_ratios(len(pairs))}, ")
+
+
+def _by_welch(value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, of: str = "") -> Ratio:
     half = welch_half_width(pairs, confidence)
-    if half == 0.0:
-        return Ratio(mean.value, mean.value, mean.value, f"{_of_ratios(len(pairs))}, launches without any spread")
-    method = f"{_of_ratios(len(pairs))}, {confidence:.0%} Welch t over launch log-medians"
-    return Ratio(mean.value, mean.value * math.exp(-half), mean.value * math.exp(half), method)
+    method = f"{confidence:.0%} Welch t over launch log-medians" if half else "launches without any spread"
+    return Ratio(value, value * math.exp(-half), value * math.exp(half), of + method)
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:

@@ -93,9 +93,7 @@ class Observed:
     """The framework's own count, in the newest launch."""
     os_threads: int | None
     working_threads: int | None
-    """Threads with at least 1 % of the wall time as CPU time."""
     wanting_threads: float
-    """Threads running or waiting for a CPU, on average."""
     cpu_per_wall: float
     """CPU seconds per second."""
     cpu_seconds_per_step: float

@@ -1,4 +1,8 @@
-"""Caffe 1.0: nets of layers written by hand in C++, over a BLAS, driven by Caffe's own SGD solver."""
+"""Caffe 1.0: nets of layers written by hand in C++, over a BLAS, driven by Caffe's own SGD solver.
+
+Caffe's layouts are the canonical ones (dense (outputs, inputs), convolution OIHW) but for the LSTM, whose gates come
+in the order input, forget, output, cell and whose data are time-major.
+"""
 
 import ctypes
 import os
@@ -7,16 +11,114 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import caffe
 import numpy as np
+from caffe import NetSpec
+from caffe import layers as L  # noqa: N812 - as every Caffe script has it
+from caffe import params as P  # noqa: N812
 from caffe.proto import caffe_pb2
 from google.protobuf import text_format
 
 from ..base import Adapter
-from ..families import LEARNING_RATE, Recurrent
+from ..families import LEARNING_RATE, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..libraries import blas
+from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
-from ..protocol import Cell
-from .networks import LOSS, build, feeds_of, reorder_gates
+
+LOSS = "loss"
+
+
+def reorder_gates(name: str, value: np.ndarray) -> np.ndarray:
+    """Turn an LSTM's parameter from the canonical order of gates to Caffe's, and back; others stay."""
+    if not name.startswith("lstm"):
+        return value
+    first, second, third, fourth = np.split(value, 4)
+    return np.concatenate((first, second, fourth, third))
+
+
+class CaffeFunctions(Functions):
+    """Networks as layers of a net; values are their tops. ``continues`` is the LSTM's input of that name."""
+
+    activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
+    rows = staticmethod(as_they_are)
+
+    def __init__(self, family: Family, spec: Any, continues: Any) -> None:
+        super().__init__(family, {})
+        self.spec, self.continues = spec, continues
+        self.places: Dict[str, Tuple[str, int]] = {}  # layer and number of its blob
+
+    def _add(self, name: str, top: Any, *parts: str) -> Any:
+        self.spec[name] = top
+        self.places.update(("%s.%s" % (name, part), (name, blob)) for blob, part in enumerate(parts))
+        return top
+
+    def _numbered(self, kind: str, top: Any) -> Any:
+        return self._add("%s%d" % (kind, len(self.spec.tops)), top)
+
+    def activated(self, values: Any, activation: str) -> Any:
+        if activation == "none":
+            return values
+        return self._numbered(activation, self.activations[activation](values, in_place=True))
+
+    def dense(self, name: str, values: Any) -> Any:
+        outputs = next(each.shape[0] for each in self.family.parameters() if each.name == name + ".weight")
+        options = {"axis": 2} if self.family.time_major else {}
+        return self._add(name, L.InnerProduct(values, num_output=outputs, **options), "weight", "bias")
+
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        sizes = {"num_output": spec.outputs, "kernel_size": spec.kernel, "stride": spec.stride, "pad": spec.padding}
+        parts = ("weight",) if spec.norm else ("weight", "bias")
+        return self._add(spec.name, L.Convolution(values, bias_term=not spec.norm, **sizes), *parts)
+
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        # FLOOR: Caffe's own rule rounds the output's size up.
+        options = {"pool": P.Pooling.MAX, "round_mode": P.Pooling.FLOOR}
+        return self._numbered("pool", L.Pooling(values, kernel_size=kernel, stride=stride, pad=padding, **options))
+
+    def flatten(self, values: Any) -> Any:
+        return values  # InnerProduct takes everything behind the first axis as one
+
+    def norm(self, name: str, values: Any) -> Any:
+        options = {"use_global_stats": False, "eps": self.family.epsilon, "param": [{"lr_mult": 0.0}] * 3}
+        values = self._add(name + ".statistics", L.BatchNorm(values, in_place=True, **options))
+        return self._add(name, L.Scale(values, in_place=True, bias_term=True), "gamma", "beta")
+
+    def added(self, inner: Any, values: Any) -> Any:
+        return self._numbered("sum", L.Eltwise(inner, values))
+
+    def pixel_mean(self, values: Any) -> Any:
+        return self._add("average", L.Pooling(values, pool=P.Pooling.AVE, global_pooling=True))
+
+    def embedded(self, name: str, symbols: Any) -> Any:
+        sizes = {"input_dim": self.family.vocabulary, "num_output": self.family.embedding}
+        return self._add(name, L.Embed(symbols, bias_term=False, **sizes), "weight")
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        top = L.LSTM(values, self.continues, recurrent_param={"num_output": self.family.hidden})
+        return self._add(name, top, "input_weight", "bias", "hidden_weight")
+
+
+def feeds_of(family: Family, batch: Batch) -> Dict[str, np.ndarray]:
+    """Return the inputs of the net's Input layers."""
+    if not isinstance(family, Recurrent):
+        return {"inputs": batch.inputs, "labels": batch.labels}
+    # Zero where a sequence begins: there the LSTM takes its state for zero.
+    continues = np.ones(batch.labels.T.shape, dtype=np.float32)
+    continues[0] = 0.0
+    return {"inputs": batch.inputs.swapaxes(0, 1), "continues": continues, "labels": batch.labels.T}
+
+
+def build(family: Family, batch: Batch) -> Tuple[Any, Dict[str, Tuple[str, int]]]:
+    """Return a net for mini-batches like this one, as a protocol buffer, and the places of its parameters."""
+    spec: Any = NetSpec()
+    tops = {}
+    for name, value in feeds_of(family, batch).items():
+        spec[name] = tops[name] = L.Input(shape={"dim": list(value.shape)})
+    functions = CaffeFunctions(family, spec, tops.get("continues"))
+    scores = functions.scores(tops["inputs"])
+    options: Dict[str, Any] = {"softmax_param": {"axis": 2}} if family.time_major else {}
+    spec[LOSS] = L.SoftmaxWithLoss(scores, tops["labels"], **options)
+    return spec.to_proto(), functions.places
+
 
 # A handle of the extension module finds the symbols of every library it depends on: libcaffe, and Caffe's own BLAS.
 LINKED = ctypes.CDLL(caffe._caffe.__file__)
@@ -55,12 +157,12 @@ class CaffeAdapter(Adapter):
     """
 
     one_hot = True
+    multiply = staticmethod(blas_product)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         caffe.set_mode_cpu()
-        if cell.threads:
-            blas.set_openblas_threads(LINKED, cell.threads)
+        if self.cell.threads:
+            blas.set_openblas_threads(LINKED, self.cell.threads)
 
     def refuses_family(self, network: Network) -> str:
         family = network.family
@@ -114,9 +216,6 @@ class CaffeAdapter(Adapter):
             "automatic_gradients": (callable(getattr(caffe.Net, "backward", None)), "whether a Net has backward()"),
             "several_processes": (bool(caffe.has_nccl()), "caffe.has_nccl()"),
         }
-
-    def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        return blas_product(size)
 
 
 def _solver(net: Any) -> Any:

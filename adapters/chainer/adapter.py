@@ -1,7 +1,13 @@
-"""Chainer 7.8: define-by-run on NumPy, or with Intel's iDeep (oneDNN) for the operations it has."""
+"""Chainer 7.8: define-by-run on NumPy, or with Intel's iDeep (oneDNN) for the operations it has.
+
+Weights are Chainer parameters in canonical layout, but for the LSTM's: ``chainer.functions.lstm`` takes the gates of
+one cell side by side, in the order candidate, input, forget, output. Chainer's ``n_step_lstm``, ``n_step_gru`` and
+``n_step_rnn_tanh`` have other biases; here the inputs' products of all steps are made at once.
+"""
 
 import ctypes
 import os
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 import chainer
@@ -10,12 +16,106 @@ import numpy as np
 from chainer.backends import cuda, intel64
 
 from ..base import EveryFamily, factors, slope_found
-from ..families import LEARNING_RATE
-from ..launch.batches import Batch
+from ..families import LEARNING_RATE, Family, Layer
+from ..launch.batches import Batch, laid_out
 from ..libraries import blas
+from ..libraries.walks import HIDDEN, Functions, State, Turn, as_they_are, gelu_by_tanh
 from ..networks import Network
-from ..protocol import Cell
-from .networks import ChainerFunctions, Model, arrays_of, from_chainer, has_gates
+
+# Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other way round.
+_TO_CHAINER = [2, 0, 1, 3]
+_FROM_CHAINER = [1, 2, 0, 3]
+
+
+def held(name: str, value: np.ndarray) -> np.ndarray:
+    """Return a copy of a parameter as Chainer has it: an LSTM's gates, (4, hidden, ...), side by side in each cell."""
+    if not name.startswith("lstm"):
+        return value.copy()
+    gates = value.reshape((4, -1) + value.shape[1:])[_TO_CHAINER]
+    return np.ascontiguousarray(gates.swapaxes(0, 1)).reshape(value.shape)
+
+
+def canonical(name: str, value: np.ndarray) -> np.ndarray:
+    """Undo ``held``."""
+    if not name.startswith("lstm"):
+        return value
+    gates = value.reshape((-1, 4) + value.shape[1:]).swapaxes(0, 1)[_FROM_CHAINER]
+    return np.ascontiguousarray(gates).reshape(value.shape)
+
+
+class ChainerFunctions(Functions):
+    """Networks by chainer.functions; values of steps are rows."""
+
+    activations = {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh}
+    gelu = staticmethod(partial(gelu_by_tanh, tanh=F.tanh))
+    rows = staticmethod(as_they_are)
+
+    def dense(self, name: str, values: Any) -> Any:
+        return F.linear(values, self.w[name + ".weight"], self.w[name + ".bias"])
+
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        given = self.w[spec.name + ".weight"], self.w.get(spec.name + ".bias")
+        return F.convolution_2d(values, *given, spec.stride, spec.padding)
+
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        return F.max_pooling_2d(values, kernel, stride, padding, cover_all=False)
+
+    def flatten(self, values: Any) -> Any:
+        return F.reshape(values, (len(values), -1))
+
+    def norm(self, name: str, values: Any) -> Any:
+        return F.batch_normalization(values, self.w[name + ".gamma"], self.w[name + ".beta"], eps=self.family.epsilon)
+
+    def pixel_mean(self, values: Any) -> Any:
+        return F.reshape(F.average_pooling_2d(values, values.shape[2:]), values.shape[:2])
+
+    def embedded(self, name: str, symbols: Any) -> Any:
+        return F.embed_id(symbols, self.w[name + ".weight"])
+
+    def product(self, name: str, output: Any) -> Any:
+        return F.linear(output, self.w[name + ".hidden_weight"], self.w.get(name + ".hidden_bias"))
+
+    def sums(self, name: str, share: Any, output: Any) -> Any:
+        # The product of a zero state is nothing.
+        return share if output is self.zero else share + self.product(name, output)
+
+    def lstm(self, memory: Any, sums: Any) -> State:
+        memory, output = F.lstm(memory, sums)
+        return output, memory
+
+    def gru(self, output: Any, share: Any, product: Any) -> Any:
+        ours, theirs = F.split_axis(share, 3, 1), F.split_axis(product, 3, 1)
+        reset, update = [F.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
+        return F.linear_interpolate(update, output, F.tanh(ours[2] + reset * theirs[2]))
+
+    def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
+        self.zero = np.zeros((len(values) // self.family.steps, self.family.hidden), np.float32)
+        shares = F.linear(values, self.w[name + ".input_weight"], self.w[name + ".bias"])
+        return F.concat(self.step_by_step(turn, (self.zero,) * states, F.split_axis(shares, self.family.steps, 0)), 0)
+
+    def positioned(self, tokens: Any) -> Any:
+        shape = tokens.shape + (self.family.width,)
+        values = self.embedded("embedding", tokens) + F.broadcast_to(self.w["position.weight"], shape)
+        return F.reshape(values, (-1, self.family.width))
+
+    def layer_norm(self, name: str, values: Any) -> Any:
+        return F.layer_normalization(values, self.w[name + ".gamma"], self.w[name + ".beta"], self.family.epsilon)
+
+    def attended(self, name: str, values: Any) -> Any:
+        steps, heads, width = self.family.steps, self.family.heads, self.family.width
+        parts = F.reshape(self.dense(name + "qkv", values), (-1, steps, 3, heads, width // heads))
+        parts = F.transpose(parts, (2, 0, 3, 1, 4))
+        query, key, value = parts[0], parts[1], parts[2]
+        scores = F.matmul(query, key, transb=True) * (width // heads) ** -0.5
+        mask = np.triu(np.full((steps, steps), HIDDEN, np.float32), 1)
+        shares = F.softmax(scores + np.broadcast_to(mask, scores.shape), axis=3)
+        return F.reshape(F.transpose(F.matmul(shares, value), (0, 2, 1, 3)), (-1, width))
+
+
+def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+    """Return copies of inputs and labels, time-major and in rows where there are steps."""
+    inputs, labels = laid_out(spec, batch)
+    return inputs.reshape((-1,) + inputs.shape[2:]) if spec.time_major else inputs, labels
 
 
 def ideep_threads() -> Optional[int]:
@@ -36,12 +136,11 @@ class ChainerAdapter(EveryFamily):
     "widest" or "mkl" (default): iDeep's MKL takes the widest kernels that the processor runs, or its own choice.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        if cell.threads:
-            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), cell.threads)
-        self.ideep = bool(settings.get("ideep", False))
-        if self.ideep and settings.get("kernels", "mkl") == "widest":
+    def set_up(self) -> None:
+        if self.cell.threads:
+            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), self.cell.threads)
+        self.ideep = bool(self.settings.get("ideep", False))
+        if self.ideep and self.settings.get("kernels", "mkl") == "widest":
             blas.take_widest_mkl_kernels()
         chainer.config.use_ideep = "auto" if self.ideep else "never"
 
@@ -51,8 +150,12 @@ class ChainerAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.model = Model(weights)
-        self.forward = ChainerFunctions(network.family, self.model.by_name).scores
+        self.by_name = {name: chainer.Parameter(held(name, value)) for name, value in weights.items()}
+        self.model = chainer.Link()
+        with self.model.init_scope():
+            for name, parameter in self.by_name.items():
+                setattr(self.model, name.replace(".", "_"), parameter)
+        self.forward = ChainerFunctions(network.family, self.by_name).scores
         self.inputs, self.labels = arrays_of(network.family, batch)
         if self.ideep:
             self.model.to_intel64()
@@ -63,7 +166,8 @@ class ChainerAdapter(EveryFamily):
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain SGD keeps nothing."""
-        self.model.load(weights)
+        for name, parameter in self.by_name.items():
+            parameter.array[...] = held(name, weights[name])  # NumPy's or iDeep's
         self.inputs, self.labels = arrays_of(self.family, batch)
 
     def step(self) -> None:
@@ -79,9 +183,8 @@ class ChainerAdapter(EveryFamily):
         return float(self.loss.array)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, parameter in self.model.by_name.items():
-            value = np.array(parameter.array)
-            yield name, from_chainer(value) if has_gates(name) else value
+        for name, parameter in self.by_name.items():
+            yield name, canonical(name, np.array(parameter.array))
 
     def effective_threads(self) -> Optional[int]:
         return ideep_threads() if self.ideep else blas.openblas_threads(blas.loaded_openblas_of_numpy())

@@ -17,7 +17,6 @@ from ..families import CELLS, LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
-from ..protocol import Cell
 from .networks import build, values_of
 
 
@@ -31,14 +30,6 @@ def loaded_libraries() -> List[str]:
     return sorted(path for path in paths if ".so" in os.path.basename(path))
 
 
-class _Version(ctypes.Structure):
-    """MKL's ``MKLVersion``."""
-
-    _fields_ = [(name, ctypes.c_int) for name in ("major", "minor", "update")] + [
-        (name, ctypes.c_char_p) for name in ("status", "build", "processor", "platform")
-    ]
-
-
 def describe_mkl() -> Dict[str, Any]:
     """Return the version and the threads of MKL; empty where it is not found.
 
@@ -48,13 +39,9 @@ def describe_mkl() -> Dict[str, Any]:
     if not paths:
         return {}
     library = ctypes.CDLL(paths[0])
-    version = _Version()
+    version = (ctypes.c_int * 32)()  # MKL's ``MKLVersion``, which begins with major, minor and update
     library.MKL_Get_Version(ctypes.byref(version))
-    return {
-        "name": "mkl",
-        "version": "%d.%d.%d" % (version.major, version.minor, version.update),
-        "threads": int(library.MKL_Get_Max_Threads()),
-    }
+    return {"name": "mkl", "version": "%d.%d.%d" % tuple(version[:3]), "threads": int(library.MKL_Get_Max_Threads())}
 
 
 class CntkAdapter(Adapter):
@@ -68,13 +55,12 @@ class CntkAdapter(Adapter):
     cells = tuple(CELLS)
     one_hot = True
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        if settings.get("kernels", "mkl") == "widest":
+    def set_up(self) -> None:
+        if self.settings.get("kernels", "mkl") == "widest":
             blas.take_widest_mkl_kernels()
-        if cell.threads:
+        if self.cell.threads:
             # The only thread setting it honours, and that up to the CPUs present.
-            cntk.cntk_py.set_max_num_cputhreads(cell.threads)
+            cntk.cntk_py.set_max_num_cputhreads(self.cell.threads)
 
     def refuses(self, network: Network) -> str:
         family = network.family

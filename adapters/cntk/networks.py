@@ -11,7 +11,7 @@ import numpy as np
 
 from ..families import Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
-from ..libraries.walks import Functions
+from ..libraries.walks import Functions, as_they_are
 
 #: A trainable parameter, and the functions that turn its value to the canonical layout and back to CNTK's.
 Trained = Tuple[Any, Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]
@@ -76,6 +76,8 @@ class CntkFunctions(Functions):
     """Networks by CNTK's operators and blocks; parameters are made where they are used, and kept in ``trained``."""
 
     activations = ACTIVATIONS
+    pool = staticmethod(max_pool)
+    rows = staticmethod(as_they_are)
 
     def __init__(self, family: Any, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__(family, weights)
@@ -101,9 +103,6 @@ class CntkFunctions(Functions):
         self.trained[spec.name + ".bias"] = (added, np.ravel, _over_channels)
         return values + added
 
-    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return max_pool(values, kernel, stride, padding)
-
     def flatten(self, values: Any) -> Any:
         return cntk.reshape(values, (-1,))
 
@@ -124,9 +123,6 @@ class CntkFunctions(Functions):
 
     def pixel_mean(self, values: Any) -> Any:
         return self.flatten(cntk.pooling(values, cntk.AVG_POOLING, values.shape[1:]))
-
-    def rows(self, values: Any) -> Any:
-        return values
 
     def embedded(self, name: str, symbols: Any) -> Any:
         return cntk.times(symbols, self.parameter(name + ".weight"))

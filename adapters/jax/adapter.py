@@ -16,7 +16,6 @@ from ..launch.evidence import read_file
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
 from ..networks import Network
-from ..protocol import Cell, Profile
 from . import devices
 from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
@@ -84,21 +83,23 @@ class JaxAdapter(EveryFamily):
     """
 
     data_parallel = ONE_PROCESS
+    capabilities = staticmethod(devices.capabilities)
+    is_out_of_memory = staticmethod(devices.is_out_of_memory)
+    profile = devices.take_profile
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         self._devices: List[Any] = []
         self._workers: Optional[devices.Workers] = None
-        self._donated: Tuple[int, ...] = (0,) if settings.get("donate", False) else ()
+        self._donated: Tuple[int, ...] = (0,) if self.settings.get("donate", False) else ()
         self._pointwise = self.chosen("pointwise", *CONVOLUTIONS)
         # The CPU has float32 only; supports() refuses cells of another precision there.
-        jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(cell.precision, "highest"))
-        if cell.world_size > 1 and not devices.workers_refusal():
-            devices.start_workers(cell)
-        if settings.get("keep_programs", True):
+        jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest"))
+        if self.cell.world_size > 1 and not devices.workers_refusal():
+            devices.start_workers(self.cell)
+        if self.settings.get("keep_programs", True):
             threads = int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
-            programs = "programs-%d" % threads if cell.on_cpu else "programs-gpu"
-            jax.config.update("jax_compilation_cache_dir", os.path.join(cache_directory, programs))
+            programs = "programs-%d" % threads if self.cell.on_cpu else "programs-gpu"
+            jax.config.update("jax_compilation_cache_dir", os.path.join(self.cache_directory, programs))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
     def refuses_gpu(self) -> str:
@@ -143,7 +144,7 @@ class JaxAdapter(EveryFamily):
             for part, array in self._held(name, value).items():
                 self._parameters[part] = self._put(array, self._everywhere)
         self._place(batch)
-        self._loss: Any = None
+        self.loss: Any = None
 
     def _place(self, batch: Batch) -> None:
         """Put a copy of the mini-batch where the cell says: on the devices, or in the host's memory, pinned or not."""
@@ -162,14 +163,14 @@ class JaxAdapter(EveryFamily):
         self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
 
     def step(self) -> None:
-        self._parameters, self._loss = self._step(self._parameters, self._rate, *self._batch)
+        self._parameters, self.loss = self._step(self._parameters, self._rate, *self._batch)
 
     def _step_with_copy(self) -> None:
         batch = jax.device_put(self._on_host, self._on_device)
-        self._parameters, self._loss = self._step(self._parameters, self._rate, *batch)
+        self._parameters, self.loss = self._step(self._parameters, self._rate, *batch)
 
     def synchronize(self) -> None:
-        jax.block_until_ready((self._parameters, self._loss))
+        jax.block_until_ready((self._parameters, self.loss))
 
     def set_learning_rate(self, rate: float) -> None:
         self._rate = self._put(np.float32(rate), self._everywhere)
@@ -177,9 +178,6 @@ class JaxAdapter(EveryFamily):
     def _put(self, value: Any, home: Any) -> Any:
         with jax.default_device(self._devices[0]):
             return jax.device_put(jax.numpy.array(value, copy=True), home)
-
-    def last_loss(self) -> float:
-        return float(self._loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, value in self._parameters.items():
@@ -222,9 +220,6 @@ class JaxAdapter(EveryFamily):
             described["data_parallel"] = self._workers.describe()
         return described
 
-    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        return devices.capabilities()
-
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         """Return a jitted matrix product that waits for its result.
 
@@ -244,12 +239,6 @@ class JaxAdapter(EveryFamily):
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         return devices.probe(name, size, self._devices[0])
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return devices.take_profile(self, steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return devices.is_out_of_memory(error)
 
 
 def _pool_threads() -> Optional[int]:

@@ -16,7 +16,7 @@ from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
-from ..libraries.profiles import HLO, TslEvent, TslLine
+from ..libraries.profiles import HLO, TslLine
 from ..protocol import PLACEMENTS, Cell, Profile
 from .networks import place
 
@@ -278,7 +278,7 @@ def profiled_lines(data: Any) -> Iterator[TslLine]:
     for plane in data.planes:
         for line in plane.lines:
             events = [
-                TslEvent(event.name, event.start_ns, event.duration_ns, any(key == HLO for key, _ in event.stats))
+                (event.name, event.start_ns, event.duration_ns, any(key == HLO for key, _ in event.stats))
                 for event in line.events
             ]
-            yield TslLine(plane.name, line.name, events)
+            yield plane.name, line.name, events

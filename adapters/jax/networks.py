@@ -6,6 +6,7 @@ turned to time-major so that each turn of a scan reads one contiguous slice. The
 product; the scan adds the state's.
 """
 
+from functools import partial
 from typing import Any, Callable, Dict, Tuple
 
 import jax
@@ -114,6 +115,8 @@ class JaxFunctions(Functions):
     """Networks by jax.numpy, jax.nn and lax."""
 
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
+    pool = staticmethod(max_pool)
+    gelu = staticmethod(partial(jax.nn.gelu, approximate=True))
 
     def __init__(self, family: Family, weights: Arrays, convolve: Convolve = convolve) -> None:
         super().__init__(family, weights)
@@ -125,9 +128,6 @@ class JaxFunctions(Functions):
     def convolution(self, spec: Layer, values: Any) -> Any:
         values = self.convolve(values, self.w[spec.name + ".weight"], spec.stride, spec.padding)
         return values if spec.norm else plus(values, self.w[spec.name + ".bias"])
-
-    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return max_pool(values, kernel, stride, padding)
 
     def flatten(self, values: Any) -> Any:
         # Few values by then: turning them is easier to read than a permuted dense weight.
@@ -189,6 +189,3 @@ class JaxFunctions(Functions):
         parts = self.dense_of_steps(name + "qkv", values).reshape(batch, steps, 3, self.family.heads, -1)
         mixed = jax.nn.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
         return mixed.reshape(batch, steps, width)
-
-    def gelu(self, values: Any) -> Any:
-        return jax.nn.gelu(values, approximate=True)

@@ -25,7 +25,7 @@ from ..base import EveryFamily
 from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Profile
 from .networks import arrays, build
 
 NAME = keras.config.backend()
@@ -56,20 +56,19 @@ class KerasAdapter(EveryFamily):
     #: The module of the backend's own adapter with its profiler, capabilities and errors: Keras has none of these.
     backend = ""
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         # A user's keras.json may say otherwise.
         keras.config.set_floatx("float32")
-        self.set_threads(cell.threads)
+        self.set_threads(self.cell.threads)
         self.options: Dict[str, Any] = {
-            "data_format": str(settings.get("data_format", "channels_last")),
-            "unroll": bool(settings.get("unroll", False)),
-            "use_cudnn": settings.get("use_cudnn", "auto"),
+            "data_format": str(self.settings.get("data_format", "channels_last")),
+            "unroll": bool(self.settings.get("unroll", False)),
+            "use_cudnn": self.settings.get("use_cudnn", "auto"),
         }
         if self.options["data_format"] not in self.data_formats:
             given = self.options["data_format"], NAME, " or ".join(self.data_formats)
             raise ValueError("the setting data_format is %r; on %s's CPU it can be %s" % given)
-        self.jit_compile = settings.get("jit_compile", "auto")
+        self.jit_compile = self.settings.get("jit_compile", "auto")
 
     def set_threads(self, threads: int) -> None:
         """Set the number of threads, before any operation; 0 leaves the backend's default."""

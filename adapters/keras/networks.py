@@ -5,6 +5,7 @@ would be most of the time to prepare.
 """
 
 import operator
+from functools import partial
 from typing import Any, Dict, Mapping, Tuple
 
 import keras
@@ -14,7 +15,7 @@ from keras import layers
 from ..families import Attention, Layer
 from ..launch.batches import Batch
 from ..libraries.layouts import BIASES, CONVOLUTION, DENSE, FLATTENED, GATES, PLAIN, Layout
-from ..libraries.walks import Functions
+from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
 
 #: What a mode chooses: ``data_format``, ``unroll`` (recurrent layers without a loop) and ``use_cudnn``.
@@ -37,6 +38,9 @@ class Positions(layers.Layer):
 
 class KerasFunctions(Functions):
     """Networks of Keras's layers, applied one after another; keeps their variables."""
+
+    gelu = staticmethod(partial(keras.ops.gelu, approximate=True))
+    rows = staticmethod(as_they_are)
 
     def __init__(self, family: Any, options: Options) -> None:
         super().__init__(family, {})
@@ -106,9 +110,6 @@ class KerasFunctions(Functions):
     def pixel_mean(self, values: Any) -> Any:
         return layers.GlobalAveragePooling2D(data_format=self.options["data_format"])(values)
 
-    def rows(self, values: Any) -> Any:
-        return values
-
     def embedded(self, name: str, symbols: Any) -> Any:
         width = self.family.embedding if self.family.name == "recurrent" else self.family.width
         layer = layers.Embedding(self.family.vocabulary, width, embeddings_initializer="zeros")
@@ -171,9 +172,6 @@ class KerasFunctions(Functions):
         query, key, value = [layers.Reshape(shape)(part) for part in parts]
         mixed = keras.ops.dot_product_attention(query, key, value, is_causal=True)
         return layers.Reshape((self.family.steps, self.family.width))(mixed)
-
-    def gelu(self, values: Any) -> Any:
-        return keras.ops.gelu(values, approximate=True)
 
 
 def build(network: Network, batch_size: int, options: Options) -> Tuple[Any, Dict[str, Tuple[Any, Layout]]]:

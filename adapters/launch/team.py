@@ -32,10 +32,6 @@ GRACE_SECONDS = 2.0
 _END_SECONDS = 5.0
 
 
-class WorkerLost(Exception):  # noqa: N818 - a finding about the launch
-    """Another worker ended early; the text says which, and why."""
-
-
 def needed(adapter: Adapter, launch: Launch) -> bool:
     """Tell whether each worker of the launch is a process."""
     return launch.cell.world_size > 1 and adapter.data_parallel == PROCESSES
@@ -116,12 +112,12 @@ class Team:
             watch.start()
 
     def send(self, line: bytes) -> None:
-        """Send all others what comes next; raises WorkerLost where one cannot be reached."""
+        """Send all others what comes next; raises ConnectionError where one cannot be reached."""
         for place, pipe in enumerate(self._pipes):
             try:
                 os.write(pipe, line)
             except OSError:
-                raise WorkerLost("worker %d of %d has closed its pipe" % (place + 1, self._world_size)) from None
+                raise ConnectionError("worker %d of %d has closed its pipe" % (place + 1, self._world_size)) from None
 
     def why_lost(self) -> Optional[Outcome]:
         """Return the outcome that a lost worker makes of this launch, its own reason in it; None where all are there.

@@ -15,7 +15,7 @@ from onnx import ModelProto, helper, numpy_helper
 from ..families import Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..networks import Network
-from .walks import Functions, State, Turn
+from .walks import Functions, State, Turn, as_they_are
 
 LOSS = "loss"
 #: Steps of a simple recurrent network: a larger graph takes a minute or more to build and to load.
@@ -101,6 +101,8 @@ class OnnxFunctions(Functions):
     step stands by itself. LSTM gates are in the order input, forget, output, cell: one sigmoid covers three of them.
     """
 
+    rows = staticmethod(as_they_are)
+
     def __init__(self, family: Family, graph: Graph, batch_size: int) -> None:
         super().__init__(family, {})
         self.graph, self.batch_size = graph, batch_size
@@ -130,9 +132,6 @@ class OnnxFunctions(Functions):
 
     def pixel_mean(self, values: Any) -> Any:
         return self.flatten(self.graph.node("GlobalAveragePool", [values]))
-
-    def rows(self, values: Any) -> Any:
-        return values
 
     def embedded(self, name: str, symbols: Any) -> Any:
         return self.graph.node("Gather", [name + ".weight", symbols])

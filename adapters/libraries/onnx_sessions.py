@@ -10,7 +10,6 @@ import onnxruntime
 from ..base import Adapter, factors
 from ..families import CELLS
 from ..networks import Network
-from ..protocol import Cell
 from .onnx_graphs import Graph, add_product, refuses_steps
 
 CPU = "CPUExecutionProvider"
@@ -34,8 +33,7 @@ class SessionAdapter(Adapter):
     #: The graphs that this build understands.
     graph = Graph
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         onnxruntime.set_default_logger_severity(3)
         self.options = self.session_options()
 

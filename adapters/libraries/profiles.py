@@ -100,12 +100,8 @@ def kind(name: str) -> str:
     return next((rule for rule, pattern in _RULES if pattern.search(spaced)), OTHER)
 
 
-class Span(NamedTuple):
-    """One call of an operator, as a trace has it."""
-
-    name: str
-    start: float  # in any unit, the same for all spans of a trace
-    duration: float
+#: One call of an operator, as a trace has it: name, start and duration, in any unit that all spans share.
+Span = Tuple[str, float, float]
 
 
 class Calls(NamedTuple):
@@ -123,22 +119,22 @@ def self_durations(spans: Iterable[Span]) -> List[Tuple[str, float]]:
     For nested spans, such as calls on one thread, that is the duration without the spans inside; and where operators
     ran side by side no moment is counted twice.
     """
-    ordered = sorted(spans, key=lambda each: (each.start, -each.duration))
-    ends = [span.start + span.duration for span in ordered]
+    ordered = sorted(spans, key=lambda each: (each[1], -each[2]))
+    ends = [start + duration for _, start, duration in ordered]
     own = [0.0] * len(ordered)
     current: List[int] = []  # a heap; the one that began last first
     begun = 0
-    moments = sorted({span.start for span in ordered}.union(ends))
+    moments = sorted({start for _, start, _ in ordered}.union(ends))
     for place, following in enumerate(moments[1:]):
         moment = moments[place]
-        while begun < len(ordered) and ordered[begun].start <= moment:
+        while begun < len(ordered) and ordered[begun][1] <= moment:
             heapq.heappush(current, -begun)
             begun += 1
         while current and ends[-current[0]] <= moment:
             heapq.heappop(current)
         if current:
             own[-current[0]] += following - moment
-    return [(span.name, duration) for span, duration in zip(ordered, own)]
+    return [(name, duration) for (name, _, _), duration in zip(ordered, own)]
 
 
 def run(step: Callable[[], None], synchronize: Callable[[], None], steps: int) -> float:
@@ -182,55 +178,43 @@ _OPERATION = re.compile(r"[^:]+:([A-Za-z_]\w*)")  # "mean/MatMul:MatMul", a node
 _NUMBERED = re.compile(r"(?:[._](?:\d+|clone|remat))+$")  # "dot.12.clone": one of many of its name
 
 
-class TslEvent(NamedTuple):
-    """One stretch of time on a line, in nanoseconds, by one clock for all lines."""
-
-    name: str
-    start: float
-    duration: float
-    compiled: bool  # it carries the statistic HLO
-
-
-class TslLine(NamedTuple):
-    """A thread or a stream."""
-
-    plane: str
-    name: str
-    events: List[TslEvent]
+#: Name, start and duration in nanoseconds, by one clock for all lines, and whether it carries the statistic `HLO`.
+TslEvent = Tuple[str, float, float, bool]
+#: A thread or a stream: the names of its plane and of its own, and its events.
+TslLine = Tuple[str, str, List[TslEvent]]
 
 
 def tsl_calls(lines: Iterable[TslLine], on_cpu: bool) -> Iterator[Calls]:
     """Yield the calls of the operators that the host ran, or of the kernels and copies of the device."""
     if on_cpu:
-        events = [event for line in lines if line.plane.startswith("/host:CPU") for event in line.events]
+        events = [event for plane, _, events in lines if plane.startswith("/host:CPU") for event in events]
         for name, duration in self_durations(_on_host(events)):
             yield Calls(name, False, duration * 1e-9, 1)
         return
-    for line in lines:
+    for plane, line, events in lines:
         # Of several GPUs, whose workers do the same side by side, only the first counts.
-        of_first = line.plane.startswith("/device:GPU") and not _FURTHER_GPU.match(line.plane)
+        of_first = plane.startswith("/device:GPU") and not _FURTHER_GPU.match(plane)
         # The device's other lines are summaries of its streams.
-        if of_first and line.name.startswith("Stream"):
-            for event in line.events:
-                yield Calls(_NUMBERED.sub("", event.name), True, event.duration * 1e-9, 1)
+        if of_first and line.startswith("Stream"):
+            for name, _, duration, _ in events:
+                yield Calls(_NUMBERED.sub("", name), True, duration * 1e-9, 1)
 
 
 def _on_host(events: List[TslEvent]) -> Iterator[Span]:
     """Yield the spans of operators, named by their operation and not by their place in the program."""
     ends: Dict[str, List[float]] = {}
-    for event in sorted(events, key=lambda each: each.start):
-        if event.name.startswith(_END):
-            ends.setdefault(event.name[len(_END) :], []).append(event.start)
-    for event in events:
-        if event.compiled:
-            later = ends.get(event.name, [])
-            place = bisect.bisect_left(later, event.start)
-            done = later[place] if place < len(later) else event.start
-            yield Span(_NUMBERED.sub("", event.name), event.start, max(event.duration, done - event.start))
-        else:
-            match = _OPERATION.fullmatch(event.name)
-            if match:
-                yield Span(match.group(1), event.start, event.duration)
+    for name, start, _, _ in sorted(events, key=lambda each: each[1]):
+        if name.startswith(_END):
+            ends.setdefault(name[len(_END) :], []).append(start)
+    for name, start, duration, compiled in events:
+        match = _OPERATION.fullmatch(name)
+        if compiled:
+            later = ends.get(name, [])
+            place = bisect.bisect_left(later, start)
+            done = later[place] if place < len(later) else start
+            yield _NUMBERED.sub("", name), start, max(duration, done - start)
+        elif match:
+            yield match.group(1), start, duration
 
 
 def tsl_file_in(directory: str) -> str:
@@ -288,7 +272,7 @@ def onnx_calls(events: List[Dict[str, Any]], skipped: int) -> Iterator[Calls]:
         if event.get("cat") == "Kernel":
             yield Calls(str(event["name"]), True, float(event["dur"]) * _MICROSECONDS, 1)
         elif event.get("cat") == "Node" and str(event.get("name")).endswith(_KERNEL_TIME):
-            span = Span(str(event["args"]["op_name"]), float(event["ts"]), float(event["dur"]))
+            span = (str(event["args"]["op_name"]), float(event["ts"]), float(event["dur"]))
             of_threads.setdefault((event.get("pid"), event.get("tid")), []).append(span)
     for spans in of_threads.values():
         for name, duration in self_durations(spans):

@@ -21,6 +21,11 @@ def gelu_by_tanh(values: Any, tanh: Callable[[Any], Any]) -> Any:
     return 0.5 * values * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (values + 0.044715 * values * values * values)))
 
 
+def as_they_are(values: Any) -> Any:
+    """Return the values: for ``rows`` of frameworks whose values of steps are rows already."""
+    return values
+
+
 class Functions:
     """A network as calls: ``scores`` of inputs, rows of logits or outputs.
 

@@ -1,5 +1,11 @@
-"""MindSpore on the CPU: forward, backward and update as one graph."""
+"""MindSpore on the CPU: forward, backward and update as one graph.
 
+MindSpore's layouts are the canonical ones (dense weights (outputs, inputs), convolutions OIHW, images NCHW, LSTM gates
+input, forget, cell, output). Recurrent networks' tokens and labels are time-major. MindSpore compiles ``construct``,
+and what that calls, from its source: use only the Python that its compiler supports.
+"""
+
+import math
 import os
 import re
 from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
@@ -9,11 +15,136 @@ import numpy as np
 from mindspore import nn, ops
 
 from ..base import EveryFamily, factors, slope_found
-from ..families import LEARNING_RATE, Elman, Recurrent
+from ..families import LEARNING_RATE, Attention, Elman, Layer, Recurrent
 from ..launch.batches import Batch, laid_out
+from ..libraries.walks import HIDDEN, LayerFunctions
 from ..networks import Network
-from ..protocol import Cell
-from .networks import build, load, reason_against
+
+MOST_STEPS = 100  # of all layers together that are unrolled: longer graphs take minutes to compile
+
+
+def reason_against(layers: int, steps: int) -> str:
+    """Return why so many layers of so many steps are not unrolled; empty where they are."""
+    if layers * steps <= MOST_STEPS:
+        return ""
+    text = "%d layers of %d steps: MindSpore unrolls them, and its graph of more than %d takes minutes to compile"
+    return text % (layers, steps, MOST_STEPS)
+
+
+class MindSporeNetwork(LayerFunctions, nn.Cell):
+    """A network of MindSpore's layers, to rows of logits or outputs.
+
+    Recurrent layers are MindSpore's own LSTM; the others loop over the steps, which its compiler unrolls. MindSpore's
+    GRU and RNN layers also loop, and multiply the inputs in each step.
+    """
+
+    attributes: Dict[str, str] = {}
+    activations = {"sigmoid": ops.sigmoid, "relu": ops.relu, "tanh": ops.tanh}
+    make_dense = staticmethod(nn.Dense)
+    keep = nn.Cell.insert_child_to_cell
+
+    def __init__(self, family: Any) -> None:
+        nn.Cell.__init__(self)
+        LayerFunctions.__init__(self, family)
+        if isinstance(family, Attention):
+            hidden = np.triu(np.full((family.steps, family.steps), HIDDEN, np.float32), 1)
+            self.hides_later = mindspore.Tensor(hidden)
+        elif getattr(family, "cell", "") == "lstm":
+            self.stack = nn.LSTM(family.width, family.hidden, family.layers)
+            held = self.stack.w_ih_list, self.stack.w_hh_list, self.stack.b_ih_list, self.stack.b_hh_list
+            for second_bias in self.hold_stack(lambda layer, place: held[place][layer]):
+                second_bias.set_data(mindspore.Tensor(np.zeros(second_bias.shape, np.float32)))
+                second_bias.requires_grad = False
+        for parameter in family.parameters():
+            if parameter.name not in self.w:
+                made = mindspore.Parameter(mindspore.Tensor(np.zeros(parameter.shape, np.float32)), parameter.name)
+                self.w[parameter.name] = made
+                self.insert_param_to_cell(parameter.name.replace(".", "_"), made)
+
+    def construct(self, inputs: Any) -> Any:
+        return self.scores(inputs)
+
+    def make_convolution(self, spec: Layer) -> Any:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride
+        return nn.Conv2d(*sizes, pad_mode="pad", padding=spec.padding, has_bias=not spec.norm)
+
+    def make_batch_norm(self, name: str, channels: int) -> Any:
+        return nn.BatchNorm2d(channels, eps=self.family.epsilon)
+
+    def make_layer_norm(self, width: int) -> Any:
+        return nn.LayerNorm((width,), epsilon=self.family.epsilon)
+
+    def make_embedding(self, symbols: int, width: int) -> Any:
+        layer = nn.Embedding(symbols, width)
+        layer.weight = layer.embedding_table
+        return layer
+
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        return ops.max_pool2d(values, kernel, stride, padding)
+
+    def flatten(self, values: Any) -> Any:
+        return values.flatten(start_dim=1)
+
+    def pixel_mean(self, values: Any) -> Any:
+        return ops.mean(values, (2, 3))
+
+    def stacked(self, values: Any) -> Any:
+        if self.family.name == "recurrent" and self.family.cell == "lstm":
+            return self.stack(values)[0]
+        for name in self.family.layer_names():
+            values = self.recurrent_layer(name, values)
+        return values
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        """Return the states of all steps from a zero state, of a GRU or a simple layer."""
+        family, hidden_weight = self.family, self.w[name + ".hidden_weight"]
+        gru = family.name == "recurrent" and family.cell == "gru"
+        shares = ops.dense(values, self.w[name + ".input_weight"], self.w[name + ".bias"])
+        state = ops.zeros((values.shape[1], family.hidden), mindspore.float32)
+        states = []
+        for share in ops.unbind(shares):  # a slice's gradient would be an array of all steps
+            if gru:
+                product = ops.dense(state, hidden_weight, self.w[name + ".hidden_bias"])
+                state = self.gru(state, share, product)
+            elif family.name == "recurrent":
+                state = ops.tanh(share + ops.dense(state, hidden_weight))
+            else:
+                state = self.leaky(state, share + ops.dense(state, hidden_weight))
+            states.append(state)
+        return ops.stack(states)
+
+    def split(self, values: Any, count: int) -> Any:
+        return ops.split(values, self.family.hidden, 1)
+
+    def positioned(self, tokens: Any) -> Any:
+        return self.embedded("embedding", tokens) + self.w["position.weight"]
+
+    def attended(self, name: str, values: Any) -> Any:
+        heads, width = self.family.heads, self.family.width // self.family.heads
+        parts = self.dense(name + "qkv", values).reshape((-1, self.family.steps, 3, heads, width))
+        query, key, value = ops.unbind(parts.transpose((2, 0, 3, 1, 4)))
+        scores = ops.matmul(query, key.swapaxes(2, 3)) * (1.0 / math.sqrt(width)) + self.hides_later
+        return ops.matmul(ops.softmax(scores, -1), value).transpose((0, 2, 1, 3)).reshape(values.shape)
+
+    def gelu(self, values: Any) -> Any:
+        return ops.gelu(values, "tanh")
+
+
+def build(network: Network, weights: Mapping[str, np.ndarray]) -> Tuple[Any, Dict[str, Any]]:
+    """Build the network in training mode with copies of these weights; return it, and its parameters by name."""
+    cell = MindSporeNetwork(network.family)
+    cell.set_train()
+    for name, parameter in cell.parameters_and_names():
+        parameter.name = name  # layers made alike name theirs alike, which the graph does not take
+    load(cell.w, weights)
+    return cell, cell.w
+
+
+def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Copy the weights into the parameters."""
+    for name, parameter in parameters.items():
+        parameter.set_data(mindspore.Tensor(weights[name].copy()))
+
 
 _OUT_OF_MEMORY = re.compile("memory isn't enough|[Aa]llocate ([a-z]+ )*memory failed")
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss, "squares": nn.MSELoss}
@@ -60,8 +191,7 @@ class MindSporeAdapter(EveryFamily):
     Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter, in place.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         self.how_to_update = self.chosen("update", "sgd", "descent")
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
         mindspore.set_device("CPU")

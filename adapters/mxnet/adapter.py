@@ -1,32 +1,153 @@
-"""MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine."""
+"""MXNet 1.9: Gluon blocks hybridised into one static graph per direction, on the asynchronous engine.
+
+Every block is hybridised with its loss inside, so that forward, loss and backward are one static graph. MXNet's own
+layouts are the canonical ones (dense (outputs, inputs), convolution OIHW, LSTM gates input, forget, cell, output), so
+parameters pass unchanged; only recurrent data are turned to time-major, which the fused LSTM wants.
+"""
 
 import ctypes
 import json
 import os
 import tempfile
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB
+from mxnet.gluon import nn, rnn
 
 from ..base import Adapter, EveryFamily, slope_found
-from ..families import LEARNING_RATE, Elman
+from ..families import LEARNING_RATE, Attention, Elman, Family, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
+from ..libraries.walks import HIDDEN, LayerFunctions, gelu_by_tanh
 from ..networks import Network
 from ..protocol import Cell, Profile
-from .networks import build, load
+
+CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
+RECURRENT_PARTS = ("l%d_i2h_weight", "l%d_h2h_weight", "l%d_i2h_bias", "l%d_h2h_bias")
 
 
-class _Context(ctypes.Structure):
-    """MXNet's ``Context`` as its C interface takes it."""
+class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
+    """A network of Gluon's layers and its loss: inputs and labels to the mean loss, of shape (1,).
 
-    _fields_ = [("device_type", ctypes.c_int), ("device_id", ctypes.c_int32)]
+    ``F``, Gluon's own name, is MXNet's module of symbols; ``fused`` joins a batch normalisation and the ReLU behind it
+    in one operator.
+    """
+
+    def __init__(self, family: Any, fused: bool) -> None:
+        mx.gluon.HybridBlock.__init__(self)
+        inner = [spec.norm for block in family.bottlenecks for spec in block.body[:-1]] if family.normalises else []
+        self.fused = [family.stem.norm, *inner] if fused and family.normalises else []
+        LayerFunctions.__init__(self, family)
+        if family.kind == "recurrent":
+            self.stack = _stack(family)
+            for second_bias in self.hold_stack(
+                lambda layer, place: getattr(self.stack, RECURRENT_PARTS[place] % layer)
+            ):
+                second_bias.grad_req = "null"
+        if isinstance(family, Attention):
+            # Gluon has no layer for attention, nor a block with the vectors of positions alone.
+            mask = np.triu(np.full((1, family.steps, family.steps), HIDDEN, np.float32), 1)
+            self.mask = self.params.get_constant("mask", mask)
+            self.position = self.w["position.weight"] = self.layers["position"].weight
+
+    def keep(self, name: str, layer: Any) -> None:
+        self.register_child(layer, name)
+
+    def hybrid_forward(self, F: Any, inputs: Any, labels: Any, **parameters: Any) -> Any:  # noqa: N803
+        self.F, self.given = F, parameters
+        scores = self.scores(inputs)
+        if self.family.loss == "squares":
+            return F.mean(F.square(scores - labels))
+        return F.mean(F.negative(F.pick(F.log_softmax(scores, axis=-1), labels, axis=-1)))
+
+    def make_dense(self, inputs: int, outputs: int) -> Any:
+        return nn.Dense(outputs, flatten=False, in_units=inputs)
+
+    def make_convolution(self, spec: Layer) -> Any:
+        sizes = spec.outputs, spec.kernel, spec.stride, spec.padding
+        return nn.Conv2D(*sizes, use_bias=not spec.norm, in_channels=spec.inputs)
+
+    def make_batch_norm(self, name: str, channels: int) -> Any:
+        kind = nn.BatchNormReLU if name in self.fused else nn.BatchNorm
+        return kind(epsilon=self.family.epsilon, in_channels=channels)
+
+    def make_layer_norm(self, width: int) -> Any:
+        return nn.LayerNorm(epsilon=self.family.epsilon, in_channels=width)
+
+    def make_embedding(self, symbols: int, width: int) -> Any:
+        return nn.Embedding(symbols, width)
+
+    def activated(self, values: Any, activation: str) -> Any:
+        return values if activation == "none" else self.F.Activation(values, act_type=activation)
+
+    def unit_with_relu(self, spec: Layer, values: Any) -> Any:
+        values = self.unit(spec, values)
+        return values if self.fused else self.activated(values, "relu")
+
+    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
+        sizes = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "pad": (padding,) * 2}
+        return self.F.Pooling(values, pool_type="max", **sizes)
+
+    def flatten(self, values: Any) -> Any:
+        return self.F.flatten(values)
+
+    def pixel_mean(self, values: Any) -> Any:
+        return self.F.flatten(self.F.Pooling(values, pool_type="avg", global_pool=True))
+
+    def rows(self, values: Any) -> Any:
+        return self.F.reshape(values, shape=(-3, 0))
+
+    def stacked(self, values: Any) -> Any:
+        return self.stack(values)
+
+    def positioned(self, tokens: Any) -> Any:
+        return self.F.broadcast_add(self.embedded("embedding", tokens), self.F.expand_dims(self.given["position"], 0))
+
+    def attended(self, name: str, values: Any) -> Any:
+        F, heads, steps = self.F, self.family.heads, self.family.steps  # noqa: N806 - as Gluon has it
+        width = self.family.width // heads
+        parts = F.reshape(self.dense(name + "qkv", values), shape=(0, 0, 3, heads, -1))
+        parts = F.reshape(F.transpose(parts, axes=(2, 0, 3, 1, 4)), shape=(3, -1, steps, width))
+        query, key, value = F.split(parts, num_outputs=3, axis=0, squeeze_axis=True)
+        scores = F.batch_dot(query, key, transpose_b=True) * width**-0.5
+        mixed = F.batch_dot(F.softmax(F.broadcast_add(scores, self.given["mask"]), axis=-1), value)
+        return F.reshape(
+            F.transpose(F.reshape(mixed, shape=(-1, heads, steps, width)), axes=(0, 2, 1, 3)), shape=(0, 0, -1)
+        )
+
+    def gelu(self, values: Any) -> Any:
+        return gelu_by_tanh(values, self.F.tanh)
 
 
-_CPU = 1
+def _stack(family: Any) -> Any:
+    """Return the recurrent layers, from a zero state."""
+    if isinstance(family, Elman):
+        return rnn.RNN(family.hidden, activation=family.activation, layout="TNC", input_size=family.inputs)
+    return CELLS[family.cell](family.hidden, family.layers, layout="TNC", input_size=family.width)
+
+
+def build(
+    family: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True
+) -> Tuple[Any, Dict[str, Any]]:
+    """Build the network with copies of these weights on this context; return it, and its parameters by name."""
+    block = GluonNetwork(family, fused_norm)
+    # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
+    block.initialize(mx.init.Zero(), ctx=context)
+    load(block.w, weights)
+    return block, block.w
+
+
+def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Copy the weights into the parameters' own arrays."""
+    for name, parameter in trainable.items():
+        parameter.set_data(weights[name])
+
+
+_CPU = (ctypes.c_int * 2)(1, 0)  # MXNet's ``Context`` in its C interface: the device's type and number
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -45,9 +166,7 @@ def worker_threads() -> Optional[int]:
         seen.append(int(_LIB.omp_get_max_threads()))
 
     callback = _CALLBACK(ask)
-    status = _LIB.MXEnginePushSync(
-        callback, None, None, ctypes.byref(_Context(_CPU, 0)), None, 0, None, 0, None, 0, b"threads"
-    )
+    status = _LIB.MXEnginePushSync(callback, None, None, ctypes.byref(_CPU), None, 0, None, 0, None, 0, b"threads")
     mx.nd.waitall()  # the callback must outlive its call
     return seen[0] if status == 0 and seen else None
 
@@ -59,12 +178,7 @@ def describe_blas() -> Dict[str, Any]:
     return dict(blas.describe_openblas(_LIB), **({"name": names[-1]} if names else {}))
 
 
-def is_about_memory(text: str) -> bool:
-    """Tell whether an MXNetError's text is about a failed allocation."""
-    signs = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
-    return any(sign in text for sign in signs)
-
-
+_OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 _GIVE_ANOTHER = "give a build that can, --python mxnet=<its interpreter>"
 
 
@@ -140,12 +254,13 @@ class MxnetAdapter(EveryFamily):
     ``sgd_update`` for each parameter.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self.context = context_of(cell)
+    effective_threads = staticmethod(worker_threads)
+
+    def set_up(self) -> None:
+        self.context = context_of(self.cell)
         # The joint operator is oneDNN's.
-        self.fused_norm = bool(settings.get("fused_norm", False)) and cell.on_cpu
-        self.static = bool(settings.get("static", False))
+        self.fused_norm = bool(self.settings.get("fused_norm", False)) and self.cell.on_cpu
+        self.static = bool(self.settings.get("static", False))
         self.rate = LEARNING_RATE
         self.update = self.chosen("update", "trainer", "operator")
 
@@ -211,9 +326,6 @@ class MxnetAdapter(EveryFamily):
         for name, parameter in self.trainable.items():
             yield name, parameter.data().asnumpy()
 
-    def effective_threads(self) -> Optional[int]:
-        return worker_threads()
-
     def describe(self) -> Dict[str, Any]:
         return {
             "framework": "mxnet",
@@ -263,7 +375,7 @@ class MxnetAdapter(EveryFamily):
         return take_profile(self, self.block, self._hybridized(), steps)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        full = isinstance(error, mx.base.MXNetError) and is_about_memory(str(error))
+        full = isinstance(error, mx.base.MXNetError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
         return full or isinstance(error, MemoryError)
 
 

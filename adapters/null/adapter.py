@@ -52,10 +52,6 @@ SETTINGS: Dict[str, Any] = {
 }
 
 
-class OutOfDeviceMemoryError(RuntimeError):
-    """Like those of frameworks no MemoryError."""
-
-
 def spin(until: float) -> None:
     """Keep the CPU busy until this moment of ``time.perf_counter``; sleeping is too coarse."""
     while time.perf_counter() < until:
@@ -82,7 +78,7 @@ class Device:
 
     def allocate(self) -> None:
         if self.capacity is not None and self.needed > self.capacity:
-            raise OutOfDeviceMemoryError(
+            raise RuntimeError(
                 "CUDA out of memory: tried to allocate %d bytes, the null device has %d" % (self.needed, self.capacity)
             )
 
@@ -157,13 +153,14 @@ class NullAdapter(Adapter):
     one_hot = True
     data_parallel = PROCESSES
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        given = self.given = dict(SETTINGS, **settings)
-        self.device = None if cell.on_cpu else Device(cell, settings)
-        self.seconds = step_seconds(settings, cell.threads, len(os.sched_getaffinity(0))) / cell.world_size
+    def set_up(self) -> None:
+        given = self.given = dict(SETTINGS, **self.settings)
+        self.device = None if self.cell.on_cpu else Device(self.cell, self.settings)
+        self.seconds = (
+            step_seconds(self.settings, self.cell.threads, len(os.sched_getaffinity(0))) / self.cell.world_size
+        )
         if self.device is not None:
-            self.device.seconds /= cell.world_size
+            self.device.seconds /= self.cell.world_size
             self.seconds = self.device.seconds
         self.worker, self.meeting, self.met = 0, "", 0
         self.noise = float(given["noise"])
@@ -296,7 +293,9 @@ class NullAdapter(Adapter):
         return profiles.profile("null profiler", steps, seconds, calls)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, (MemoryError, OutOfDeviceMemoryError))
+        return isinstance(error, MemoryError) or "CUDA out of memory" in str(
+            error
+        )  # as frameworks' own, a RuntimeError
 
     def describe(self) -> Dict[str, Any]:
         return {"framework": "null", "version": "1", "step_seconds": self.seconds}

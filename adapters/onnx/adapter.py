@@ -56,15 +56,6 @@ def gpu_refusal(cell: Cell) -> str:
     return "" if CUDA in loaded else words % (version, CUDA)
 
 
-def run_options_of(cell: Cell) -> Any:
-    """Return how a step is run; on a GPU it only starts there, and ``synchronize`` waits for its end."""
-    if cell.on_cpu:
-        return None
-    options = onnxruntime.RunOptions()
-    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
-    return options
-
-
 #: ONNX Runtime's execution providers that run on no GPU.
 _CPU_PROVIDERS = ("CPUExecutionProvider", "AzureExecutionProvider")
 
@@ -80,12 +71,13 @@ class OnnxAdapter(SessionAdapter):
 
     graph = Graph
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self._run_options = run_options_of(cell)
-
-    def _rate_in_product(self) -> bool:
-        return bool(self.settings.get("rate_in_product", False))
+    def set_up(self) -> None:
+        super().set_up()
+        self.rate_in_product = bool(self.settings.get("rate_in_product", False))
+        self._run_options: Any = None
+        if not self.cell.on_cpu:  # there a step only starts, and ``synchronize`` waits for its end
+            self._run_options = onnxruntime.RunOptions()
+            self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
     def refuses_gpu(self) -> str:
         return gpu_refusal(self.cell)
@@ -114,7 +106,7 @@ class OnnxAdapter(SessionAdapter):
         self._open_session(self.options)
 
     def _open_session(self, options: Any) -> None:
-        model = networks.training_graph(self.network, self.batch_size, self._rate_in_product()).SerializeToString()
+        model = networks.training_graph(self.network, self.batch_size, self.rate_in_product).SerializeToString()
         self.session = onnxruntime.InferenceSession(model, options, self.providers())
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
 
@@ -161,7 +153,7 @@ class OnnxAdapter(SessionAdapter):
             yield name, permute_gates(self.network, name, value.numpy())
 
     def describe(self) -> Dict[str, Any]:
-        described = dict(super().describe(), framework="onnxruntime", rate_in_product=self._rate_in_product())
+        described = dict(super().describe(), framework="onnxruntime", rate_in_product=self.rate_in_product)
         buffers = "parameters in two sets of bound buffers"
         described["execution"] = "one graph of forward, loss, backward and update; " + buffers
         session = getattr(self, "session", None)

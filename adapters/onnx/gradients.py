@@ -30,7 +30,6 @@ class Graph(onnx_graphs.Graph):
         return self.constant("scalar:%r" % value, np.array(value, dtype=self.element))
 
     def several(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Sequence[str]:
-        """Add a node with several outputs, to the tape as well."""
         super().several(operator, inputs, outputs, **attributes)
         self.tape.append(self.nodes[-1])
         return outputs
@@ -50,8 +49,12 @@ class Graph(onnx_graphs.Graph):
     def minus(self, left: str, right: str) -> str:
         return self.node("Sub", [left, right])
 
-    def over(self, left: str, right: str) -> str:
-        return self.node("Div", [left, right])
+    def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
+        window = onnx_graphs.window(kernel, stride, padding)
+        return self.several("MaxPool", [value], [name, name + ":places"], **window)[0]
+
+    def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
+        return normalise(self, name, value, channels, epsilon)
 
     def sum(self, value: str, *axes: int) -> str:
         return self.node("ReduceSum", [value, self.integers(*axes)], keepdims=0)
@@ -110,8 +113,8 @@ def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> 
     overlap = graph.sum(graph.times(gradient, centred), 0, 2, 3)
     by_gamma = graph.times(graph.reshape(overlap, channels), inverse)
     scale = graph.times(graph.reshape(gamma, channels), inverse)
-    slope = graph.over(graph.times(by_gamma, inverse), count)
-    offset = graph.over(graph.reshape(by_beta, channels), count)
+    slope = graph.node("Div", [graph.times(by_gamma, inverse), count])
+    offset = graph.node("Div", [graph.reshape(by_beta, channels), count])
     by_values = graph.minus(gradient, graph.times(centred, slope))
     by_values = graph.times(graph.minus(by_values, offset), scale)
     return [by_values, graph.reshape(by_gamma, shape[1:2]), by_beta]
@@ -269,8 +272,7 @@ class Call(NamedTuple):
 
     @property
     def gradient(self) -> str:
-        assert self.gradients[0] is not None
-        return self.gradients[0]
+        return str(self.gradients[0])
 
     @property
     def output(self) -> str:
@@ -308,20 +310,23 @@ def _gemm(call: Call) -> Gradients:
     return [by_left, by_right, _unbroadcast(call, 2) if call.wanted[2] else None]
 
 
-def _sigmoid(call: Call) -> Gradients:
-    graph = call.graph
-    return [graph.times(call.gradient, graph.times(call.output, graph.minus(graph.scalar(1.0), call.output)))]
+def _through(slope: Callable[[Call], str]) -> Callable[[Call], Gradients]:
+    """Return the rule of an element-wise function with this slope."""
+    return lambda call: [call.graph.times(call.gradient, slope(call))]
 
 
-def _tanh(call: Call) -> Gradients:
-    graph = call.graph
-    return [graph.times(call.gradient, graph.minus(graph.scalar(1.0), graph.times(call.output, call.output)))]
+def _sigmoid_slope(call: Call) -> str:
+    return call.graph.times(call.output, call.graph.minus(call.graph.scalar(1.0), call.output))
 
 
-def _relu(call: Call) -> Gradients:
+def _tanh_slope(call: Call) -> str:
+    return call.graph.minus(call.graph.scalar(1.0), call.graph.times(call.output, call.output))
+
+
+def _relu_slope(call: Call) -> str:
     # A comparison, cast and multiplied: 7.8 ms for 12.8 million elements; Where 11.1, Sign 13.0.
     above = call.graph.node("Greater", [call.output, call.graph.scalar(0.0)])
-    return [call.graph.times(call.gradient, call.graph.node("Cast", [above], to=call.graph.element_type))]
+    return call.graph.node("Cast", [above], to=call.graph.element_type)
 
 
 def _add(call: Call) -> Gradients:
@@ -395,10 +400,6 @@ def _convolution(call: Call) -> Gradients:
     return gradients + [call.graph.sum(call.gradient, 0, 2, 3)] if len(call.node.input) > 2 else gradients
 
 
-def _normalisation(call: Call) -> Gradients:
-    return normalise_backward(call.graph, call.node, call.shape(0), call.gradient)
-
-
 RULES: Dict[str, Callable[[Call], Gradients]] = {
     "Add": _add,
     "Concat": _concat,
@@ -409,13 +410,13 @@ RULES: Dict[str, Callable[[Call], Gradients]] = {
     "GlobalAveragePool": _global_average,
     "MaxPool": _max_pool,
     "Mul": _multiply,
-    NORMALISE: _normalisation,
-    "Relu": _relu,
+    NORMALISE: lambda call: normalise_backward(call.graph, call.node, call.shape(0), call.gradient),
+    "Relu": _through(_relu_slope),
     "Reshape": _reshape,
-    "Sigmoid": _sigmoid,
+    "Sigmoid": _through(_sigmoid_slope),
     "Split": _split,
     "Sub": _subtract,
-    "Tanh": _tanh,
+    "Tanh": _through(_tanh_slope),
 }
 
 

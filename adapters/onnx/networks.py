@@ -9,21 +9,11 @@ from typing import Any, Dict, Sequence
 import numpy as np
 from onnx import ModelProto
 
-from ..libraries.onnx_graphs import add_logits, window
+from ..libraries.onnx_graphs import add_logits
 from ..networks import Network
-from .gradients import Gradient, Graph, Product, backward, mean_of_squares, multiplied, normalise, softmax_cross_entropy
+from .gradients import Gradient, Graph, Product, backward, mean_of_squares, multiplied, softmax_cross_entropy
 
 LEARNING_RATE = "learning_rate"
-
-
-class TrainingGraph(Graph):
-    """A graph whose pooling and normalisation can be differentiated."""
-
-    def max_pool(self, name: str, value: str, kernel: int, stride: int, padding: int) -> str:
-        return self.several("MaxPool", [value], [name, name + ":places"], **window(kernel, stride, padding))[0]
-
-    def normalise(self, name: str, value: str, channels: int, epsilon: float) -> str:
-        return normalise(self, name, value, channels, epsilon)
 
 
 def updated_name(name: str) -> str:
@@ -37,7 +27,7 @@ def _clipped(graph: Graph, gradients: Dict[str, Gradient], clip: float) -> str:
     for name, gradient in gradients.items():
         gradients[name] = value = multiplied(graph, gradient)
         squares.append(graph.node("ReduceSumSquare", [value], keepdims=0))
-    scale = graph.over(graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)]))
+    scale = graph.node("Div", [graph.scalar(clip), graph.node("Sqrt", [graph.node("Sum", squares)])])
     return graph.times(LEARNING_RATE, graph.node("Min", [scale, graph.scalar(1.0)]))
 
 
@@ -61,7 +51,7 @@ def _update(
 
 def training_graph(network: Network, batch_size: int, rate_in_product: bool, element: Any = np.float32) -> ModelProto:
     """Return the model of one training step on mini-batches of this size, computing in this element type."""
-    graph = TrainingGraph(element)
+    graph = Graph(element)
     trained = network.family.parameters()
     for parameter in trained:
         graph.input(parameter.name, parameter.shape)

@@ -22,7 +22,7 @@ from ..launch.batches import Batch
 from ..libraries import profiles
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Profile
 
 PROFILER = "Python's cProfile"
 
@@ -67,11 +67,11 @@ class OwnStep(Adapter):
     """Calls what the file returns, and nothing around it."""
 
     families = ("own",)
+    profile = take_profile
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self.file = str(settings["file"])
-        settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
+    def set_up(self) -> None:
+        self.file = str(self.settings["file"])
+        self.settings["file"] = os.path.basename(self.file)  # this is stored, and its folder may name the user
         self.loss: Optional[Callable[[], Any]] = None
         self.content = b""
 
@@ -125,9 +125,6 @@ class OwnStep(Adapter):
 
     def parameters(self) -> Any:
         return iter(())
-
-    def profile(self, steps: int) -> Profile:
-        return take_profile(self, steps)
 
     def error_text(self, error: BaseException) -> str:
         """Return the error with its line in the file."""

@@ -1,10 +1,15 @@
-"""PaddlePaddle's dynamic graph on the CPU, which computes synchronously."""
+"""PaddlePaddle's dynamic graph on the CPU, which computes synchronously.
+
+PaddlePaddle's layouts are the canonical ones (convolution OIHW, images NCHW, LSTM gates input, forget, cell, output)
+but for dense weights, which it holds as (inputs, outputs). Recurrent networks' tokens and labels are time-major.
+"""
 
 import ctypes
 import json
 import os
 import re
 import tempfile
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -13,13 +18,87 @@ from paddle import nn
 from paddle.nn import functional
 
 from ..base import Adapter, EveryFamily, factors, slope_found
-from ..families import LEARNING_RATE, Attention, Elman
+from ..families import LEARNING_RATE, Attention, Elman, Family, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
+from ..libraries.walks import LayerFunctions
 from ..networks import Network
-from ..protocol import Cell, Profile
-from .networks import PaddleNetwork, is_turned, load
+from ..protocol import Profile
+
+CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.SimpleRNN}
+RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
+
+
+class PaddleNetwork(LayerFunctions, nn.Layer):
+    """A network of PaddlePaddle's layers, to rows of logits or outputs."""
+
+    attributes = {"gamma": "weight", "beta": "bias"}
+    activations = {"sigmoid": functional.sigmoid, "relu": functional.relu, "tanh": functional.tanh}
+    keep = nn.Layer.add_sublayer
+    make_dense = staticmethod(nn.Linear)
+    make_embedding = staticmethod(nn.Embedding)
+    pool = staticmethod(functional.max_pool2d)
+    gelu = staticmethod(partial(functional.gelu, approximate=True))
+
+    def __init__(self, family: Family) -> None:
+        nn.Layer.__init__(self)
+        LayerFunctions.__init__(self, family)
+        if family.kind == "recurrent":
+            self.stack = _stack(family)
+            # The second biases stay zero by being left out of the update: the kernel needs their gradients.
+            for second in self.hold_stack(lambda layer, place: getattr(self.stack, RECURRENT_PARTS[place] % layer)):
+                second.set_value(np.zeros(second.shape, np.float32))
+
+    def forward(self, inputs: Any) -> Any:
+        return self.scores(inputs)
+
+    def make_convolution(self, spec: Layer) -> Any:
+        sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
+        return nn.Conv2D(*sizes, bias_attr=False if spec.norm else None)
+
+    def make_batch_norm(self, name: str, channels: int) -> Any:
+        return nn.BatchNorm2D(channels, epsilon=self.family.epsilon)
+
+    def make_layer_norm(self, width: int) -> Any:
+        return nn.LayerNorm(width, self.family.epsilon)
+
+    def flatten(self, values: Any) -> Any:
+        return values.flatten(1)
+
+    def pixel_mean(self, values: Any) -> Any:
+        return functional.adaptive_avg_pool2d(values, 1).flatten(1)
+
+    def rows(self, values: Any) -> Any:
+        return values.reshape([-1, values.shape[-1]])
+
+    def stacked(self, values: Any) -> Any:
+        return self.stack(values)[0]
+
+    def attended(self, name: str, values: Any) -> Any:
+        batch, steps, width = values.shape
+        parts = self.dense(name + "qkv", values).reshape([batch, steps, 3, self.family.heads, -1])
+        mixed = functional.scaled_dot_product_attention(*parts.unbind(2), is_causal=True)
+        return mixed.reshape([batch, steps, width])
+
+
+def _stack(family: Any) -> Any:
+    """Return the recurrent layers, from a zero state."""
+    if isinstance(family, Elman):
+        return nn.SimpleRNN(family.inputs, family.hidden, time_major=True, activation=family.activation)
+    return CELLS[family.cell](family.width, family.hidden, family.layers, time_major=True)
+
+
+def is_turned(name: str, value: np.ndarray) -> bool:
+    """Tell whether the parameter is a dense weight, which is held as (inputs, outputs)."""
+    return value.ndim == 2 and name.endswith(".weight") and name not in ("embedding.weight", "position.weight")
+
+
+def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Copy the weights into the parameters."""
+    for name, parameter in parameters.items():
+        value = weights[name]
+        parameter.set_value(np.ascontiguousarray(value.T) if is_turned(name, value) else value)
 
 
 def _threads(library: str, function: str) -> Optional[int]:
@@ -62,7 +141,7 @@ def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
     for event in events:
         match = _KERNEL.fullmatch(event["name"]) if event.get("ph") == "X" else None
         if match:
-            span = Span(match.group(1), float(event["ts"]), float(event["dur"]))
+            span = (match.group(1), float(event["ts"]), float(event["dur"]))
             of_threads.setdefault(str(event.get("tid")), []).append(span)
     for spans in of_threads.values():
         for name, duration in profiles.self_durations(spans):
@@ -78,9 +157,10 @@ class PaddleAdapter(EveryFamily):
     Setting: ``widest_kernels`` (default false) has MKL use the widest kernels of the processor, see ``libraries/blas``.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self._widest = bool(settings.get("widest_kernels", False))
+    profile = take_profile
+
+    def set_up(self) -> None:
+        self._widest = bool(self.settings.get("widest_kernels", False))
         if self._widest:
             blas.take_widest_mkl_kernels()
         paddle.device.set_device("cpu")
@@ -124,9 +204,6 @@ class PaddleAdapter(EveryFamily):
     def set_learning_rate(self, rate: float) -> None:
         self.optimizer.set_lr(rate)
 
-    def last_loss(self) -> float:
-        return float(self.loss)
-
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self.layer.w.items():
             value = parameter.numpy()
@@ -168,9 +245,6 @@ class PaddleAdapter(EveryFamily):
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         left, right = map(paddle.to_tensor, factors(size))
         return lambda: paddle.matmul(left, right)
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return take_profile(self, steps)
 
 
 ADAPTER = PaddleAdapter

@@ -190,26 +190,6 @@ def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:
     return tensor.clone(memory_format=images if tensor.dim() == 4 else torch.contiguous_format)
 
 
-class Feed:
-    """Copies a mini-batch from pinned or pageable memory of the host into tensors that stay on the device.
-
-    From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of its
-    own, and the host waits. ``pairs`` are the tensors on the host and on the device.
-    """
-
-    def __init__(self, tensors: List[torch.Tensor], device: str, pinned: bool) -> None:
-        self.pinned = pinned
-        # Both keep the order in memory, NHWC too, so that the copy is one plain transfer.
-        self.pairs = [
-            (tensor.pin_memory() if pinned else tensor, torch.empty_like(tensor, device=device)) for tensor in tensors
-        ]
-
-    def __call__(self) -> None:
-        """Copy the mini-batch once. Work on one stream runs in order: the last step has read its own by then."""
-        for host, device in self.pairs:
-            device.copy_(host, non_blocking=self.pinned)
-
-
 PROFILER = "torch.profiler"
 _MICROSECONDS = 1e-6
 
@@ -268,24 +248,28 @@ class TorchAdapter(EveryFamily):
 
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
+    capabilities = staticmethod(capabilities)
+    is_out_of_memory = staticmethod(is_out_of_memory)
+    profile = take_profile
+    reset_device_peak_memory = staticmethod(torch.cuda.reset_peak_memory_stats)
+    device_name = staticmethod(torch.cuda.get_device_name)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        set_threads(cell.threads)
-        torch.set_flush_denormal(bool(settings.get("flush_denormal", False)))
-        self.compiles = bool(settings.get("compile", False))
-        self.graphs = bool(settings.get("graph", False))
-        if cell.on_cpu and self.compiles:
+    def set_up(self) -> None:
+        set_threads(self.cell.threads)
+        torch.set_flush_denormal(bool(self.settings.get("flush_denormal", False)))
+        self.compiles = bool(self.settings.get("compile", False))
+        self.graphs = bool(self.settings.get("graph", False))
+        if self.cell.on_cpu and self.compiles:
             steps.use_cache(self._compilers_folder())
-        if not cell.on_cpu:
-            set_up_gpu(cell.precision)
+        if not self.cell.on_cpu:
+            set_up_gpu(self.cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = self.chosen("dense", "mkl", "onednn")
-        self._loop = settings.get("recurrence", "fused") == "loop"
+        self._loop = self.settings.get("recurrence", "fused") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
-        self._images = torch.channels_last if settings.get("channels_last", False) else torch.contiguous_format
+        self._images = torch.channels_last if self.settings.get("channels_last", False) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
-        self._loss = torch.zeros(())
+        self.loss = torch.zeros(())
 
     def _compilers_folder(self) -> str:
         return os.path.join(self.cache_directory, "torch-" + torch.__version__)
@@ -371,11 +355,22 @@ class TorchAdapter(EveryFamily):
         if self.cell.placement == "resident":
             self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
-        self._feed = Feed(self._held, DEVICE, pinned=self.cell.placement == "pinned")
-        self._held = [host for host, _ in self._feed.pairs]
+        if self.cell.placement == "pinned":
+            self._held = [tensor.pin_memory() for tensor in self._held]
+        # These keep the order in memory, NHWC too, so that a copy is one plain transfer.
+        self._on_device = [torch.empty_like(tensor, device=DEVICE) for tensor in self._held]
         self._feed()
         self.step = self._step_with_copy  # type: ignore[method-assign]
-        return [device for _, device in self._feed.pairs]
+        return self._on_device
+
+    def _feed(self) -> None:
+        """Copy the mini-batch from the host's memory. Work on one stream runs in order: the last step has read its own.
+
+        From pinned memory the copy is queued and the host goes on; from pageable memory CUDA copies through a buffer of
+        its own, and the host waits.
+        """
+        for host, device in zip(self._held, self._on_device):
+            device.copy_(host, non_blocking=self.cell.placement == "pinned")
 
     def _make_step(self) -> Callable[..., Any]:
         scaled = self.cell.precision == "float16"
@@ -397,19 +392,19 @@ class TorchAdapter(EveryFamily):
             held.copy_(given)
 
     def step(self) -> None:
-        self._loss = self._training()
+        self.loss = self._training()
 
     def _step_with_copy(self) -> None:
         self._feed()
-        self._loss = self._training()
+        self.loss = self._training()
 
     def set_learning_rate(self, rate: float) -> None:
         self._training.set_learning_rate(rate)
 
     def last_loss(self) -> float:
         if self.cell.world_size > 1:
-            return steps.mean_over_workers(self._loss, self.cell.world_size)
-        return float(self._loss)
+            return steps.mean_over_workers(self.loss, self.cell.world_size)
+        return super().last_loss()
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self._parameters.items():
@@ -453,9 +448,6 @@ class TorchAdapter(EveryFamily):
             described["autocast"] = self.cell.precision
         return described
 
-    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        return capabilities()
-
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         dtype = torch.float32 if self.cell.on_cpu else DTYPES[self.cell.precision]
         left, right = (torch.rand(size, size, device="cpu" if self.cell.on_cpu else DEVICE).to(dtype) for _ in range(2))
@@ -467,9 +459,6 @@ class TorchAdapter(EveryFamily):
 
         return product
 
-    def device_name(self) -> str:
-        return torch.cuda.get_device_name(0)
-
     def event(self) -> Any:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -478,20 +467,11 @@ class TorchAdapter(EveryFamily):
     def event_nanoseconds(self, earlier: Any, later: Any) -> int:
         return max(0, round(earlier.elapsed_time(later) * 1e6))  # given in milliseconds
 
-    def reset_device_peak_memory(self) -> None:
-        torch.cuda.reset_peak_memory_stats()
-
     def device_peak_memory(self) -> Optional[int]:
         return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         return None if self.graphs and name == OPERATOR else gpu_probe(name, size)
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return take_profile(self, steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return is_out_of_memory(error)
 
 
 def _build_line(words: str) -> str:

@@ -103,6 +103,8 @@ class TorchNetwork(LayerFunctions, nn.Module):
     activations = {"relu": partial(functional.relu, inplace=True), "sigmoid": torch.sigmoid, "tanh": torch.tanh}
     attributes = {"gamma": "weight", "beta": "bias"}
     keep = nn.Module.add_module
+    pool = staticmethod(functional.max_pool2d)
+    gelu = staticmethod(partial(functional.gelu, approximate="tanh"))
 
     def __init__(self, family: Family, make_dense: MakeDense, loop: bool) -> None:
         nn.Module.__init__(self)
@@ -139,9 +141,6 @@ class TorchNetwork(LayerFunctions, nn.Module):
 
     def make_embedding(self, symbols: int, width: int) -> nn.Module:
         return nn.utils.skip_init(nn.Embedding, symbols, width)
-
-    def pool(self, values: torch.Tensor, kernel: int, stride: int, padding: int) -> torch.Tensor:
-        return functional.max_pool2d(values, kernel, stride, padding)
 
     def flatten(self, values: torch.Tensor) -> torch.Tensor:
         return values.flatten(1)
@@ -183,9 +182,6 @@ class TorchNetwork(LayerFunctions, nn.Module):
         query, key, value = [part.unflatten(-1, (self.family.heads, -1)).transpose(1, 2) for part in parts]
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return mixed.transpose(1, 2).flatten(2)
-
-    def gelu(self, values: torch.Tensor) -> torch.Tensor:
-        return functional.gelu(values, approximate="tanh")
 
 
 def build(

@@ -13,7 +13,6 @@ from ..base import Adapter
 from ..families import CELLS, Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
-from ..protocol import Cell
 from .networks import AttentionModel, ChainModel, Model, ResidualModel
 from .recurrent import ElmanModel, RecurrentModel
 
@@ -34,9 +33,8 @@ class ReferenceAdapter(Adapter):
     cells = tuple(CELLS)
     one_hot = True
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        self.dtype = np.dtype(settings.get("dtype", "float64"))
+    def set_up(self) -> None:
+        self.dtype = np.dtype(self.settings.get("dtype", "float64"))
         self.rate = 0.0
         self.loss = float("nan")
 
@@ -78,9 +76,6 @@ class ReferenceAdapter(Adapter):
 
     def set_learning_rate(self, rate: float) -> None:
         self.rate = rate
-
-    def last_loss(self) -> float:
-        return self.loss
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         return iter(self.weights.items())

@@ -135,15 +135,17 @@ class Gru(Layer):
 
 
 class Simple(Layer):
-    """Hyperbolic tangents, no gates."""
+    """The recurrence h' = (1 - alpha) h + alpha phi(sums), without gates."""
+
+    activation, alpha = "tanh", 1.0
 
     def advance(self, share: np.ndarray, product: np.ndarray, state: State) -> Tuple[State, Any]:
-        output = np.tanh(share + product)
-        return (output,), output
+        activated = arithmetic.activate(share + product, self.activation)
+        return ((1.0 - self.alpha) * state[0] + self.alpha * activated,), activated
 
     def retreat(self, kept: Any, by_state: List[Any]) -> Any:
-        by_sums = by_state[0] * (1.0 - kept * kept)
-        return by_sums, by_sums, (0.0,)
+        by_sums = arithmetic.activation_backward(self.alpha * by_state[0], kept, self.activation)
+        return by_sums, by_sums, ((1.0 - self.alpha) * by_state[0],)
 
 
 #: By the number ``cell`` of the family ``Recurrent``.
@@ -158,14 +160,18 @@ class RecurrentModel(Model):
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
         super().__init__(family, weights)
-        self.layers = [self.kinds[family.cell](weights, name) for name in family.layer_names()]
+        self.layers = [self.kinds[self.cell](weights, name) for name in family.layer_names()]
+
+    @property
+    def cell(self) -> str:
+        return str(self.family.cell)
 
     def label_rows(self, labels: np.ndarray) -> np.ndarray:
-        return labels.T.reshape(-1)
+        return labels.swapaxes(0, 1).reshape((-1,) + labels.shape[2:])
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         values = inputs.swapaxes(0, 1)
-        if self.family.embedding:
+        if "embedding.weight" in self.weights:
             values = self.embedded("embedding", values)
         for layer in self.layers:
             values = self.recurrent(layer, values)
@@ -181,45 +187,22 @@ class RecurrentModel(Model):
         return layer.forward(values)
 
 
-class ElmanModel(Model):
-    """The family ``Elman``."""
+class ElmanModel(RecurrentModel):
+    """The family ``Elman``; the loss is the mean of squares over batch, steps and outputs."""
 
-    def first_state(self, batch: int) -> np.ndarray:
-        """Return the state before the first step, (batch, hidden)."""
-        return np.zeros((batch, self.family.hidden), self.weights["rnn.bias"].dtype)
+    cell = "rnn"
+
+    def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
+        super().__init__(family, weights)
+        layer: Any = self.layers[0]
+        layer.activation, layer.alpha = family.activation, family.alpha
 
     def forward(self, inputs: np.ndarray, labels: np.ndarray) -> float:
-        """Return the mean loss over batch, steps and outputs and keep what ``backward`` needs."""
         self.tape = []
-        outputs = self.dense("out", self.reshaped(self.recurrent(inputs.swapaxes(0, 1)), -1, self.family.hidden))
-        errors = outputs - labels.swapaxes(0, 1).reshape(outputs.shape)
+        errors = self.dense("out", self.rows(inputs)) - self.label_rows(labels)
         self.gradient = self.by_outputs(errors)
         return float(np.mean(errors * errors))
 
     def by_outputs(self, errors: np.ndarray) -> np.ndarray:
+        """Return the gradient by the outputs."""
         return errors * (2.0 / errors.size)
-
-    def recurrent(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the states of all steps, (steps, batch, hidden)."""
-        alpha, kind = self.family.alpha, self.family.activation
-        weight = self.weights["rnn.hidden_weight"]
-        shares = inputs @ self.weights["rnn.input_weight"].T + self.weights["rnn.bias"]
-        states, activated = [self.first_state(inputs.shape[1])], []
-        for share in shares:
-            activated.append(arithmetic.activate(share + states[-1] @ weight.T, kind))
-            states.append((1.0 - alpha) * states[-1] + alpha * activated[-1])
-        self.states = np.stack(states)
-
-        def back(by_states: np.ndarray) -> None:
-            by_sums, later = np.empty_like(by_states), np.zeros_like(by_states[0])
-            for step in reversed(range(len(by_states))):
-                by_state = by_states[step] + later
-                by_sums[step] = arithmetic.activation_backward(alpha * by_state, activated[step], kind)
-                later = (1.0 - alpha) * by_state + by_sums[step] @ weight
-            rows = _rows(by_sums)
-            self.found["rnn.input_weight"] = rows.T @ _rows(inputs)
-            self.found["rnn.hidden_weight"] = rows.T @ _rows(states[:-1])
-            self.found["rnn.bias"] = rows.sum(axis=0)
-
-        self.tape.append(back)
-        return self.states[1:]

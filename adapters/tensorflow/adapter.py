@@ -18,31 +18,39 @@ from tensorflow.python.util import _pywrap_util_port
 from ..base import ONE_PROCESS, EveryFamily
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
-from ..libraries.gpus import Probe
 from ..networks import Network
-from ..protocol import Cell, Profile
 from . import devices
-from .networks import RECURRENCES, Model, place, training_step
+from .networks import RECURRENCES, TensorFlowNetwork, place, training_step
 
 
 class TensorFlowAdapter(EveryFamily):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
     data_parallel = ONE_PROCESS
+    capabilities = staticmethod(devices.capabilities)
+    is_out_of_memory = staticmethod(devices.is_out_of_memory)
+    profile = devices.take_profile
+    device_name = staticmethod(devices.name)
+    reset_device_peak_memory = staticmethod(devices.reset_peak_memory)
+    device_peak_memory = staticmethod(devices.peak_memory_bytes)
+    device_probe = staticmethod(devices.probe)
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
+    def set_up(self) -> None:
         # OMP_NUM_THREADS means nothing here, and intra-op alone leaves an inter-op pool as large as the machine.
         # Each of several workers on the CPU has its own pool; those on GPUs share the host's.
-        tf.config.threading.set_intra_op_parallelism_threads(cell.threads if cell.on_cpu else cell.all_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(int(settings.get("inter_op", 1)) * cell.world_size)
-        self._compile = bool(settings.get("compile", False))
+        tf.config.threading.set_intra_op_parallelism_threads(
+            self.cell.threads if self.cell.on_cpu else self.cell.all_threads
+        )
+        tf.config.threading.set_inter_op_parallelism_threads(
+            int(self.settings.get("inter_op", 1)) * self.cell.world_size
+        )
+        self._compile = bool(self.settings.get("compile", False))
         self._recurrence = self.chosen("recurrence", *RECURRENCES)
-        if not cell.on_cpu:
-            wait = devices.synchronize if cell.world_size == 1 else devices.synchronize_all
+        if not self.cell.on_cpu:
+            wait = devices.synchronize if self.cell.world_size == 1 else devices.synchronize_all
             self.synchronize = wait  # type: ignore[method-assign]
-        elif cell.world_size > 1:
-            devices.set_up_cpu(cell.world_size)
+        elif self.cell.world_size > 1:
+            devices.set_up_cpu(self.cell.world_size)
 
     def refuses_gpu(self) -> str:
         return devices.refusal(self.cell)
@@ -65,9 +73,9 @@ class TensorFlowAdapter(EveryFamily):
         self._step = function.get_concrete_function(*self._batch)
         self._loss = tf.constant(float("nan"))
 
-    def _build(self, weights: Dict[str, np.ndarray]) -> Model:
+    def _build(self, weights: Dict[str, np.ndarray]) -> TensorFlowNetwork:
         self._rate = tf.Variable(LEARNING_RATE, trainable=False, dtype=tf.float32)
-        return Model(self._network, weights, self._recurrence)
+        return TensorFlowNetwork(self._network, weights, self._recurrence)
 
     def _placed(self, batch: Batch) -> Tuple[Any, Any]:
         if self.cell.world_size > 1:
@@ -121,9 +129,6 @@ class TensorFlowAdapter(EveryFamily):
             described["gpu"] = devices.describe_gpu()
         return described
 
-    def capabilities(self) -> Dict[str, Tuple[bool, str]]:
-        return devices.capabilities()
-
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
         left = tf.random.stateless_uniform([size, size], seed=[1, 2])
         right = tf.random.stateless_uniform([size, size], seed=[3, 4])
@@ -135,24 +140,6 @@ class TensorFlowAdapter(EveryFamily):
             return result
 
         return product
-
-    def device_name(self) -> str:
-        return devices.name()
-
-    def reset_device_peak_memory(self) -> None:
-        devices.reset_peak_memory()
-
-    def device_peak_memory(self) -> Optional[int]:
-        return devices.peak_memory_bytes()
-
-    def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        return devices.probe(name, size)
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return devices.take_profile(self, steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return devices.is_out_of_memory(error)
 
 
 ADAPTER = TensorFlowAdapter

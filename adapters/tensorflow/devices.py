@@ -15,10 +15,10 @@ from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
-from ..libraries.profiles import HLO, TslEvent, TslLine
+from ..libraries.profiles import HLO, TslLine
 from ..networks import Network
 from ..protocol import Cell, Profile
-from .networks import Model, clipped, place, update
+from .networks import TensorFlowNetwork, clipped, place, update
 
 DEVICE = "GPU:0"
 PRECISIONS = ("float32", "tf32")
@@ -223,7 +223,7 @@ class Workers:
             lambda context: tensors[context.replica_id_in_sync_group]
         )
 
-    def training_step(self, model: Model, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
+    def training_step(self, model: TensorFlowNetwork, rate: Any, compiled: bool) -> Callable[[Any, Any], Any]:
         """Return the function of one training step on what ``split`` returned.
 
         It returns each worker's share of the mean loss. All update with the sum of these shares' gradients: the mean
@@ -231,7 +231,7 @@ class Workers:
         compile what spans devices.
         """
         strategy, workers = self._strategy, len(self._devices)
-        variables = list(model.variables.values())
+        variables = list(model.w.values())
 
         def gradients(inputs: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -296,7 +296,7 @@ def profiled_lines(space: Any) -> Iterator[TslLine]:
         compiled = {number for number, kind in plane.stat_metadata.items() if kind.name == HLO}
         for line in plane.lines:
             events = [
-                TslEvent(
+                (
                     names[event.metadata_id],
                     line.timestamp_ns - first + event.offset_ps * 1e-3,
                     event.duration_ps * 1e-3,
@@ -304,4 +304,4 @@ def profiled_lines(space: Any) -> Iterator[TslLine]:
                 )
                 for event in line.events
             ]
-            yield TslLine(plane.name, line.name, events)
+            yield plane.name, line.name, events

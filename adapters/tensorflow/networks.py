@@ -4,6 +4,7 @@ Images are held as (batch, height, width, channels): TensorFlow's convolutions o
 Tokens are held step by step, (steps, batch), so that every step of a recurrent layer reads one contiguous slice.
 """
 
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import numpy as np
@@ -44,14 +45,61 @@ def held(layout: Layout, canonical: np.ndarray) -> Any:
     return tf.reshape(turned, layout.joined(tuple(turned.shape)))
 
 
-class TensorFlowFunctions(Functions):
-    """Networks by tf.nn; dense weights are held as (inputs, outputs)."""
+def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
+    """Convolve (batch, height, width, channels) with symmetric zero padding.
+
+    TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same symmetric padding where
+    the stride is 1 and the kernel odd; elsewhere (with a stride it would pad one side more) the image is padded first.
+    """
+    if padding and stride == 1 and weight.shape[0] == 2 * padding + 1:
+        return tf.nn.conv2d(values, weight, stride, "SAME")
+    return tf.nn.conv2d(_pad(values, padding, 0.0), weight, stride, "VALID")
+
+
+def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
+    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit padding."""
+    return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
+
+
+def _pad(values: Any, padding: int, filler: float) -> Any:
+    if not padding:
+        return values
+    return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
+
+
+class TensorFlowNetwork(Functions):
+    """A network by tf.nn; ``w`` are its trainable variables in forward order, dense weights as (inputs, outputs)."""
 
     activations = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh}
+    pool = staticmethod(max_pool)
+    gelu = staticmethod(partial(tf.nn.gelu, approximate=True))
 
-    def __init__(self, family: Any, weights: Mapping[str, Any], unrolled: bool) -> None:
-        super().__init__(family, dict(weights))
-        self.unrolled = unrolled
+    def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
+        self.unrolled = recurrence == "unrolled"
+        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
+        variables = {
+            name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
+            for name, layout in self._layouts.items()
+        }
+        super().__init__(network.family, variables)
+
+    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
+        for name, variable in self.w.items():
+            variable.assign(held(self._layouts[name], weights[name]))
+
+    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
+        """Yield every variable's current value by its canonical name, in canonical layout."""
+        for name, variable in self.w.items():
+            # A view of the CPU's memory: a change of the variable copies first while the view exists.
+            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
+
+    def loss(self, inputs: Any, labels: Any) -> Any:
+        """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the squared error."""
+        scores = self.scores(inputs)
+        if self.family.loss == "squares":
+            return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
+        flat = tf.reshape(labels, [-1])
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores))
 
     def dense(self, name: str, values: Any) -> Any:
         return tf.nn.bias_add(tf.matmul(values, self.w[name + ".weight"]), self.w[name + ".bias"])
@@ -59,9 +107,6 @@ class TensorFlowFunctions(Functions):
     def convolution(self, spec: Layer, values: Any) -> Any:
         values = convolve(values, self.w[spec.name + ".weight"], spec.stride, spec.padding)
         return values if spec.norm else tf.nn.bias_add(values, self.w[spec.name + ".bias"])
-
-    def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
-        return max_pool(values, kernel, stride, padding)
 
     def flatten(self, values: Any) -> Any:
         return tf.reshape(values, [-1, int(np.prod(values.shape[1:]))])
@@ -83,12 +128,12 @@ class TensorFlowFunctions(Functions):
         return tf.split(values, count, axis=1)
 
     def product(self, name: str, output: Any) -> Any:
-        product, bias = tf.matmul(output, self.w[name + ".hidden_weight"]), self.w.get(name + ".hidden_bias")
+        product, bias = tf.matmul(output, self.hidden_weight), self.w.get(name + ".hidden_bias")
         return product if bias is None else tf.nn.bias_add(product, bias)
 
     def over_steps(self, name: str, values: Any, turn: Turn, states: int) -> Any:
         # Read once, not at each turn of a loop.
-        self.w = dict(self.w, **{name + ".hidden_weight": tf.convert_to_tensor(self.w[name + ".hidden_weight"])})
+        self.hidden_weight = tf.convert_to_tensor(self.w[name + ".hidden_weight"])
         steps, batch, features = values.shape
         # The inputs' share of all steps' sums, in one product.
         flat = tf.matmul(tf.reshape(values, [-1, features]), self.w[name + ".input_weight"])
@@ -124,61 +169,6 @@ class TensorFlowFunctions(Functions):
         mixed = tf.matmul(tf.nn.softmax(scores + mask), value)
         return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [-1, width])
 
-    def gelu(self, values: Any) -> Any:
-        return tf.nn.gelu(values, approximate=True)
-
-
-class Model:
-    """A network: its trainable variables by canonical name, in forward order, with their layouts, and its loss."""
-
-    def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
-        self.family = network.family
-        self._unrolled = recurrence == "unrolled"
-        self._layouts = {each.name: _layout_of(network, each.name, each.shape) for each in network.family.parameters()}
-        self.variables: Dict[str, Any] = {
-            name: tf.Variable(held(layout, weights[name]), name=name.replace(".", "_"))
-            for name, layout in self._layouts.items()
-        }
-
-    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
-        for name, variable in self.variables.items():
-            variable.assign(held(self._layouts[name], weights[name]))
-
-    def canonical(self) -> Iterator[Tuple[str, np.ndarray]]:
-        for name, variable in self.variables.items():
-            # A view of the CPU's memory: a change of the variable copies first while the view exists.
-            yield name, self._layouts[name].canonical(np.asarray(variable.read_value()))
-
-    def loss(self, inputs: Any, labels: Any) -> Any:
-        """Return the mean loss; labels int32 (batch,) or (steps, batch), or float32 where it is the squared error."""
-        scores = TensorFlowFunctions(self.family, self.variables, self._unrolled).scores(inputs)
-        if self.family.loss == "squares":
-            return tf.reduce_mean(tf.square(scores - tf.reshape(labels, scores.shape)))
-        flat = tf.reshape(labels, [-1])
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=flat, logits=scores))
-
-
-def convolve(values: Any, weight: Any, stride: int, padding: int) -> Any:
-    """Convolve (batch, height, width, channels) with symmetric zero padding.
-
-    TensorFlow's explicit padding keeps the gradients off oneDNN's fast path. SAME is the same symmetric padding where
-    the stride is 1 and the kernel odd; elsewhere (with a stride it would pad one side more) the image is padded first.
-    """
-    if padding and stride == 1 and weight.shape[0] == 2 * padding + 1:
-        return tf.nn.conv2d(values, weight, stride, "SAME")
-    return tf.nn.conv2d(_pad(values, padding, 0.0), weight, stride, "VALID")
-
-
-def max_pool(values: Any, kernel: int, stride: int, padding: int) -> Any:
-    """Pool (batch, height, width, channels); sizes round down. XLA knows no pooling with explicit padding."""
-    return tf.nn.max_pool2d(_pad(values, padding, values.dtype.min), kernel, stride, "VALID")
-
-
-def _pad(values: Any, padding: int, filler: float) -> Any:
-    if not padding:
-        return values
-    return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
-
 
 def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     """Return the mini-batch as resident tensors in the layouts the models read."""
@@ -190,11 +180,11 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
 
 
-def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
+def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], Any]:
     """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
 
     def step(inputs: Any, labels: Any) -> Any:
-        variables = list(model.variables.values())
+        variables = list(model.w.values())
         with tf.GradientTape() as tape:
             loss = model.loss(inputs, labels)
         for variable, gradient in zip(variables, clipped(model, tape.gradient(loss, variables))):
@@ -204,7 +194,7 @@ def training_step(model: Model, rate: Any) -> Callable[[Any, Any], Any]:
     return step
 
 
-def clipped(model: Model, gradients: Any) -> Any:
+def clipped(model: TensorFlowNetwork, gradients: Any) -> Any:
     """Return the gradients, scaled down together where their norm is beyond what the model allows."""
     return tf.clip_by_global_norm(gradients, model.family.clip)[0] if model.family.clip else gradients
 

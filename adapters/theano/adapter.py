@@ -14,7 +14,6 @@ from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..libraries import blas
 from ..networks import Network
-from ..protocol import Cell
 
 # Theano's configuration, which it reads from the environment once, when it is imported.
 #
@@ -77,13 +76,12 @@ class TheanoAdapter(EveryFamily):
     intermediate results back within the function.
     """
 
-    def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
-        super().__init__(cell, settings, cache_directory)
-        if cell.threads:
-            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), cell.threads)
+    def set_up(self) -> None:
+        if self.cell.threads:
+            blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), self.cell.threads)
         self.reason = compiler_refusal()
         if not self.reason:
-            configure(os.path.join(cache_directory, "compiled"), bool(settings.get("allow_gc", True)))
+            configure(os.path.join(self.cache_directory, "compiled"), bool(self.settings.get("allow_gc", True)))
             # Here, so that it is counted as import; not above, where the cache directory is not known yet.
             importlib.import_module("theano")
 
@@ -121,9 +119,6 @@ class TheanoAdapter(EveryFamily):
 
     def set_learning_rate(self, rate: float) -> None:
         self.rate.set_value(np.asarray(rate, dtype=np.float32))
-
-    def last_loss(self) -> float:
-        return float(self.loss)
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self.trainable.items():

@@ -13,7 +13,7 @@ from theano.tensor.signal.pool import pool_2d
 
 from ..families import Family, Layer
 from ..launch.batches import Batch, laid_out
-from ..libraries.walks import HIDDEN, Functions, State
+from ..libraries.walks import HIDDEN, Functions, State, as_they_are
 
 _GELU, _CUBE = np.float32(np.sqrt(2.0 / np.pi)), np.float32(0.044715)
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
@@ -27,6 +27,7 @@ class TheanoFunctions(Functions):
     """Networks by theano.tensor; values of steps are rows. ``batch`` examples."""
 
     activations = {"sigmoid": tensor.nnet.sigmoid, "tanh": tensor.tanh, "relu": tensor.nnet.relu}
+    rows = staticmethod(as_they_are)
 
     def __init__(self, family: Family, weights: Dict[str, Any], batch: int) -> None:
         super().__init__(family, weights)
@@ -62,9 +63,6 @@ class TheanoFunctions(Functions):
 
     def pixel_mean(self, values: Any) -> Any:
         return values.mean((2, 3))
-
-    def rows(self, values: Any) -> Any:
-        return values
 
     def split(self, values: Any, count: int) -> List[Any]:
         hidden = self.family.hidden

@@ -336,7 +336,13 @@ def _line(drawn: "Axes", line: Line, aside: float) -> None:
     at = {x: value[0] for x, value in line.points}
     across = [x * aside for x in at]
     bars(
-        drawn, across, [value for _, value in line.points], linewidth=1.1, markevery=max(1, len(at) // 8), **line.style
+        drawn,
+        across,
+        [value for _, value in line.points],
+        linewidth=1.1,
+        capsize=2,
+        markevery=max(1, len(at) // 8),
+        **line.style,
     )
     for name, places in line.marks.items():
         look = {**line.style, **_MARKS[name], "linestyle": ""}

@@ -60,7 +60,6 @@ class Table(NamedTuple):
     widths: tuple[int, ...] = ()
     """Least widths in a terminal, to align tables with one another; empty: by content."""
     words: bool = False
-    """Whether its columns are aligned to the left."""
     keys: int = 1
     """Leading columns that identify a row: repeated where the others are shown in several parts."""
     spans: tuple[tuple[str, int], ...] = ()

@@ -6,7 +6,7 @@ Colours are Okabe and Ito's (2008), distinct for every common colour vision; no 
 import math
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -110,12 +110,14 @@ def figure_of(
     return figure, axes
 
 
-def bars(panel: "Axes", across: Sequence[float], up: Sequence[Interval], **style: Any) -> None:
-    """Draw points joined by a line, each with its interval (value, low, high); an end may be unknown."""
-    below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in up]
-    above = [0.0 if high is None else max(0.0, high - value) for value, _, high in up]
-    values = [value for value, _, _ in up]
-    panel.errorbar(across, values, yerr=[below, above], markersize=4, elinewidth=0.9, capsize=2, **style)
+def bars(panel: "Axes", along: Sequence[float], found: Sequence[Interval], down: bool = False, **style: Any) -> None:
+    """Draw values with their intervals (an end may be unknown) upwards; across where what they are of goes ``down``."""
+    values = [value for value, _, _ in found]
+    below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in found]
+    above = [0.0 if high is None else max(0.0, high - value) for value, _, high in found]
+    x, y = (values, along) if down else (along, values)
+    ends: dict[str, Any] = {"xerr" if down else "yerr": [below, above]}
+    panel.errorbar(x, y, markersize=4, elinewidth=0.9, **ends, **style)
 
 
 def gridded(panel: "Axes", title: str, sizes: Sequence[float]) -> None:
@@ -158,7 +160,6 @@ _SPREAD = 0.6
 
 
 _MOST = 48
-"""Characters of a name."""
 
 
 class Panel(NamedTuple):
@@ -175,10 +176,8 @@ class Dots(NamedTuple):
 
     title: str
     across: str
-    """What the values are."""
     panels: tuple[Panel, ...]
     series: str = "threads"
-    """What the names of the series are."""
     same: float | None = None
     """Where a line stands, and the middle of a logarithmic axis: 1 for ratios."""
 
@@ -188,13 +187,12 @@ def dots_to_picture(pages: Iterable[Dots], path: Path, columns: int = 2) -> list
 
     Raises ReportError.
     """
-    parts = (page._replace(panels=panels) for page in pages for panels in _parts(page.panels))
+    parts = (
+        page._replace(panels=page.panels[start : start + MOST_PANELS])
+        for page in pages
+        for start in range(0, len(page.panels), MOST_PANELS)
+    )
     return write_pages((_figure(page, columns) for page in parts), path)
-
-
-def _parts(panels: Sequence[Panel]) -> Iterator[tuple[Panel, ...]]:
-    for start in range(0, len(panels), MOST_PANELS):
-        yield tuple(panels[start : start + MOST_PANELS])
 
 
 def _figure(page: Dots, columns: int) -> "Figure":
@@ -233,18 +231,9 @@ def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | N
             for place, name in enumerate(content.names)
             if (name, of) in content.points
         ]
-        below = [0.0 if low is None else max(0.0, value - low) for _, (value, low, _) in found]
-        above = [0.0 if high is None else max(0.0, high - value) for _, (value, _, high) in found]
-        panel.errorbar(
-            [value for _, (value, _, _) in found],
-            [place + aside for place, _ in found],
-            xerr=[below, above],
-            color=COLOURS[number % len(COLOURS)],
-            marker=MARKS[number % len(MARKS)],
-            linestyle="",
-            markersize=4,
-            elinewidth=0.9,
-        )
+        where = [place + aside for place, _ in found]
+        look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)], "linestyle": ""}
+        bars(panel, where, [point for _, point in found], down=True, **look)
     if same is not None:
         panel.set_xscale("log")
         panel.axvline(same, color=GREY, linewidth=0.8)
@@ -266,11 +255,6 @@ def _few_ticks(panel: "Axes", content: Panel) -> None:
 
     ends = [end for point in content.points.values() for end in point if end is not None]
     wide = max(ends) / min(ends) if ends else 1.0
-    steps = (
-        (1.0,)
-        if wide > 300
-        else (1.0, 2.0, 5.0)
-        if wide > 4
-        else (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
-    )
+    many = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
+    steps = (1.0,) if wide > 300 else (1.0, 2.0, 5.0) if wide > 4 else many
     panel.xaxis.set_major_locator(LogLocator(subs=steps))

@@ -22,7 +22,6 @@ class Launch(NamedTuple):
     counts: bool
     """Whether the cell's number rests on it: of a repeated launch one attempt counts."""
     disturbed: bool
-    """Whether other programs used its CPUs."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Document:
     source: Source
     made: datetime
     version: str
-    """Version of the dlbench that makes the page."""
     note: str = ""
     """The publisher's note, as Markdown."""
     rerun_command: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""

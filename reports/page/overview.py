@@ -10,6 +10,7 @@ from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, in_the_running
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.layout import MISSING, Table, entries, interval, number, times
+from dlbench.reports.formats.markup import rendered
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.statistics import Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import name_among
@@ -42,11 +43,6 @@ def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
     return dict(of_network.values())
 
 
-def _ties(ranking: Ranking) -> int:
-    """Return how many rows are no slower than noise explains, the first included."""
-    return sum(not clearly_slower(timed, ranking[0][1]) for _, timed in ranking)
-
-
 def overview_place(matrix: Matrix, column: Place) -> str:
     """Return where the overview was measured: "2 threads of AMD EPYC"."""
     return f"{place_name(column.cell)} of {name_among(matrix.hosts, column.machine)}"
@@ -64,7 +60,7 @@ def overview_table(ranked: dict[Cell, Ranking]) -> Table:
             entries(
                 group_name(group),
                 row_name(cell.cell),
-                " ".join(filter(None, (f"{number(least.median)} s", interval(least)))),
+                f"{number(least.median)} s {interval(least)}".strip(),
                 ", ".join(tied[:_NAMED_TIES]) + more if tied else "none",
                 row_name(behind[0].cell) if behind else "none",
                 times(ratio(behind[1], least)) if behind else MISSING,
@@ -83,33 +79,29 @@ def panels(ranked: dict[Cell, Ranking]) -> list[tuple[str, Markup, int]]:
 def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
     """Return one network's rows by their time, with intervals, ties shaded."""
     shown = ranking[:MOST_ROWS]
-    line, left, right, width, top = 18, 148, 300, 380, 6
-    height = top + line * len(shown) + 8
+    line, left, right, top = 18, 148, 300, 6
     longest = max(timed.high or timed.median for _, timed in shown)
 
     def across(seconds: float) -> float:
         return round(left + (right - left) * seconds / longest, 1)
 
-    marks = [Markup('<path class="axis" d="M{} {}V{}"/>').format(left, top, height - 6)]
-    for place, (cell, timed) in enumerate(shown):
-        y = top + line * place + line / 2
-        if not clearly_slower(timed, ranking[0][1]):
-            marks.append(Markup('<rect class="tie" x="0" y="{}" width="{}" height="{}"/>').format(y - 9, width, line))
-        low, high = (timed.low or timed.median, timed.high or timed.median)
-        value = " ".join(filter(None, (number(timed.median), interval(timed))))
-        marks.append(
-            Markup(
-                '<text x="{}" y="{}" text-anchor="end">{}</text><path class="whisker" d="M{} {}H{}"/>'
-                '<circle cx="{}" cy="{}" r="3.5"/><text class="value" x="{}" y="{}" text-anchor="end">{}</text>'
-            ).format(
-                *(left - 6, y + 4, one_line(row_name(cell.cell), 24), across(low), y, across(high)),
-                *(across(timed.median), y, width - 2, y + 4, value),
-            )
-        )
+    rows = [
+        {
+            "y": top + line * place + line / 2,
+            "tied": not clearly_slower(timed, ranking[0][1]),
+            "name": one_line(row_name(cell.cell), 24),
+            "low": across(timed.low or timed.median),
+            "median": across(timed.median),
+            "high": across(timed.high or timed.median),
+            "value": f"{number(timed.median)} {interval(timed)}",
+        }
+        for place, (cell, timed) in enumerate(shown)
+    ]
     words = ", ".join(f"{row_name(cell.cell)} {number(timed.median)} s" for cell, timed in shown)
-    label = f"{group_name(group)}, seconds of a step, fastest first, {_ties(ranking)} tied: {words}"
-    svg = '<svg class="panel" role="img" aria-label="{}" viewBox="0 0 {} {}">{}</svg>'
-    return Markup(svg).format(one_line(label, 2000), width, height, Markup("").join(marks))
+    tied = sum(not clearly_slower(timed, ranking[0][1]) for _, timed in ranking)
+    label = f"{group_name(group)}, seconds of a step, fastest first, {tied} tied: {words}"
+    size = {"line": line, "left": left, "top": top, "width": 380, "height": top + line * len(shown) + 8}
+    return rendered("panel.svg.j2", one_line, label=label, rows=rows, **size)
 
 
 def findings(matrix: Matrix, headlines: Sequence[Sequence[str]]) -> list[str]:

@@ -11,10 +11,10 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import platformdirs
 import sqlalchemy as sa
@@ -26,28 +26,24 @@ from dlbench.reports.storage.store import Store, batched
 
 RETRY_SECONDS = 60.0
 """Pause before a server that was away is tried again, between two launches."""
-_SAME_RECORD = ("cell", "launch", "attempt", "side", "stage", "started")
-"""Columns in which two records of a run differ: no launch is made twice in one microsecond."""
-_SAME_SENTINEL = ("block", "moment", "content")
+_SAME = {
+    schema.records: ("cell", "launch", "attempt", "side", "stage", "started"),
+    schema.sentinels: ("block", "moment", "content"),
+}
+"""Columns in which two rows of a run differ: no launch is made twice in one microsecond."""
 
 Report = Callable[[str], None]
 
 
-class Copied(NamedTuple):
-    """Numbers of runs and records that the target did not have before."""
-
-    runs: int
-    records: int
-
-
-def copy(source: Store, target: Store, progress: Callable[[int, int], None] = lambda done, of: None) -> Copied:
+def copy(source: Store, target: Store, progress: Callable[[int, int], None] = lambda done, of: None) -> tuple[int, int]:
     """Copy to a store everything that it lacks of another one, each run in one transaction; raises StoreError.
 
+    Returns how many runs and records the target did not have before.
     ``progress`` takes how many records were looked at, and of how many.
     """
     for table in (schema.machines, schema.ceilings):
-        known = set(_rows(target, sa.select(table.c.fingerprint)))
-        if missing := [dict(row._mapping) for row in _rows(source, sa.select(table)) if row[:1] not in known]:
+        known = set(target.rows(sa.select(table.c.fingerprint)))
+        if missing := [dict(row._mapping) for row in source.rows(sa.select(table)) if row[:1] not in known]:
             with database.writing(target.engine, target.name, alone=True) as connection:
                 there = set(connection.execute(sa.select(table.c.fingerprint)).scalars())
                 if new := [row for row in missing if row["fingerprint"] not in there]:
@@ -56,49 +52,47 @@ def copy(source: Store, target: Store, progress: Callable[[int, int], None] = la
     of, done, runs, records = sum(count for count, _, _ in states.values()), 0, 0, 0
     for run, state in states.items():
         if there_already.get(run) != state:
-            added = copy_run(source, target, run)
-            runs, records = runs + added.runs, records + added.records
+            new_runs, new_records = copy_run(source, target, run)
+            runs, records = runs + new_runs, records + new_records
         done += state[0]
         progress(done, of)
-    return Copied(runs, records)
+    return runs, records
 
 
-def copy_run(source: Store, target: Store, run: str, after: int = 0) -> Copied:
+def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[int, int]:
     """Copy the missing parts of a run: its description, end, records and sentinels; raises StoreError.
 
     ``after``: only records of the source with a higher number are looked at.
     """
-    table = schema.records
-    keys = [table.c[name] for name in _SAME_RECORD]
-    chosen = sa.select(table.c.id, *keys).where(table.c.run == run, table.c.id > after).order_by(table.c.id)
-    here = _rows(source, chosen)
-    described = next((each for each in _rows(source, sa.select(schema.runs).where(schema.runs.c.id == run))), None)
-    sentinels = _rows(source, sa.select(schema.sentinels).where(schema.sentinels.c.run == run).order_by("id"))
+    described = source.rows(sa.select(schema.runs).where(schema.runs.c.id == run))
+    added = {}
     with database.writing(target.engine, target.name, alone=True) as connection:
-        runs = 0 if described is None else _copy_description(connection, described)
-        same = sa.select(*keys).where(table.c.run == run)
-        same = same.where(table.c.started.in_([row.started for row in here])) if after else same
-        missing = [row.id for row in _missing(here, connection.execute(same), _SAME_RECORD)]
-        for some in batched(missing):
-            whole = _rows(source, sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id))
-            rows = [{name: value for name, value in row._mapping.items() if name != "id"} for row in whole]
-            connection.execute(sa.insert(table), rows)
-        columns = [schema.sentinels.c[name] for name in _SAME_SENTINEL]
-        same = sa.select(*columns).where(schema.sentinels.c.run == run)
-        if new := list(_missing(sentinels, connection.execute(same), _SAME_SENTINEL)):
-            readings = [{"run": run, **{name: row._mapping[name] for name in _SAME_SENTINEL}} for row in new]
-            connection.execute(sa.insert(schema.sentinels), readings)
-    return Copied(runs, len(missing))
+        runs = _copy_description(connection, described[0]) if described else 0
+        for table, names in _SAME.items():
+            keys = [table.c[name] for name in names]
+            after_it = [table.c.id > after] if table is schema.records else []
+            here = source.rows(sa.select(table.c.id, *keys).where(table.c.run == run, *after_it).order_by(table.c.id))
+            same = sa.select(*keys).where(table.c.run == run)
+            if after and table is schema.records:
+                same = same.where(table.c.started.in_([row.started for row in here]))
+            known = Counter(tuple(row) for row in connection.execute(same))
+            missing: list[int] = []
+            for number, *key in map(tuple, here):  # of equal ones, those that the target does not have as often
+                known[tuple(key)] -= 1
+                missing += [number] if known[tuple(key)] < 0 else []
+            for some in batched(missing):
+                whole = source.rows(sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id))
+                rows = [{name: value for name, value in row._mapping.items() if name != "id"} for row in whole]
+                connection.execute(sa.insert(table), rows)
+            added[table.name] = len(missing)
+    return runs, added["records"]
 
 
 def _states(store: Store) -> dict[str, tuple[int, int, bool]]:
     """Return of each run the numbers of its records and sentinels, and whether it has ended."""
-    counted = [
-        dict(_pairs(store, sa.select(table.c.run, sa.func.count()).group_by(table.c.run)))
-        for table in (schema.records, schema.sentinels)
-    ]
-    ended = dict(_pairs(store, sa.select(schema.runs.c.id, schema.runs.c.finished.is_not(None))))
-    order = _pairs(store, sa.select(schema.records.c.run, sa.func.min(schema.records.c.id)).group_by("run"))
+    counted = [dict(store.pairs(sa.select(table.c.run, sa.func.count()).group_by(table.c.run))) for table in _SAME]
+    ended = dict(store.pairs(sa.select(schema.runs.c.id, schema.runs.c.finished.is_not(None))))
+    order = store.pairs(sa.select(schema.records.c.run, sa.func.min(schema.records.c.id)).group_by("run"))
     runs = dict.fromkeys([*(run for run, _ in sorted(order, key=lambda pair: pair[1])), *ended])
     return {run: (counted[0].get(run, 0), counted[1].get(run, 0), bool(ended.get(run))) for run in runs}
 
@@ -112,26 +106,6 @@ def _copy_description(connection: sa.Connection, row: sa.Row[Any]) -> int:
         ended = sa.update(table).where(table.c.id == row.id, table.c.finished.is_(None))
         connection.execute(ended.values(finished=row.finished))
     return 0
-
-
-def _missing(here: Iterable[sa.Row[Any]], there: Iterable[sa.Row[Any]], same: tuple[str, ...]) -> Iterator[sa.Row[Any]]:
-    """Yield the rows that the target does not have as often."""
-    known = Counter(tuple(row) for row in there)
-    for row in here:
-        key = tuple(row._mapping[name] for name in same)
-        if known[key]:
-            known[key] -= 1
-        else:
-            yield row
-
-
-def _rows(store: Store, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
-    with database.explained(store.name), store.engine.connect() as connection:
-        return list(connection.execute(statement))
-
-
-def _pairs(store: Store, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
-    return [tuple(row) for row in _rows(store, statement)]
 
 
 def local_path(target: str) -> Path:
@@ -232,7 +206,7 @@ class DeliveringStore(Store):
     def append(self, record: Record) -> None:
         """Keep a record: it is on the disk of this machine when this returns, and on the server if that takes it."""
         super().append(record)
-        (newest,) = _rows(self, sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run))
+        (newest,) = self.rows(sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run))
         self._deliver(lambda server: copy_run(self, server, record.run, after=newest[0] - 1))
 
     def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
@@ -250,7 +224,7 @@ class DeliveringStore(Store):
         try:
             # A connection for each delivery: a thousand machines must not hold a thousand of them.
             with self._open_server() as server:
-                added = copy(self, server).records if behind else 0
+                added = copy(self, server)[1] if behind else 0
                 write(server)
         except StoreError as error:
             self._failed_at = self._clock()

@@ -28,7 +28,6 @@ class Host:
     logical_cpus: int | None = None
     """Those in the affinity mask, SMT siblings counted singly, whatever the quota."""
     machine_cpus: int | None = None
-    """All logical CPUs of the machine, usable or not."""
     cpu_model: str = ""
     memory_gib: int | None = None
     """What is installed, as the fingerprint has it."""
@@ -48,7 +47,6 @@ class Node:
     """One machine of a fleet: machines of one kind have one fingerprint, and their names alone tell them apart."""
 
     fleet: str
-    """The fleet's id."""
     name: str
     """As the scheduler calls it."""
     shared: tuple[str, ...] = ()

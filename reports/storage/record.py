@@ -29,7 +29,6 @@ SEARCH = "search"
 SCREEN, FIRST_LOOK = "screen", 6
 """The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
 SEARCHING = "tune"
-"""The purpose of a search's run."""
 _MOST_NANOSECONDS = 10**19  # three centuries
 
 
@@ -96,14 +95,11 @@ class Run(Kept):
     suite: str
     protocol: Protocol
     launches: int
-    """Launches planned per cell."""
     plan: tuple[Cell, ...]
     """Every cell planned, the skipped ones included."""
     machine: str
-    """The machine's fingerprint."""
     started: datetime
     version: str
-    """Of dlbench."""
     finished: datetime | None
     """None while it runs, or when it was interrupted: it can then be resumed."""
     seed: int
@@ -134,24 +130,19 @@ class Record(Kept):
     """One launch of one cell: what was asked, on what, and what came back."""
 
     run: str
-    """The run's id."""
     suite: str
     launch: int
     """Index of the randomised block, from 0."""
     cell: Cell
     outcome: Outcome
     machine: str
-    """The machine's fingerprint."""
     environment: str
     """Hash of the framework's environment: two builds of a framework differ in it."""
     interpreter: str
-    """The framework's interpreter, e.g. "CPython 3.11.7"."""
     protocol: Protocol
     started: datetime
     wall_seconds: float
-    """The whole launch, from spawn to outcome."""
     version: str
-    """Of dlbench."""
     attempt: int = 0
     """A launch that others disturbed is repeated: which repetition this is, from 0."""
     side: str = ""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.adapters.tuning import TUNABLE
@@ -83,7 +84,7 @@ class Results:
         known = [store.newest(run, suite, machine) for store in opened]
         of_cell: dict[tuple[str, Cell], list[tuple[int, Newest]]] = {}
         everywhere = [(place, each) for place, of_store in enumerate(known) for each in of_store]
-        for place, each in sorted(everywhere, key=lambda pair: (pair[1].first, pair[0], pair[1].first_id)):
+        for place, each in sorted(everywhere, key=lambda pair: (pair[1].first or "", pair[0], pair[1].first_id)):
             of_cell.setdefault((each.machine, each.cell), []).append((place, each))
         products: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
         displaced: set[str] = set()
@@ -92,11 +93,11 @@ class Results:
             where = name, cell.device, cell.precision
             rates = [each.product_rate for _, each in found if each.product_rate is not None]
             products.setdefault(where, []).extend((cell.threads, rate) for rate in rates)
-            counting = [(place, each) for place, each in found if each.started is not None]
+            counting = [(place, each) for place, each in found if each.newest is not None]
             if not counting:
                 continue
-            _, last = max(counting, key=lambda pair: (pair[1].measured, pair[1].started, pair[0], pair[1].newest_id))
-            if frozenset().union(*(each.environments for _, each in counting)) - {last.environment}:
+            _, last = max(counting, key=lambda of: (of[1].measured or "", of[1].newest, of[0], of[1].newest_id))
+            if {each for _, of in counting for each in (of.least, of.greatest)} - {last.environment, None}:
                 displaced.add(f"{cell.framework} {cell.mode}")
             for place, each in counting:
                 chosen[place].setdefault(run if all_runs else last.run, {})[each.key] = last
@@ -174,10 +175,8 @@ class Narrowing:
     """What a reader asks for of stored results; empty: all of them."""
 
     run: str = ""
-    """Its id."""
     suite: str = ""
     machine: str = ""
-    """A fingerprint."""
     axes: Mapping[str, str] = field(default_factory=dict)
     """Words with commas between, by axis."""
 
@@ -188,11 +187,21 @@ class Narrowing:
 
     def has(self, cell: Cell) -> bool:
         """Tell whether a cell's axes are asked for."""
-        return all(fits(cell, axis, words) for axis, words in _chosen(self.axes).items())
+        return all(fits(cell, axis, words) for axis, words in self._chosen.items())
 
     def of(self, results: Results) -> Results:
         """Return the results whose axes are asked for."""
-        return narrowed(results, self.axes)
+        both = untunable(results.records) if "tuning" in self.axes else frozenset()
+
+        def taken(record: Record) -> bool:
+            as_installed = record.cell._replace(tuning=INSTALLED)
+            return self.has(record.cell) or (place_of(record) in both and self.has(as_installed))
+
+        return replace(results, records=tuple(filter(taken, results.records))) if self.axes else results
+
+    @cached_property
+    def _chosen(self) -> dict[str, list[str]]:
+        return {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in self.axes.items()}
 
 
 def run_named(word: str, runs: Sequence[Run]) -> str:
@@ -215,24 +224,6 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
     if len(found) > 1:
         raise ReportError(f"{len(found)} runs begin with {word!r}: {found[0]} to {found[-1]}. Give more characters.")
     return found[0]
-
-
-def narrowed(results: Results, wanted: Mapping[str, str]) -> Results:
-    """Return the results of these values of axes, by the axis: words with commas between, patterns ("lstm*") too."""
-    if not wanted:
-        return results
-    chosen = _chosen(wanted)
-    both = untunable(results.records) if "tuning" in chosen else frozenset()
-
-    def taken(record: Record) -> bool:
-        cells = [record.cell, *([record.cell._replace(tuning=INSTALLED)] if place_of(record) in both else [])]
-        return all(any(fits(cell, axis, words) for cell in cells) for axis, words in chosen.items())
-
-    return replace(results, records=tuple(filter(taken, results.records)))
-
-
-def _chosen(wanted: Mapping[str, str]) -> dict[str, list[str]]:
-    return {axis: [word.strip() for word in words.split(",") if word.strip()] for axis, words in wanted.items()}
 
 
 def place_of(record: Record) -> tuple[str, Cell]:

@@ -40,25 +40,21 @@ _IN_COLUMNS = ("run", "suite", "machine", "side", "stage", "environment", "launc
 
 
 class Newest(NamedTuple):
-    """The run and environment that measured a cell on a machine last, see `queries.newest`."""
+    """The run and environment that measured a cell on a machine last; the columns of `queries.newest` and its place."""
 
     machine: str
     cell: Cell
     key: int
-    measured: bool
-    """Whether it was ever launched; else all its records are skipped ones."""
-    started: str | None
-    """Start of its newest record, ISO 8601; None where no record counts."""
-    newest_id: int
-    run: str
-    environment: str
-    first: str
-    """Start of its first record that counts; with the least id of all its records, ``first_id``."""
+    measured: str | None
+    newest: str | None
+    first: str | None
     first_id: int
-    environments: frozenset[str]
-    """The least and the greatest with which it was measured: one element where it was always the same."""
+    least: str | None
+    greatest: str | None
     product_rate: float | None
-    """The highest rate of the framework's own matrix product."""
+    newest_id: int | None
+    run: str | None
+    environment: str | None
 
 
 _NEWEST = TypeAdapter(Newest)
@@ -116,7 +112,7 @@ class Store:
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Return every machine's description by its fingerprint."""
-        rows = self._rows(sa.select(schema.machines).order_by(schema.machines.c.fingerprint))
+        rows = self.rows(sa.select(schema.machines).order_by(schema.machines.c.fingerprint))
         return {row.fingerprint: self._parse(row.description) for row in rows}
 
     def save_ceilings(self, fingerprint: str, ceilings: Mapping[str, Any]) -> None:
@@ -126,7 +122,7 @@ class Store:
     def ceilings(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the measured ceilings of a machine, or None where there are none."""
         table = schema.ceilings
-        rows = self._rows(sa.select(table).where(table.c.fingerprint == fingerprint))
+        rows = self.rows(sa.select(table).where(table.c.fingerprint == fingerprint))
         return self._parse(rows[0].content) if rows else None
 
     def begin_run(self, run: Run) -> None:
@@ -151,7 +147,7 @@ class Store:
 
     def _runs(self, statement: sa.Select[Any]) -> list[Run]:
         # The column alone has the end: the content was written when the run began.
-        rows = self._rows(statement)
+        rows = self.rows(statement)
         found = (self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows)
         # Not by the database: servers sort text by the rules of a language.
         return sorted(found, key=lambda run: (run.started, run.id))
@@ -184,7 +180,7 @@ class Store:
     def sentinels(self, run: str) -> list[tuple[int, str, dict[str, Any]]]:
         """Return the sentinels of a run in the order they were added: (block, "before" or "after", content)."""
         table = schema.sentinels
-        rows = self._rows(sa.select(table).where(table.c.run == run).order_by(table.c.id))
+        rows = self.rows(sa.select(table).where(table.c.run == run).order_by(table.c.id))
         return [(row.block, row.moment, self._parse(row.content)) for row in rows]
 
     def cells(self) -> dict[int, Cell]:
@@ -194,7 +190,7 @@ class Store:
     def places(self) -> dict[int, tuple[str, Cell]]:
         """Return machine and cell of every cell that has records, by its key, in the order in which they came."""
         table = schema.records.c
-        firsts = self._pairs(sa.select(sa.func.min(table.id), table.cell).group_by(table.cell))
+        firsts = self.pairs(sa.select(sa.func.min(table.id), table.cell).group_by(table.cell))
         found = {}
         for some in batched(number for number, _ in sorted(firsts)):
             for record in self._stream([table.id.in_(some)]):
@@ -206,25 +202,10 @@ class Store:
         places = self.places()
         keys = None if machine is None else [key for key, (name, _) in places.items() if name == machine]
         found: dict[int, Newest] = {}
-        for row in self._rows(queries.newest(run, suite, keys)):
+        for row in self.rows(queries.newest(run, suite, keys)):
             with self._understood():
-                name, cell = places[row.cell]
-                new = Newest(
-                    machine=name,
-                    cell=cell,
-                    key=row.cell,
-                    measured=row.measured is not None,
-                    started=row.measured or row.newest,
-                    newest_id=row.newest_id or 0,
-                    run=row.run or "",
-                    environment=row.environment or "",
-                    first=row.first or "",
-                    first_id=row.first_id,
-                    environments=frozenset({row.least, row.greatest} - {None}),
-                    product_rate=row.product_rate,
-                )
-                new = _NEWEST.validate_python(new)
-            if new.key not in found or new.newest_id > found[new.key].newest_id:
+                new = _NEWEST.validate_python((*places[row.cell], *row))
+            if new.key not in found or (new.newest_id or 0) > (found[new.key].newest_id or 0):
                 found[new.key] = new
         return list(found.values())
 
@@ -236,13 +217,13 @@ class Store:
         medians; NaN for the variance of one), contended_launches, quiet. The mean is over the launches that count, are
         ok and were not contended (``quiet``); where all were, over those.
         """
-        sums = self._rows(queries.nights(suite, machine, purpose))
+        sums = self.rows(queries.nights(suite, machine, purpose))
         of_runs = {row.run for row in sums}
-        started = dict(self._pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
+        started = dict(self.pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
         if strays := of_runs - set(started):
             table = schema.records.c
             first = sa.select(table.run, sa.func.min(table.started)).where(table.run.in_(strays)).group_by(table.run)
-            started |= dict(self._pairs(first))
+            started |= dict(self.pairs(first))
         machines = {key: name for key, (name, _) in self.places().items()}
         with self._understood():
             if strangers := {row.cell for row in sums} - set(machines):
@@ -254,14 +235,14 @@ class Store:
     def record_counts(self) -> dict[str, int]:
         """Return how many records each run has; a run without any is missing."""
         table = schema.records.c
-        return dict(self._pairs(sa.select(table.run, sa.func.count()).group_by(table.run)))
+        return dict(self.pairs(sa.select(table.run, sa.func.count()).group_by(table.run)))
 
     def launch_seconds(self, machine: str) -> dict[Cell, float]:
         """Return the mean wall seconds of a launch of each cell that was launched on a machine."""
         table = schema.records.c
         launched = table.machine == machine, table.status != Status.SKIPPED.value
         mean = sa.select(table.cell, sa.func.avg(table.wall_seconds)).where(*launched).group_by(table.cell)
-        rows, cells = dict(self._pairs(mean)), self.cells()
+        rows, cells = dict(self.pairs(mean)), self.cells()
         return {cells[key]: seconds for key, seconds in rows.items()}
 
     def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
@@ -289,7 +270,7 @@ class Store:
         """Return the ids of the runs of two sides (compare, gate) and of the searches that hold a record."""
         table = schema.records.c
         conditions = queries.of_records(None, suite, machine)
-        return [row.run for row in self._rows(sa.select(table.run).where(table.side != "", *conditions).distinct())]
+        return [row.run for row in self.rows(sa.select(table.run).where(table.side != "", *conditions).distinct())]
 
     def example(self, run: str, cell: int, side: str) -> Record | None:
         """Return one record of this run, cell (see `cells`) and side, a timed one where there is any; else None."""
@@ -297,15 +278,15 @@ class Store:
         asked = table.run == run, table.cell == cell, table.side == side
         timed_first = sa.case((table.status == Status.OK.value, 0), else_=1), table.id
         # Chosen by the index alone: only the one content is read.
-        chosen = self._rows(sa.select(table.id).where(*asked).order_by(*timed_first).limit(1))
+        chosen = self.rows(sa.select(table.id).where(*asked).order_by(*timed_first).limit(1))
         return next(self._stream([table.id == chosen[0].id])) if chosen else None
 
     def _stream(self, conditions: Sequence[sa.ColumnElement[bool]]) -> Iterator[Record]:
         table = schema.records.c
-        numbers = [row.id for row in self._rows(sa.select(table.id).where(*conditions).order_by(table.id))]
+        numbers = [row.id for row in self.rows(sa.select(table.id).where(*conditions).order_by(table.id))]
         same: dict[str, Any] = {}
         for some in batched(numbers):
-            for row in self._rows(sa.select(table.content).where(table.id.in_(some)).order_by(table.id)):
+            for row in self.rows(sa.select(table.content).where(table.id.in_(some)).order_by(table.id)):
                 yield self._record(row.content, same)
 
     def _insert_run(self, connection: sa.Connection, run: Run) -> None:
@@ -336,12 +317,14 @@ class Store:
             connection.execute(sa.delete(table).where(table.c.fingerprint == fingerprint))
             connection.execute(sa.insert(table).values(fingerprint=fingerprint, **values))
 
-    def _rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
+    def rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
+        """Return the rows of a statement over the tables of `schema`."""
         with database.explained(self._place), self._engine.begin() as connection:
             return list(connection.execute(statement))
 
-    def _pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
-        return [tuple(row) for row in self._rows(statement)]
+    def pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
+        """Return the rows of a statement with two columns."""
+        return [tuple(row) for row in self.rows(statement)]
 
     def _writing(self, alone: bool = False) -> AbstractContextManager[sa.Connection]:
         return database.writing(self._engine, self._place, alone)
@@ -431,7 +414,6 @@ NIGHTS = (
     *("run", "started", "machine", "environment", "cell", "side"),
     *("launches", "log_mean", "log_variance", "contended_launches", "quiet"),
 )
-"""The columns of `Store.nights`."""
 
 
 def _json(content: Any) -> str:

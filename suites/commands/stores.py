@@ -41,8 +41,8 @@ def copy_command(given: Given) -> None:
     with Store.open(given.source, create=False) as read, Store.open(given.target) as written, StatusLine(err) as status:
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
-        added = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
-        copied = f"{counted(added.runs, 'run')} and {counted(added.records, 'record')}"
+        runs, records = delivery.copy(read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records"))
+        copied = f"{counted(runs, 'run')} and {counted(records, 'record')}"
         say(f"{copied} that {written.name} did not have copied from {read.name}")
 
 

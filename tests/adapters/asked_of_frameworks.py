@@ -29,26 +29,6 @@ def question(ask):
     return with_options
 
 
-@question
-def parameters(guest: Guest) -> None:
-    """Give every small network its weights and read them back; what is given must be copied, not kept."""
-    different = guest("""
-        answer = []
-        for name in built():
-            adapter, network = make(name), SMALL[name]
-            weights = batches.initial_weights(network)
-            original = {key: value.copy() for key, value in weights.items()}
-            adapter.prepare(network, weights, batches.mini_batch(network, 4))
-            # The worker drops the weights it gave.
-            for value in weights.values():
-                value[...] = 7
-            returned = dict(adapter.parameters())
-            answer += [name + ": names"] if set(returned) != set(original) else []
-            answer += [name + ": " + key for key in original if not np.array_equal(returned[key], original[key])]
-    """)
-    assert different == []
-
-
 def _agreement(guest: Guest, settings: dict[str, Any], other: str, setup: str = "", only: Sequence[str] = ()) -> None:
     """Train each small network with the settings and by the adapter that ``other`` makes; the two must agree."""
     verdicts = guest(f"""{setup}
@@ -195,38 +175,6 @@ for provoke in ({", ".join(f"lambda: {each}" for each in provoked)},):
     assert [memory for _, _, memory in told] == list(provoked.values()), told
 
 
-def check_padding_is_symmetric(guest: Guest, layers: str, cases: Iterable[tuple[int, int, int, int]] = ()) -> None:
-    """Convolution and pooling against windows cut out of the padded image one by one.
-
-    ``layers`` are statements that define ``convolved(image, weight, stride, padding)`` and ``pooled(image, kernel,
-    stride, padding)``, each a list of what the framework's ways of computing it give, as NumPy arrays (example, row,
-    column, channel) of an image in that order and a weight (row, column, input, output).
-    """
-    cases = [(9, 3, 1, 1), (8, 3, 2, 1), (11, 5, 2, 2), (10, 7, 2, 3), (7, 1, 2, 0), *cases]
-    errors = guest(f"""{layers}
-random = np.random.RandomState(0)
-answer = []
-for side, kernel, stride, padding in {cases!r}:
-    image = random.rand(1, side, side, 2).astype("float32") - 2
-    weight = random.rand(kernel, kernel, 2, 3).astype("float32")
-    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
-    padded, low = np.pad(image, around), np.pad(image, around, constant_values=-np.inf)
-    out = (side + 2 * padding - kernel) // stride + 1
-    wanted = np.zeros((1, out, out, 3)), np.zeros((1, out, out, 2))
-    for y in range(out):
-        for x in range(out):
-            window = np.s_[:, y * stride : y * stride + kernel, x * stride : x * stride + kernel]
-            wanted[0][:, y, x] = np.einsum("bhwi,hwio->bo", padded[window], weight)
-            wanted[1][:, y, x] = low[window].max((1, 2))
-    for found, expected in (
-        (convolved(image, weight, stride, padding), wanted[0]), (pooled(image, kernel, stride, padding), wanted[1])
-    ):
-        answer += [float(np.abs(one - expected).max()) if one.shape == expected.shape else 1e9 for one in found]
-""")
-    assert len(errors) >= 2 * len(cases)
-    assert max(errors) < 1e-4, errors
-
-
 @question
 def queue(guest: Guest) -> None:
     """A step of a wide network comes back well before it is done; ``synchronize`` waits for it."""
@@ -283,12 +231,6 @@ def _threads(guest: Guest, asked: int, settings: dict[str, Any], setup: str = ""
 
 
 @question
-def no_word_on_threads(guest: Guest) -> None:
-    """The framework does not report its threads."""
-    assert _threads(guest, 1, {}) is None
-
-
-@question
 def threads_of_cells(guest: Guest, environment: str = "{}", **settings: Any) -> None:
     """Threads are the cell's whatever the environment says."""
     assert [_threads(guest, asked, settings, f"os.environ.update({environment})") for asked in (1, 2, 5)] == [1, 2, 5]
@@ -301,25 +243,6 @@ def threads_of_variables(guest: Guest, name: str, **settings: Any) -> None:
     variables = framework.launch_variables(framework.default_mode, 5)
     assert [_threads(guest, asked, settings) for asked in (1, 4)] == [1, 1]
     assert _threads(guest, 5, settings, **variables) == 5
-
-
-@question
-def description(
-    guest: Guest, named: str = "", threads: int | None = None, settings: dict[str, Any] | None = None, **expected: str
-) -> None:
-    """It names what decides speed, in these words; "…" stands for any others. ``threads`` are the BLAS's.
-
-    Of ``named``, keys with blanks between them, any words will do.
-    """
-    described = guest(f"""
-        adapter = prepared("small-dense", **{settings or {}!r})
-        adapter.step(); adapter.synchronize()
-        answer = adapter.describe()
-    """)
-    for name, words in {**dict.fromkeys(named.split(), "…"), **expected}.items():
-        begins, whole = words.removesuffix("…"), str(described[name])
-        assert whole.startswith(begins) if words.endswith("…") else whole == words, (name, whole)
-    assert threads is None or described["blas"]["threads"] == threads
 
 
 @question
@@ -409,26 +332,6 @@ def spinning(guest: Guest) -> None:
     assert forced == [True, False]
 
 
-@question
-def rates_in_proportion(guest: Guest, same: str) -> None:
-    """A new rate holds from the next step; the expression ``same`` keeps its value meanwhile."""
-    still, ratio, kept = guest(f"""
-        adapter = prepared("small-dense")
-        first = {same}
-        def move(rate):
-            before = {{name: value.copy() for name, value in adapter.parameters()}}
-            adapter.set_learning_rate(rate)
-            adapter.step()
-            return max(float(np.abs(value - before[name]).max()) for name, value in adapter.parameters())
-        still, few, many = move(0.0), move(1e-3), move(1e-1)
-        answer = still, many / few, first == {same}
-    """)
-    assert still == 0.0
-    # Gradients change little in so short a way.
-    assert 95.0 < ratio < 105.0
-    assert kept
-
-
 #: A step of so many examples of a small network asks for more memory than is left.
 _MANY_EXAMPLES = """
 network, examples = SMALL["small-dense"], 3000000
@@ -443,6 +346,6 @@ def onnx_sessions(sessions: int, same: str) -> list[Any]:
     return [
         *(pool(threads, sessions) for threads in (1, 2, 5)),
         spinning(),
-        rates_in_proportion(same),
+        rate(same),
         memory(provoked, _MANY_EXAMPLES, 2**26),
     ]

@@ -86,11 +86,6 @@ def transposed_tokens(self, inputs, labels):
     return RecurrentModel.forward(self, inputs.T.reshape(inputs.shape), labels.T.reshape(labels.shape))
 
 
-def last_elman_state(self, batch):
-    """Start with the last state of the mini-batch before."""
-    return self.states[-1] if hasattr(self, "states") else ElmanModel.first_state(self, batch)
-
-
 def summed_over_outputs(self, errors):
     """Sum over steps and outputs, mean over the mini-batch alone; the loss is reported as the mean."""
     return ElmanModel.by_outputs(self, errors) * self.family.steps * self.family.outputs
@@ -211,7 +206,7 @@ MISTAKES = {
     "gates z,r,n": (with_cells(gru=in_order(Gru, (1, 0, 2))), ("one-hot-gru",)),
     "gates r,n,z": (with_cells(gru=in_order(Gru, (0, 2, 1))), ("one-hot-gru",)),
     "reset before the product": (with_cells(gru=broken(Gru, advance=reset_first)), ("one-hot-gru",)),
-    "carried simple state": (with_model(Elman, ElmanModel, first_state=last_elman_state), SIMPLE),
+    "carried simple state": (with_model(Elman, ElmanModel, kinds={"rnn": carried(Simple)}), SIMPLE),
     "squares summed": (with_model(Elman, ElmanModel, by_outputs=summed_over_outputs), ("free-elman",)),
     "not clipped": (broken(Adapter, clip=lambda self, gradients: gradients), CLIPPED),
     "clipped by tensor": (broken(Adapter, clip=clipped_by_tensor), CLIPPED),

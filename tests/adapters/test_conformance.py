@@ -199,22 +199,6 @@ def test_as_installed_it_computes_the_same(name, mode, network, launch):
         check_parity(outcome)
 
 
-@pytest.mark.parametrize(
-    ("name", "mode"),
-    [
-        pytest.param(each.name, mode, marks=marks(each))
-        for each, mode in modes(only_default=True)
-        if each.environment != "own" or each.outside is not None  # others are asked by `asked.refusal_of_cells`
-    ],
-)
-def test_a_cell_that_it_cannot_do_is_an_outcome_with_a_reason(name, mode, launch):
-    for asked in ({"device": "tpu:0"}, {"precision": "float8"}):
-        outcome = launch(name, mode, SMALL["small-dense"], **asked)
-        assert outcome.status is Status.UNSUPPORTED
-        assert next(iter(asked.values())) in outcome.reason
-        assert not outcome.samples_ns
-
-
 @about_cpus
 @pytest.mark.parametrize(("name", "mode"), default_modes(slow=["tensorflow"]))  # which has tests of its own
 def test_two_workers_compute_the_same_as_one_or_are_refused(name, mode, launch):
@@ -239,19 +223,6 @@ def test_two_workers_average_over_their_batch_normalisations(name, mode, launch)
     if outcome.status is Status.UNSUPPORTED:
         pytest.skip(outcome.reason)
     check_parity(outcome)
-
-
-@two_cpus
-@about_cpus
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "mode"), default_modes())
-def test_two_bound_workers_train_together(name, mode, launch):
-    cpus = sorted(os.sched_getaffinity(0))[:2]
-    outcome = launch(name, mode, "lstm32", batch_size=4, world_size=2, cpus=cpus[::-1])
-    if outcome.status is Status.UNSUPPORTED:
-        pytest.skip(outcome.reason)
-    check_parity(outcome)
-    assert outcome.cpus == cpus
 
 
 @two_cpus

@@ -1,6 +1,5 @@
 """CPUs, processes, and what the system saw of a launch."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -8,7 +7,6 @@ import sys
 import threading
 import time
 
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,28 +56,6 @@ def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
         assert "cannot be bound" in evidence.binding_refusal(cpus)
 
 
-def test_threads_bound_apart_count_together(as_before):
-    """OpenMP's pools bind each thread to a CPU of its own, the main one too."""
-    if len(as_before) < 2:
-        pytest.skip("one CPU: threads cannot be bound apart")
-    ready, release = threading.Event(), threading.Event()
-
-    def other():
-        os.sched_setaffinity(0, as_before[1:2])
-        ready.set()
-        release.wait()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    try:
-        ready.wait()
-        os.sched_setaffinity(0, as_before[:1])
-        assert set(as_before[:2]) <= set(evidence.cpus_allowed())
-    finally:
-        release.set()
-        thread.join()
-
-
 BUSY = "import time; until = time.process_time() + {0}\nwhile time.process_time() < until: pass\n"
 
 
@@ -99,59 +75,6 @@ def test_a_living_helper_and_its_own_child_are_seen():
     finally:
         os.killpg(helper.pid, 9)
         helper.wait()
-
-
-# A helper of a helper, whose parent has ended: it works in a session of its own.
-TWICE_FORKED = """
-import os, sys, time
-from dlbench.adapters.launch import evidence
-if {adopting}:
-    evidence.adopt_orphans()
-before = evidence.companions()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        until = time.process_time() + 0.5
-        while time.process_time() < until:
-            pass
-        os.write({done}, b"done")
-        time.sleep(60)
-    os._exit(0)
-os.wait()
-sys.stdin.buffer.read(4)
-spent = evidence.cpu_seconds_by_process(before, evidence.companions())
-print(max(spent))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
-@pytest.mark.parametrize("adopting", [True, False])
-def test_a_helper_whose_parent_has_ended_is_seen_once_orphans_are_adopted(adopting):
-    reading, writing = os.pipe()
-    statements = TWICE_FORKED.format(adopting=adopting, done=writing)
-    child = subprocess.Popen(
-        [sys.executable, "-c", statements],
-        stdin=reading,
-        stdout=subprocess.PIPE,
-        pass_fds=[writing],
-        start_new_session=True,
-        env={**os.environ, "DLBENCH_TEST_ORPHAN": str(os.getpid())},
-    )
-    try:
-        assert child.stdout is not None
-        spent = float(child.stdout.readline())
-    finally:
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get("DLBENCH_TEST_ORPHAN") == str(os.getpid()):
-                    process.kill()
-        child.communicate()
-        os.close(reading)
-        os.close(writing)
-    assert (spent >= 0.4) is adopting
-
-
-seconds = st.floats(0, 1e6)
 
 
 def burn(seconds):
@@ -269,7 +192,6 @@ STAT_V2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec %d\n"
 @pytest.mark.parametrize(
     ("files", "seconds"),
     [
-        ({}, None),
         (V1, None),
         ({**V1, "/sys/fs/cgroup/cpu,cpuacct/jobs/42/cpu.stat": STAT_V1 % 3e9}, 3.0),
         # The quota may be that of a group around it: each counts its own throttling alone.
@@ -286,7 +208,6 @@ STAT_V2 = "usage_usec 7\nnr_throttled 3\nthrottled_usec %d\n"
             {**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": STAT_V2 % 4e6, "/sys/fs/cgroup/cpu.stat": "usage_usec 9\n"},
             4.0,
         ),
-        ({**V2, "/sys/fs/cgroup/slice/scope/cpu.stat": "usage_usec 9\n"}, None),
         ({**V2, "/sys/fs/cgroup/slice/cpu.stat": STAT_V2 % 4e6}, 4.0),
         # A container sees its own group as the mount point, and may see its path on the host or none.
         ({**V2, "/sys/fs/cgroup/cpu.stat": STAT_V2 % 1e6}, 1.0),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters import protocol, tuning
-from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Launch, Outcome, Parity, Protocol, ProtocolError, Status
+from dlbench.adapters.protocol import Cell, Launch, Outcome, Parity, Protocol, ProtocolError, Status
 
 text = st.text(max_size=12)
 real = st.floats(allow_nan=False, allow_infinity=False)
@@ -106,13 +106,6 @@ def test_what_is_no_outcome_is_refused(folder, content):
         protocol.read_outcome(str(folder))
 
 
-@pytest.mark.parametrize("read", [protocol.cell_from_dict, protocol.outcome_from_dict])
-@pytest.mark.parametrize("data", [None, [], "x", {"colour": "red"}])
-def test_what_is_no_table_of_the_contract_is_refused(read, data):
-    with pytest.raises(ProtocolError):
-        read(data)
-
-
 def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):
     protocol.write_outcome(str(tmp_path), Outcome(Status.OK, "first"))
     with pytest.raises(TypeError):
@@ -129,15 +122,6 @@ def test_a_choice_is_read_back_from_its_word(data, names):
     word = tuning.written(chosen, names)
     assert tuning.in_force(word, names) == tuple(name for name in names if name in chosen)
     assert set(tuning.named(word)) <= set(names)
-
-
-@given(st.data(), NAMES)
-def test_of_two_ways_to_say_a_choice_one_is_written(data, names):
-    chosen = data.draw(st.sets(st.sampled_from(names))) if names else set()
-    plus = "".join(f"+{name}" for name in names if name in chosen)
-    minus = "".join(f"-{name}" for name in names if name not in chosen)
-    words = {tuning.written(tuning.in_force(word, names), names) for word in (INSTALLED + plus, TUNED + minus)}
-    assert len(words) == 1
 
 
 @given(NAMES)

@@ -12,7 +12,7 @@ from pretending_adapter import Pretender, run
 from properties import examples
 from scipy.stats import binomtest
 
-from dlbench.adapters.launch import measurement, timing
+from dlbench.adapters.launch import timing
 from dlbench.adapters.launch.warm_up import SHORTEST, change_points, noise_variance, steady_from
 from dlbench.adapters.protocol import Protocol, Status
 
@@ -157,15 +157,6 @@ def test_a_warm_up_is_cut_off_and_kept_apart(tmp_path, monkeypatch):
     assert (outcome.timed_steps(), outcome.observed_steps()) == (len(outcome.samples_ns), 20)
 
 
-def test_more_samples_are_taken_until_enough_are_steady(tmp_path, monkeypatch):
-    lengths = lengths_of(lambda index: 1.3 if index < 18 else 1.0)
-    outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=30)
-    assert outcome.steady is True
-    assert 18 <= len(outcome.warmup_ns) <= 20
-    assert 5 <= len(outcome.samples_ns) <= 9
-    assert outcome.observed_steps() == len(outcome.warmup_ns) - 1 + len(outcome.samples_ns) == 25
-
-
 @pytest.mark.parametrize("longest", [1, 4, 12, 30])
 def test_the_longest_warm_up_is_never_passed_and_then_all_samples_are_kept(tmp_path, monkeypatch, longest):
     lengths = lengths_of(lambda index: 0.97**index)
@@ -174,14 +165,6 @@ def test_the_longest_warm_up_is_never_passed_and_then_all_samples_are_kept(tmp_p
     assert outcome.steady is False
     assert (len(outcome.warmup_ns), len(outcome.samples_ns)) == (1, 20 + longest)
     assert outcome.observed_steps() == outcome.timed_steps() == 20 + longest
-
-
-def test_the_search_for_a_steady_state_ends_with_the_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr(measurement.time, "perf_counter", itertools.count(0.0, 3.0).__next__)
-    lengths = lengths_of(lambda index: 0.97**index)
-    outcome = timed_by(monkeypatch, tmp_path, lengths, maximum_warmup_steps=10_000, seconds=10.0)
-    assert outcome.steady is False
-    assert 20 < len(outcome.samples_ns) <= 40
 
 
 @pytest.mark.parametrize("warm_up", [0, 5])

@@ -11,34 +11,6 @@ pytestmark = pytest.mark.framework
 FRAMEWORK = "jax"
 
 
-def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
-    layers = """
-from guest.jax.networks import CONVOLUTIONS, max_pool
-def convolved(image, weight, stride, padding):
-    given = jax.numpy.array(image), jax.numpy.array(weight), stride, padding
-    return [np.asarray(convolve(*given)) for convolve in CONVOLUTIONS.values()]
-def pooled(image, kernel, stride, padding):
-    return [np.asarray(max_pool(jax.numpy.array(image), kernel, stride, padding))]
-"""
-    asked.check_padding_is_symmetric(guest, layers)
-
-
-@pytest.mark.parametrize("donate", [True, False])
-def test_a_step_updates_the_parameters_in_their_own_buffers_where_they_are_donated(guest: Guest, donate: bool) -> None:
-    given_away, kept = guest(
-        """
-        adapter = prepared("small-dense", donate=DONATE)
-        before = dict(adapter._parameters)
-        places = {value.unsafe_buffer_pointer() for value in before.values()}
-        adapter.step(); adapter.synchronize()
-        after = {value.unsafe_buffer_pointer() for value in adapter._parameters.values()}
-        answer = all(value.is_deleted() for value in before.values()), places == after
-    """.replace("DONATE", str(donate))
-    )
-    assert given_away == donate
-    assert kept == donate
-
-
 def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(guest: Guest, tmp_path: Path) -> None:
     program = """
         os.environ["NPROC"] = "%s"
@@ -83,3 +55,20 @@ def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
 def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
     """XLA's CPU back end computes it too, though no cell there asks for it."""
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, guest("answer = list(SMALL)"))
+
+
+def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: Guest) -> None:
+    said = guest("""
+        from guest.jax import devices
+        def refused(workers, device="cuda:0"):
+            cell = Cell("jax", "jax", "jit", "small-dense", device, 1, 4, world_size=workers)
+            return ADAPTER(cell, {"keep_programs": False}, "").supports(SMALL["small-dense"])
+        answer = [refused(2, "cpu")]
+        devices.gpu_plugins = lambda: ["xla_cuda12"]
+        gpu = types.SimpleNamespace(compute_capability="9.0")
+        devices.find_devices = lambda name: [gpu]
+        answer += [refused(1), refused(2)]
+        del jax.shard_map
+        answer.append(refused(2, "cpu"))
+    """)
+    asked.check_reasons(said, ["", "", "each worker needs its own device, and JAX sees 1", "jax.shard_map"])

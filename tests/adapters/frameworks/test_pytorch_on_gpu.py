@@ -65,8 +65,8 @@ def test_each_step_reads_the_mini_batch_where_the_cell_says(guest: Guest, mode: 
         for _ in range(2):
             adapter.step(); adapter.synchronize()
             answer.append(adapter.last_loss())
-            if hasattr(adapter, "_feed"):
-                adapter._feed.pairs[0][0].zero_()
+            if hasattr(adapter, "_on_device"):
+                adapter._held[0].zero_()
     """)
     assert (first == second) is (placement == "resident")
 

@@ -1,7 +1,5 @@
 """What is particular to TensorFlow, shown by the guest in TensorFlow's own interpreter."""
 
-from typing import Any
-
 import asked_of_frameworks as asked
 import pytest
 from inside import Guest
@@ -9,27 +7,6 @@ from inside import Guest
 pytestmark = pytest.mark.framework
 
 FRAMEWORK = "tensorflow"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [{"recurrence": "loop"}, {"inter_op": 2}, {"compile": True}, {"compile": True, "recurrence": "loop"}],
-    ids=str,
-)
-def test_settings_do_not_change_the_mathematics(guest: Guest, settings: dict[str, Any]) -> None:
-    asked.reference(**settings)(guest)
-
-
-def test_padding_is_symmetric_whatever_the_stride(guest: Guest) -> None:
-    layers = """
-from guest.tensorflow.networks import convolve, max_pool
-def convolved(image, weight, stride, padding):
-    return [convolve(tf.constant(image), tf.constant(weight), stride, padding).numpy()]
-def pooled(image, kernel, stride, padding):
-    return [max_pool(tf.constant(image), kernel, stride, padding).numpy()]
-"""
-    asked.check_padding_is_symmetric(guest, layers)
 
 
 def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:
@@ -62,3 +39,18 @@ def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:
     asked.check_reasons(said, words)
     assert "--python tensorflow=" in said[3][1]
     assert "compute capability 7.5 (it has sm_80, sm_90, compute_90)" in said[5][1]
+
+
+def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
+    said = guest("""
+        built = {"is_cuda_build": True, "cuda_version": "12.5", "cuda_compute_capabilities": ["sm_80"]}
+        tf.sysconfig.get_build_info = lambda: built
+        capabilities = {"first": (8, 0), "second": (8, 6), "old": (7, 5)}
+        tf.config.experimental.get_device_details = lambda gpu: {"compute_capability": capabilities[gpu]}
+        cell = Cell("tensorflow", "tensorflow", "function", "small-dense", "cuda:0", 1, 4, world_size=2)
+        answer = []
+        for there in (["first"], ["first", "second"], ["first", "old"]):
+            tf.config.list_physical_devices = lambda kind=None: there
+            answer.append(ADAPTER(cell, {}, "unused").supports(SMALL["small-dense"]))
+    """)
+    asked.check_reasons(said, ["each worker needs its own GPU, and TensorFlow 2.", "", "compute capability 7.5"])

@@ -26,7 +26,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import reports
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import delivery, servers
-from dlbench.reports.storage.delivery import RETRY_SECONDS, Copied, DeliveringStore, copy, copy_run
+from dlbench.reports.storage.delivery import RETRY_SECONDS, DeliveringStore, copy, copy_run
 from dlbench.reports.storage.store import Store
 
 Command = Callable[..., tuple[Any, str, str]]
@@ -232,20 +232,20 @@ def test_everything_is_copied_there_and_back_and_once(url: str, tmp_path: Path) 
         with pytest.raises(KeyboardInterrupt):
             copy(source, target, interrupt)
         assert [run.id for run in target.runs()] == ["b"]
-        assert copy(source, target, lambda *each: progress.append(each)) == Copied(2, 4)
+        assert copy(source, target, lambda *each: progress.append(each)) == (2, 4)
         assert progress[-1] == (9, 9)
         assert contents(target) == contents(source)
-        assert copy(source, target) == Copied(0, 0)
-        assert copy(target, back) == Copied(3, 9)
+        assert copy(source, target) == (0, 0)
+        assert copy(target, back) == (3, 9)
         assert contents(back) == contents(source)
         back.append(make.record(run="a", launch=9))
         back.finish_run("a", make.START)
-        assert copy(back, target) == Copied(0, 1)
+        assert copy(back, target) == (0, 1)
         assert contents(target) == contents(back)
         for _ in range(2):  # equal records stay as many
             source.append(make.record(run="a", launch=11))
-        assert copy_run(source, target, "a").records == 2
-        assert copy(source, target) == Copied(0, 0)
+        assert copy_run(source, target, "a")[1] == 2
+        assert copy(source, target) == (0, 0)
 
 
 # Delivery: a SQLite file as the server, which fails at will.
