@@ -3,7 +3,6 @@
 import ctypes
 import email
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import Framework
+from .folders import NO_ROOM, file_digest
 
 ONLY_WHERE = "\n# Only where"
 """Begins the section of a lock that holds packages to be installed only where another package asks for them."""
@@ -121,10 +121,11 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
         shutil.rmtree(directory, ignore_errors=True)
         code, text = run([str(python), "-m", "venv", "--without-pip", str(directory)], log)
         if code != 0:
-            if out_of_room(text, log):
-                raise FrameworkEnvironmentError(_no_room(framework))
+            failed = f"{python} cannot make virtual environments"
             raise FrameworkEnvironmentError(
-                f"{python} cannot make virtual environments ({last_line(text)}). Install its venv package."
+                f"{failed}: {NO_ROOM}"
+                if out_of_room(text, log)
+                else f"{failed} ({last_line(text)}). Install its venv package."
             )
         pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
     options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
@@ -172,10 +173,7 @@ def _download(
     """
     files.mkdir(parents=True, exist_ok=True)
     one = files.parent / "requirement.txt"
-    there = set()
-    for path in files.iterdir():
-        with path.open("rb") as file:
-            there.add(hashlib.file_digest(file, "sha256").hexdigest())
+    there = set(map(file_digest, files.iterdir()))
     always, where_asked = map(by_name, sections(framework.lock_file))
     wanted = []
     for number, (name, lines) in enumerate([*always.items(), *where_asked.items()], start=1):
@@ -237,17 +235,10 @@ def _run_pip(framework: Framework, command: list[str], log: Path, doing: str, dr
         raise FrameworkEnvironmentError(_why_pip_failed(framework, said, log))
 
 
-def _no_room(framework: Framework) -> str:
-    return (
-        f"The environment of {framework.title} could not be installed: no space is left. Free some, or set "
-        "DLBENCH_HOME to a folder on a larger disk."
-    )
-
-
 def _why_pip_failed(framework: Framework, text: str, log: Path) -> str:
     tried = f"The environment of {framework.title} could not be installed"
     if out_of_room(text, log):
-        return _no_room(framework)
+        return f"{tried}: {NO_ROOM}"
     if "DO NOT MATCH THE HASHES" in text:
         return (
             f"{tried}: the package index gave another file than {framework.lock_file} names by its checksum. Check "
