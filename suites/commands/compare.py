@@ -89,7 +89,10 @@ _GATE: options.Options = {
     "name": options.SUITE,
     "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
     "undecided": option(
-        *("--undecided", "Whether a gate without enough evidence ends with exit code 6 or with 0.", str, "fail"),
+        "--undecided",
+        "Whether a gate without enough evidence ends with exit code 6 or with 0.",
+        str,
+        "fail",
         metavar="fail|pass",
     ),
 }

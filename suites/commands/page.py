@@ -137,7 +137,10 @@ _EXPLAINED = 100
 @takes(
     {
         "out": option(
-            *("--out", "The folder to write: a new one, an empty one, or the site itself.", Path, Path("site")),
+            "--out",
+            "The folder to write: a new one, an empty one, or the site itself.",
+            Path,
+            Path("site"),
             metavar="FOLDER",
         ),
         "store": options.STORE,

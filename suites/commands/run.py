@@ -39,7 +39,7 @@ CONDITIONS: options.Options = {
     "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
     "no_quiet_gate": options.NO_QUIET_GATE,
     "corpus": option(
-        *("--corpus", "Train on this text instead of the generated one (suite char).", Path | None), metavar="FILE"
+        "--corpus", "Train on this text instead of the generated one (suite char).", Path | None, metavar="FILE"
     ),
 }
 """Options of `run` that a fleet hands on, too."""
@@ -156,7 +156,8 @@ _SEARCH: options.Options = {
     "suite": option(
         "--suite",
         "Suite with the network and the length of launches: a name, or a file ending in .toml.",
-        *(str, "tuning"),
+        str,
+        "tuning",
         metavar="SUITE",
     ),
     "cell_budget": options.CELL_BUDGET,

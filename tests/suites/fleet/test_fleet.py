@@ -129,11 +129,9 @@ def test_what_is_refused_in_one_line(tmp_path: Path, words: tuple[str, ...], mes
     [
         (None, False, ("not submitted", "refused")),
         (("waiting", "PENDING"), False, ("waiting", "PENDING")),
-        (("running", ""), False, ("running", "")),
         (("running", ""), True, ("finished", "")),
         (("ended", "NODE_FAIL"), False, ("ended early", "NODE_FAIL")),
         (("gone", ""), False, ("ended early", "the scheduler no longer knows it")),
-        (("gone", ""), True, ("finished", "")),
         (("unknown", "away"), False, ("unknown", "away")),
     ],
 )
