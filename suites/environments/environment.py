@@ -28,7 +28,7 @@ from ..planning.framework import Framework
 from ..planning.values import Build
 from . import debian, packages
 from .digests import build_digest
-from .folders import MEGABYTE, downloads, exists, home, make_folder, write_whole
+from .folders import MEGABYTE, downloads, exists, home, make_folder, write_whole, written
 from .interpreters import MANIFEST, Inspection, find_python, inspect
 from .packages import Draw
 
@@ -70,11 +70,6 @@ def _directory(framework: Framework) -> Path:
     if framework.debian is not None:
         digest.update(json.dumps(sorted(framework.debian.links.items())).encode())
     return home() / "environments" / f"{framework.name}-{digest.hexdigest()[:8]}"
-
-
-def _lock(directory: Path, patience: float = -1) -> filelock.FileLock:
-    """Return the lock for building or removing an environment; a negative patience (seconds) waits for ever."""
-    return filelock.FileLock(f"{directory}.lock", timeout=patience)
 
 
 def _is_being_built(directory: Path) -> bool:
@@ -148,9 +143,9 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
     reason = current.reason if current.state is State.UNAVAILABLE else _why_unavailable(framework, directory)
     if reason:
         raise FrameworkEnvironmentError(reason)
-    try:
+    with written(directory):
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(directory):
+        with filelock.FileLock(f"{directory}.lock"):
             if locate(framework).state is State.READY:
                 return locate(framework)
             shutil.rmtree(directory, ignore_errors=True)
@@ -160,11 +155,6 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
             shutil.rmtree(downloads(directory), ignore_errors=True)
-    except OSError as error:
-        raise FrameworkEnvironmentError(
-            f"The environment of {framework.title} cannot be written to {directory}: {error.strerror or error}. "
-            "Set DLBENCH_HOME to a folder with room that you may write to."
-        ) from error
     return locate(framework)
 
 
@@ -221,7 +211,7 @@ def remove(framework: Framework) -> bool:
             for directory in environments:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock's file stays: who waits for it and who comes later must mean the same file.
-                locks.enter_context(_lock(directory, _PATIENCE))
+                locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
             folders = [home() / "cache" / framework.name, *environments, *map(downloads, environments)]
             there = [folder for folder in folders if folder.exists()]
             for folder in there:
