@@ -201,7 +201,7 @@ def planned(
 
     ``baseline`` are the words of a baseline's interpreters. Raises UsageError.
     """
-    chosen = options.choices(given)
+    chosen = options.choices(given).but(interval=None)  # the option is about pairs
     own, files = chosen.own, (given.baseline_step, given.candidate_step)
     step = find(own.names[0]) if own is not None and len(own.names) == 1 else None
     if any(files) and step is None:

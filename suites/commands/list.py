@@ -50,7 +50,16 @@ def list_command(given: Given) -> None:
         return
     frameworks = list_frameworks()
     if given.as_json:
-        print_json({"networks": list_networks(), "frameworks": frameworks, "suites": list_suites()})
+        about = ("name", "summary", "frameworks", "threads")
+        suites = [
+            {
+                **{name: getattr(each, name) for name in about},
+                "networks": list(each.its_networks),
+                "launches": each.protocol.launches,
+            }
+            for each in suite.shipped().values()
+        ]
+        print_json({"networks": list_networks(), "frameworks": frameworks, "suites": suites})
     elif given.settings:
         _show_settings(frameworks)
     else:
@@ -103,21 +112,6 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
         "download_megabytes": framework.download_megabytes,
         "reason": reason,
     }
-
-
-def list_suites() -> list[dict[str, Any]]:
-    """Return each shipped suite with its axes in short."""
-    return [
-        {
-            "name": each.name,
-            "summary": each.summary,
-            "networks": list(each.its_networks),
-            "frameworks": list(each.frameworks),
-            "threads": each.threads,
-            "launches": each.protocol.launches,
-        }
-        for each in suite.shipped().values()
-    ]
 
 
 def _show_settings(frameworks: list[dict[str, Any]]) -> None:
