@@ -158,7 +158,11 @@ class Tables:
             ]
         if table == "losses":
             losses = published_losses() if self.losses is None else self.losses
-            return [Point(dict(zip(SETTING, net, strict=True)), value=loss) for net, loss in losses.items()]
+            return [
+                Point({"text": text, **dict(zip(SETTING, net, strict=True))}, value=loss)
+                for text, of_text in losses.items()
+                for net, loss in of_text.items()
+            ]
         return published(table)
 
     def _cells(self) -> Iterable[CellResult]:

@@ -6,6 +6,7 @@ The reports of curves are presets: each says which cells make a curve, what it f
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,7 +16,7 @@ from dlbench.adapters.families.own import Own
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Place
-from dlbench.reports.columns import Column, axis_columns, csv_rows, objects, within
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.layout import MISSING, Entry
 from dlbench.reports.formats.pictures import (
@@ -75,6 +76,11 @@ class Curve(NamedTuple):
         return [point for point in self.timed if point.takes_part]
 
     @property
+    def times(self) -> dict[Any, Summary]:
+        """The times that can be used, by the axis."""
+        return {point.at: point.seconds for point in self.points if point.seconds is not None}
+
+    @property
     def place(self) -> Place:
         """The machine, and the axes that the points share."""
         return Place(self.host.fingerprint, self.cell)
@@ -104,6 +110,14 @@ def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResu
     for cell in cells:
         found.setdefault(Place(cell.column.machine, axes.without(cell.cell, *names)), []).append(cell)
     return found
+
+
+def by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
+    """Group curves by their machines; curves and groups keep their order."""
+    found: dict[str, list[Curve]] = {}
+    for curve in curves:
+        found.setdefault(curve.host.fingerprint, []).append(curve)
+    return list(found.values())
 
 
 def usable(cell: CellResult) -> Summary | None:
@@ -150,12 +164,8 @@ def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
 
 def cell_columns(*names: str) -> tuple[Column[Point], ...]:
     """Return columns of these attributes of a point's cell."""
-
-    def column(name: str) -> Column[Point]:
-        key, fields = ("seconds_per_minibatch", MEDIAN) if name == "seconds" else (name, ())
-        return Column(key, None, lambda point: getattr(point.cell, name), fields=fields)
-
-    return tuple(column(name) for name in names)
+    columns: tuple[Column[Point], ...] = attributes(lambda point: point.cell, *names, seconds=MEDIAN)
+    return tuple(replace(each, key="seconds_per_minibatch") if each.key == "seconds" else each for each in columns)
 
 
 def items(of: Callable[[Row], Mapping[str, Any]], *names: str, **fields: Any) -> tuple[Column[Row], ...]:

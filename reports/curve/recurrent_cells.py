@@ -8,6 +8,7 @@ the seconds; the blur of blocks of 50 steps is not in it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import combinations, product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
 from dlbench.reports.formats.pictures import GREY
-from dlbench.reports.naming import place_name, row_name
+from dlbench.reports.naming import place_name, rest_of, row_name
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.record import Record
@@ -97,11 +98,6 @@ def study(matrix: Matrix, records: Sequence[Record]) -> CellStudy:
     notes = [f"{each.net.name}: training in {each.row.framework} ended: {each.ended}" for each in ended]
     times = [row for each in learnt for row in _times(curves, each)]
     return CellStudy(curves, learnt, times, list(_findings(curves, learnt, times)), (*notes, *matrix.notes))
-
-
-def name_of(curve: Curve) -> str:
-    """Return a row at a place in words: "torch eager, 2 threads"."""
-    return f"{row_name(curve.cell)}, {place_name(curve.cell)}"
 
 
 def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
@@ -176,7 +172,7 @@ def _findings(
 
 def _gated_at_equal_time(times: Iterable[Mapping[str, Any]]) -> Iterator[Question]:
     """Ask for each row whether a gated network has the lower loss after the time that the plain one took."""
-    rows = {(name_of(row["curve"]), row["curve"].place, row["text"], row["point"].at): row for row in times}
+    rows = {(rest_of(row["curve"].cell), row["curve"].place, row["text"], row["point"].at): row for row in times}
     for (name, place, text, net), row in rows.items():
         rival = rows.get((name, place, text, net._replace(cell="rnn")))
         if net.cell == "rnn" or rival is None:
@@ -196,7 +192,7 @@ def _costs(curves: Iterable[Curve], of: Mapping[str, Any], against: Mapping[str,
         for net, cell in cells.items():
             other = net._replace(**against)
             if net == net._replace(**of) and other in cells:
-                what = f"{name_of(curve)}, {net.name} / {other.name}"
+                what = f"{rest_of(curve.cell)}, {net.name} / {other.name}"
                 yield of_times(what, cell, cells[other], Claimed(least=1.0, size=flops(net) / flops(other)))
 
 
@@ -250,7 +246,7 @@ def _speeds(curve: Curve, quantity: str) -> Table:
         if not cell.shown:
             reasons.setdefault(layout.why_hole(cell), []).append(net.name)
     notes = [f"{', '.join(nets)}: {why}" for why, nets in reasons.items()]
-    return _grid(f"{QUANTITIES[quantity]}: {name_of(curve)}; {curve.points[0].at.work_name}", entries, notes)
+    return _grid(f"{QUANTITIES[quantity]}: {rest_of(curve.cell)}; {curve.points[0].at.work_name}", entries, notes)
 
 
 def _loss_tables(learnt: Learnt) -> Iterator[Table]:
@@ -292,31 +288,22 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
         yield f"{UNCHECKED} trained in one framework only, so not checked"
 
 
-def _published_tables() -> list[Table]:
-    texts: dict[str, dict[tuple[int, tuple[str, int]], Entry]] = {}
-    for (text, cell, layers, size), loss in published_losses().items():
-        texts.setdefault(text, {})[size, (cell, layers)] = Entry(f"{loss:.3f}")
+def _published_tables() -> Iterator[Table]:
     note = "Another text and another training: compare the order."
-    return [_grid(f"Loss, {text} ({KARPATHY})", nets, [note]) for text, nets in texts.items()]
+    for text, losses in published_losses().items():
+        entries = {(size, (cell, layers)): Entry(f"{loss:.3f}") for (cell, layers, size), loss in losses.items()}
+        yield _grid(f"Loss, {text} ({KARPATHY})", entries, [note])
 
 
 def _order_lines(own: Losses, against: str) -> Iterator[str]:
     """Yield how many pairs of networks are in the published order."""
-    theirs = published_losses()
-    for mine in dict.fromkeys(text for text, *_ in own):
-        for text in dict.fromkeys(text for text, *_ in theirs):
-            both = [
-                (loss, there)
-                for (of, *net), loss in own.items()
-                for (other, *same), there in theirs.items()
-                if of == mine and other == text and net == same
-            ]
-            alike = [(a < c) == (b < d) for place, (a, b) in enumerate(both) for c, d in both[:place]]
-            if alike:
-                yield (
-                    f"{mine}: {sum(alike)} of {len(alike)} pairs of networks have losses in the order of {against}'s "
-                    f"{text}."
-                )
+    for (mine, here), (text, there) in product(own.items(), published_losses().items()):
+        both = combinations([(loss, there[net]) for net, loss in here.items() if net in there], 2)
+        if alike := [(a < c) == (b < d) for (a, b), (c, d) in both]:
+            yield (
+                f"{mine}: {sum(alike)} of {len(alike)} pairs of networks have losses in the order of {against}'s "
+                f"{text}."
+            )
 
 
 def _times_tables(times: Sequence[dict[str, Any]]) -> Iterator[Table]:
@@ -506,10 +493,10 @@ def _picture(found: CellStudy, learnt: Learnt) -> Picture:
     levels = (learnt.floor, learnt.target)
     panels = [Panel("against steps", lines(lambda net: 1.0), levels=levels, across="steps", linear=True)]
     for curve in found.curves:
-        medians = {point.at: point.seconds.median for point in curve.points if point.seconds and point.at in nets}
+        medians = {net: seconds.median for net, seconds in curve.times.items() if net in nets}
         if medians:
             across = "seconds of updates (logarithmic)"
-            panels.append(Panel(name_of(curve), lines(medians.get), levels=levels, across=across))
+            panels.append(Panel(rest_of(curve.cell), lines(medians.get), levels=levels, across=across))
     named = "floor" if learnt.text[3] is not None else "lowest"
     legend: list[tuple[str, Style]] = [(net.name, styles[net]) for net in nets]
     legend.append((f"{named}, {learnt.floor:.3f}", {"color": GREY, "linestyle": SOLID}))

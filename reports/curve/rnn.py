@@ -8,10 +8,10 @@ from how many units on more threads pay; the crossings of devices, machines and 
 """
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
-from operator import itemgetter
+from itertools import combinations, pairwise, takewhile
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
@@ -105,11 +105,11 @@ def study(matrix: Matrix, networks: Networks) -> Study:
         Curve(
             matrix.hosts[place.machine],
             place.cell,
-            tuple(Point(size, cell, usable(cell)) for size, cell in sorted(cells.items(), key=itemgetter(0))),
+            tuple(Point(size, cell, usable(cell)) for size, cell in sorted(cells.items(), key=operator.itemgetter(0))),
         )
         for place, cells in sizes_of(matrix, networks).items()
     ]
-    curves = [curve._replace(found={"fits": _lines(curve), "growth": _growths(curve)}) for curve in curves]
+    curves = [curve._replace(found=_found(curve.times)) for curve in curves]
     pays = _threads(curves)
     crossings = [*_crossings_of_threads(curves, pays, matrix.hosts), *_crossings_of_places(curves, matrix.hosts)]
     notes = matrix.notes if curves else ()
@@ -132,11 +132,6 @@ def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellR
     return {place: {sizes[key_of(cell)]: cell for cell in cells} for place, cells in found.items()}
 
 
-def times_of(curve: Curve) -> dict[Size, Summary]:
-    """Return the times that can be used."""
-    return {point.at: point.seconds for point in curve.points if point.seconds is not None}
-
-
 def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]:
     """Return the times of networks that differ in one number alone, by its rising values."""
     rest: dict[str, Any] = {name: 0}
@@ -156,18 +151,17 @@ def _place_name(cell: Cell) -> str:
     return (place_name(cell) if cell.on_cpu else "") or cell.device + extra_of_place(cell)
 
 
-def _lines(curve: Curve) -> list[dict[str, Any]]:
-    """Return straight lines over the time steps."""
-    return [
-        {"hidden": size.hidden, "inputs": size.inputs, "activation": size.activation, **fit_line(of)}
-        for size, of in series(times_of(curve), "steps").items()
-        if len(of) > 1
-    ]
-
-
-def _growths(curve: Curve) -> list[dict[str, Any]]:
-    found = series(times_of(curve))
-    return [{**_numbers(size), **growth(of)} for size, of in found.items() if len(of) > 1]
+def _found(times: Times) -> dict[str, list[dict[str, Any]]]:
+    """Return straight lines over the time steps, and the growth over the units."""
+    lines, grown = series(times, "steps"), series(times)
+    return {
+        "fits": [
+            {"hidden": size.hidden, "inputs": size.inputs, "activation": size.activation, **fit_line(of)}
+            for size, of in lines.items()
+            if len(of) > 1
+        ],
+        "growth": [{**_numbers(size), **growth(of)} for size, of in grown.items() if len(of) > 1],
+    }
 
 
 def _numbers(size: Size) -> dict[str, Any]:
@@ -183,7 +177,11 @@ def growth(times: ByUnits) -> dict[str, Any]:
     units = list(times)
     ratios = {each: ratio(times[each], times[units[0]]) for each in units}
     ratios[units[0]] = Ratio(1.0, 1.0, 1.0, "the smallest itself")
-    exponents = {many: _exponent(few, many, times) for few, many in pairwise(units)}
+
+    def exponent(few: int, many: int) -> Ratio:
+        return ratio(times[many], times[few]).changed(lambda value: math.log(value) / math.log(many / few))
+
+    exponents = {many: exponent(few, many) for few, many in pairwise(units)}
     knee = find_knee(
         "hidden",
         ratios,
@@ -195,10 +193,6 @@ def growth(times: ByUnits) -> dict[str, Any]:
     return {"knee": knee, "sizes": sizes}
 
 
-def _exponent(few: int, many: int, times: ByUnits) -> Ratio:
-    return ratio(times[many], times[few]).changed(lambda value: math.log(value) / math.log(many / few))
-
-
 def _threads(curves: Sequence[Curve]) -> list[dict[str, Any]]:
     """Compare each row's time with a thread for each core, or the most below, with that of one."""
     rows: list[dict[str, Any]] = []
@@ -207,38 +201,26 @@ def _threads(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         same = [each for each in curves if each.host == one.host and each.cell._replace(threads=1) == one.cell]
         cores = one.host.own_cores or math.inf
         more = max((each for each in same if each.cell.threads <= cores), key=lambda each: each.cell.threads)
-        alone = series(times_of(one))
-        for size, of in series(times_of(more)).items() if more is not one else ():
-            if compared := threads_pay(more.cell.threads, alone.get(size, {}), of):
+        alone = series(one.times)
+        for size, of in series(more.times).items() if more is not one else ():
+            both = {units: (of[units], time) for units, time in alone.get(size, {}).items() if units in of}
+            if both:
                 rows.append({"curve": more, "one": one, **_numbers(size), "against": 1})
-                found.append(compared)
+                found.append({units: contrast(more.cell.threads, 1, *times) for units, times in both.items()})
     # All rows are one family of comparisons.
-    return [
-        {**row, "faster_from": faster_from(of), "sizes": _comparisons(of)}
-        for row, of in zip(rows, adjust_together(found), strict=True)
-    ]
+    for row, compared in zip(rows, adjust_together(found), strict=True):
+        row["faster_from"] = faster_from({units: each.verdict for units, each in compared.items()})
+        row["sizes"] = [
+            {"hidden": units, "ratio": each.ratio, "p_adjusted": each.p_adjusted, "verdict": each.verdict}
+            for units, each in compared.items()
+        ]
+    return rows
 
 
-def threads_pay(threads: int, one: ByUnits, more: ByUnits) -> dict[int, Contrast]:
-    """Compare the times of one thread and of more, by the units that both have."""
-    return {units: contrast(threads, 1, more[units], one[units]) for units in one if units in more}
-
-
-def faster_from(found: Mapping[int, Contrast]) -> int | None:
+def faster_from(verdicts: Mapping[int, str]) -> int | None:
     """Return the fewest units from which more threads are clearly faster at each; None: not at the most."""
-    first = None
-    for units, each in reversed(list(found.items())):
-        if each.verdict != "better":
-            break
-        first = units
-    return first
-
-
-def _comparisons(found: Mapping[int, Contrast]) -> list[dict[str, Any]]:
-    return [
-        {"hidden": units, "ratio": each.ratio, "p_adjusted": each.p_adjusted, "verdict": each.verdict}
-        for units, each in found.items()
-    ]
+    better = list(takewhile(lambda units: verdicts[units] == "better", reversed(list(verdicts))))
+    return better[-1] if better else None
 
 
 def _crossings_of_threads(
@@ -247,7 +229,7 @@ def _crossings_of_threads(
     """Yield from how many units on a row is faster with more threads."""
     for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
         first, second = (
-            (_place_name(each.cell) + _of_machine(curves, hosts, each), each, times_of(each)) for each in (one, more)
+            (_place_name(each.cell) + _of_machine(curves, hosts, each), each, each.times) for each in (one, more)
         )
         yield from _crossed(first, second, row_name(more.cell))
 
@@ -263,7 +245,7 @@ def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> 
         sides: list[Side] = []
         for (_, device), of in places.items():
             best: dict[Size, Summary] = {}
-            for size, seconds in (each for curve in of for each in times_of(curve).items()):
+            for size, seconds in (each for curve in of for each in curve.times.items()):
                 best[size] = min(best.get(size, seconds), seconds, key=lambda each: each.median)
             sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best))
         for first, second in combinations(sides, 2):
@@ -290,7 +272,16 @@ def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterat
                 "curve": sides[1][0][1],
                 "at": at,
                 "what": what,
-                **{key: _side(*side) for key, (side, _) in zip(("first", "second"), sides, strict=True)},
+                **{
+                    key: {
+                        "machine": curve.host.fingerprint,
+                        "machine_name": curve.host.name,
+                        "name": name,
+                        "device": curve.cell.device,
+                        "batch_size": curve.cell.batch_size,
+                    }
+                    for key, ((name, curve, _), _) in zip(("first", "second"), sides, strict=True)
+                },
                 **_numbers(size),
                 "where": "below" if at.units == 0 else "above" if math.isinf(at.units) else "between",
                 "units": at.units if 0 < at.units < math.inf else None,
@@ -299,11 +290,6 @@ def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterat
                 "smallest": at.smallest,
                 "largest": at.largest,
             }
-
-
-def _side(name: str, curve: Curve, _: Times) -> dict[str, Any]:
-    of_curve = {"device": curve.cell.device, "batch_size": curve.cell.batch_size}
-    return {"machine": curve.host.fingerprint, "machine_name": curve.host.name, "name": name, **of_curve}
 
 
 def _gains(first: ByUnits, second: ByUnits) -> bool:
@@ -320,7 +306,7 @@ def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
     """
     found: dict[tuple[str, Cell], list[tuple[Curve, Times]]] = {}
     for curve in curves:
-        usual = {size: seconds for size, seconds in times_of(curve).items() if size == Size(size.hidden, size.steps)}
+        usual = {size: seconds for size, seconds in curve.times.items() if size == Size(size.hidden, size.steps)}
         if usual:
             found.setdefault((curve.host.fingerprint, _work_of(curve)), []).append((curve, usual))
     for together in found.values():
@@ -607,7 +593,7 @@ def _seconds(name: str, value: Callable[[float, Size], float]) -> Column[Point]:
 
 
 _KEYS = curve_columns("network", "specification")
-_OF_ROW: tuple[Column[Any], ...] = within(_KEYS, itemgetter("curve"))
+_OF_ROW: tuple[Column[Any], ...] = within(_KEYS, operator.itemgetter("curve"))
 _CURVE = (*_KEYS, *found_columns("fits", "growth", fits=None, growth=None))
 _POINT = (
     *attributes(lambda point: point.at, *Size._fields),

@@ -39,6 +39,7 @@ from dlbench.reports.curve.curve import (
     Point,
     Style,
     along,
+    by_machine,
     cell_columns,
     curve_columns,
     curve_objects,
@@ -304,10 +305,7 @@ _POINT: tuple[Column[Point], ...] = (
 
 def scaling_to_picture(found: Curves, path: Path) -> list[Path]:
     """Draw speed-ups, each machine on a page of its own, and return the files written; raises ReportError."""
-    machines: dict[str, list[Curve]] = {} if found.curves else {"": []}
-    for curve in found.curves:
-        machines.setdefault(curve.host.fingerprint, []).append(curve)
-    return draw(map(_picture, machines.values()), path)
+    return draw(map(_picture, by_machine(found.curves) or [[]]), path)
 
 
 def _picture(curves: list[Curve]) -> Picture:

@@ -21,7 +21,7 @@ gradients, which no law of threads describes; `scaling` reports on them.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from dlbench.reports.curve.curve import (
     Point,
     adjust_together,
     along,
+    by_machine,
     cell_columns,
     computes_nothing,
     coverage,
@@ -58,7 +59,7 @@ from dlbench.reports.disturbance import THROTTLED_SHARE
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
 from dlbench.reports.formats.pictures import GREY
-from dlbench.reports.naming import extra_of_place, group_name, row_name
+from dlbench.reports.naming import extra_of_place, group_name, row_name, threads_name
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -150,9 +151,14 @@ def _row(host: Host, shared: Cell, cells: Iterable[CellResult]) -> Curve:
     return Curve(host, shared, tuple(points))
 
 
+def _calm(curve: Curve) -> dict[int, Summary]:
+    """Return the times that take part."""
+    return {point.at: curve.times[point.at] for point in curve.taking_part}
+
+
 def _comparisons(row: Curve) -> dict[Pair, Contrast]:
     """Return the comparisons that are tested, of each pair of counts one."""
-    calm = {point.at: point.seconds for point in row.taking_part if point.seconds is not None}
+    calm = _calm(row)
     cores, cpus, logical = row.host.physical_cores, row.host.effective_cpus, row.host.logical_cpus
     if bound(row) or not calm:
         return {}
@@ -193,8 +199,7 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
 
 def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve:
     """Return a row with the findings of its points and of the whole."""
-    host, timed = row.host, {point.at: point.seconds for point in row.timed if point.seconds is not None}
-    calm = {point.at: timed[point.at] for point in row.taking_part}
+    host, timed, calm = row.host, row.times, _calm(row)
     limit = None if bound(row) else host.effective_cpus
 
     def compare(count: int, against: int) -> Contrast:
@@ -247,17 +252,13 @@ _FAILURES = {
 }
 
 
-def _counted(count: int) -> str:
-    return f"{count} thread{'s' if count != 1 else ''}"
-
-
 def advice(curve: Curve) -> str:
     """Return one sentence: the count to use, the cost of one thread or more, and any doubt."""
     best, timed, default = curve.found["best_threads"], curve.timed, default_of(curve)
     if best is None:
         return "nothing was timed"
     partly = ", the best of those not disturbed" if len(curve.taking_part) < len(timed) else ""
-    words = [f"use {_counted(best)}{partly}"]
+    words = [f"use {threads_name(best)}{partly}"]
     stake = _stake(curve, best)
     others = [
         (point.at, point.found["penalty"])
@@ -268,7 +269,7 @@ def advice(curve: Curve) -> str:
     if dearer:
         words.append(f"a step takes {', '.join(_costs(dearer))}")
     elif not others and len(curve.taking_part) == 1:
-        words = [f"only {_counted(best)} timed{'' if len(timed) == 1 else ' undisturbed'}: nothing to compare"]
+        words = [f"only {threads_name(best)} timed{'' if len(timed) == 1 else ' undisturbed'}: nothing to compare"]
     unsure = [str(count) for count, found in others if found.value > WORSE and found.verdict == "no clear difference"]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
@@ -278,8 +279,8 @@ def advice(curve: Curve) -> str:
 
 def _stake(curve: Curve, best: int) -> list[str]:
     """Say how much faster the fastest count may be where it is not the one to use, and how to decide it."""
-    timed = {point.at: point.seconds for point in curve.taking_part if point.seconds is not None}
-    fastest = min(timed, key=lambda count: timed[count].median)
+    timed = _calm(curve)
+    fastest = _fastest(timed)
     found = next(point.found["penalty"] for point in curve.points if point.at == fastest)
     if found.value >= 1 / WORSE:
         return []
@@ -323,7 +324,7 @@ def mechanism(curve: Curve) -> str:
     beyond = [p for p in curve.taking_part if p.at > best and p.found["penalty"].verdict == "worse"]
     if not beyond:
         return ""
-    start = next(point for point in curve.points if point.at == best)
+    (start,) = (point for point in curve.points if point.at == best)
     worst = max(beyond, key=lambda point: point.found["penalty"].value)
     before, after, count = start.cell.observed, worst.cell.observed, worst.at
     if before is None or after is None or any(point.cell.has(flags.CONTENDED) for point in (start, worst)):
@@ -358,14 +359,6 @@ def wait_policies(points: Iterable[Point]) -> str:
 # Findings: which frameworks get worse past the cores and the CPUs of a machine.
 
 
-def _by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
-    """Return the curves of frameworks that compute, machine by machine: made-up scaling is in no finding."""
-    found: dict[str, list[Curve]] = {}
-    for each in filter(computes, curves):
-        found.setdefault(each.host.fingerprint, []).append(each)
-    return list(found.values())
-
-
 def _past(curve: Curve, past: str) -> list[Contrast]:
     return [found for point in curve.taking_part if (found := point.found[past]) is not None]
 
@@ -373,7 +366,7 @@ def _past(curve: Curve, past: str) -> list[Contrast]:
 def headline(curves: Iterable[Curve]) -> list[str]:
     """Return for each machine on how many rows more threads than cores cost time, and where they cost most."""
     lines = []
-    for here in _by_machine(curves):
+    for here in by_machine(filter(computes, curves)):
         rows = [each for each in here if _past(each, PAST_CORES)]
         worse = [(found, each) for each in rows for found in _past(each, PAST_CORES) if found.verdict == "worse"]
         head = f"{here[0].host.name}: more threads than its {here[0].host.physical_cores} cores"
@@ -395,7 +388,8 @@ def findings(curves: Iterable[Curve]) -> list[str]:
     And again past the effective CPUs, where these are not the physical cores and more threads were tried.
     """
     lines = []
-    for here in _by_machine(curves):
+    # The scaling of frameworks that compute nothing is made up, and in no finding.
+    for here in by_machine(filter(computes, curves)):
         cores, cpus = here[0].host.physical_cores, here[0].host.effective_cpus
         limits = [(cores, PAST_CORES, "physical core"), (cpus if cpus != cores else None, PAST_CPUS, "CPU it may use")]
         for limit, past, each in limits:
@@ -532,10 +526,6 @@ def _comparison(name: str) -> Callable[[Point], dict[str, Any] | None]:
     return comparison
 
 
-def _penalty(point: Point) -> str:
-    return times(point.found["penalty"].ratio) if point.found else ""
-
-
 _PAST = ("value", "p_adjusted", "verdict")
 _EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involuntary_switches_per_step")
 _POINT: tuple[Column[Point], ...] = (
@@ -548,7 +538,13 @@ _POINT: tuple[Column[Point], ...] = (
     _found("efficiency", "eff.", ".2f"),
     _found("serial_fraction", "serial", ".3f"),
     *cell_columns("ceiling_fraction"),
-    Column("penalty", "vs best", _comparison("penalty"), _penalty, (*VALUE, "p_adjusted", "verdict")),
+    Column(
+        "penalty",
+        "vs best",
+        _comparison("penalty"),
+        lambda point: times(point.found["penalty"].ratio) if point.found else "",
+        (*VALUE, "p_adjusted", "verdict"),
+    ),
     Column(PAST_CORES, None, _comparison(PAST_CORES), fields=_PAST),
     Column(PAST_CPUS, None, _comparison(PAST_CPUS), fields=_PAST),
     Column(
@@ -592,7 +588,8 @@ def threads_page(found: Curves) -> Page:
     if not curves:
         return Page((NOTHING,), (), found.notes)
     before = []
-    for host in {curve.host.fingerprint: curve.host for curve in curves}.values():
+    for here in by_machine(curves):
+        host = here[0].host
         counts = {"physical cores": host.physical_cores, "logical CPUs": host.logical_cpus}
         counts["effective CPUs"] = host.effective_cpus
         shown = (f"{name} {'unknown' if count is None else count}" for name, count in counts.items())
@@ -703,10 +700,7 @@ def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
 
 def threads_to_picture(curves: Iterable[Curve], path: Path) -> list[Path]:
     """Draw the curves, each machine on pages of its own, and return the files; raises ReportError."""
-    machines: dict[str, list[Curve]] = {}
-    for curve in drawn_curves(curves):
-        machines.setdefault(curve.host.fingerprint, []).append(curve)
-    return draw(map(_picture, machines.values()), path)
+    return draw(map(_picture, by_machine(drawn_curves(curves))), path)
 
 
 def _picture(curves: Sequence[Curve]) -> Picture:
@@ -718,7 +712,7 @@ def _picture(curves: Sequence[Curve]) -> Picture:
     for group, of_group in groups.items():
         lines = [
             Line(
-                [(point.at, ends(point.seconds)) for point in curve.timed if point.seconds is not None],
+                [(count, ends(seconds)) for count, seconds in curve.times.items()],
                 styles[name_of(curve)],
                 {"best": [curve.found["best_threads"]]},
             )
@@ -740,10 +734,6 @@ def _picture(curves: Sequence[Curve]) -> Picture:
     return Picture(f"Time against threads, on {host.name}", panels, legend, across, "seconds per mini-batch", unit="s")
 
 
-def _applies(cells: Collection[Cell]) -> bool:
-    return differ((each for each in cells if each.on_cpu and each.threads and each.world_size == 1), "threads")
-
-
 REPORT = Report(
     name="threads",
     summary="How many threads to give each framework, and the cost of more, with the evidence why.",
@@ -763,7 +753,9 @@ REPORT = Report(
     draw=lambda found, path, options: threads_to_picture(found.curves, path),
     drawable=lambda found: bool(drawn_curves(found.curves)),
     suggestion="how many threads to give, and the cost of more",
-    applies=_applies,
+    applies=lambda cells: differ(
+        (each for each in cells if each.on_cpu and each.threads and each.world_size == 1), "threads"
+    ),
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Threads: how many to use, and the cost of more",
     place=30,

@@ -32,9 +32,9 @@ KNOWS_NOTHING = math.log(ALPHABET)
 TEXT = ("name", "digest", "symbols", "floor")
 """A record's description of a text; the floor is None where it is unknown."""
 Text = tuple[str, str, int, float | None]
-SETTING = ("text", "cell", "layers", "size")
-Losses = Mapping[tuple[str, str, int, int], float]
-"""Losses of networks, by the parts of `SETTING`."""
+SETTING = ("cell", "layers", "size")
+Losses = Mapping[str, Mapping[tuple[str, int, int], float]]
+"""Losses by the name of a text and the parts of `SETTING` of a network."""
 _CELLS = ("rnn", "gru", "lstm")
 
 
@@ -180,24 +180,25 @@ def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
 
 def losses_of(learnt: Iterable[Learnt]) -> Losses:
     """Return the losses of networks on texts; those that differ in anything else have different names of texts."""
-    found = {}
+    found: dict[str, dict[tuple[str, int, int], float]] = {}
     for each in learnt:
         for net in each.nets:
             if (loss := each.loss(net)) is not None:
                 embedded = f", embedding {net.embedding}" if net.embedding else ""
                 text, digest, *_ = each.text
                 name = f"{text} {digest[:6]}, {net.steps} steps, mini-batch {net.batch_size}{embedded}"
-                found[name, net.cell, net.layers, net.size] = loss
+                found.setdefault(name, {})[net.cell, net.layers, net.size] = loss
     return found
 
 
 def published_losses() -> Losses:
     """Return the test losses of Karpathy and others 2016; the largest plain networks have none."""
-    return {
-        (line["dataset"], line["cell"], int(line["layers"]), int(line["size"])): float(line["loss"])
-        for line in lines_of("karpathy2016_losses.csv")
-        if line["loss"]
-    }
+    found: dict[str, dict[tuple[str, int, int], float]] = {}
+    for line in lines_of("karpathy2016_losses.csv"):
+        if line["loss"]:
+            network = line["cell"], int(line["layers"]), int(line["size"])
+            found.setdefault(line["dataset"], {})[network] = float(line["loss"])
+    return found
 
 
 def cell_order(cell: str) -> tuple[int, str]:

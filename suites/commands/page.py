@@ -17,7 +17,7 @@ from dlbench.reports import report as of_reports
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
 from dlbench.reports.formats.outputs import why_not
-from dlbench.reports.history.nights import NIGHTLY, CellHistory, build_history, explained
+from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
 from dlbench.reports.report import ReportOptions, Source
@@ -99,18 +99,18 @@ def page_command(given: Given) -> None:
     say(f"Written: {given.out} ({len(text.encode()) / 1e6:.2f} MB).")
 
 
-def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[CellHistory]]:
+def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
     """Return by machine and cell what its nights found, if there are several; of several stores the one with most."""
-    found: dict[tuple[str, Cell, str], CellHistory] = {}
+    found: dict[tuple[str, Cell, str], Series] = {}
     for target in targets:
         with Store.open(target, create=False) as store:
             nights = store.nights(suite=asked.suite or None, machine=asked.machine or None, purpose=NIGHTLY)
             history = build_history(nights, store.cells())
         for each in history.cells:
-            key = each.series.machine, each.series.cell._replace(adapter=""), each.series.kind
-            if len(each.series) > max(1, len(found[key].series) if key in found else 0):
+            key = each.machine, each.cell._replace(adapter=""), each.kind
+            if len(each) > max(1, len(found[key]) if key in found else 0):
                 found[key] = each
-    by_cell: dict[tuple[str, Cell], list[CellHistory]] = {}
+    by_cell: dict[tuple[str, Cell], list[Series]] = {}
     for (machine, cell, _), each in found.items():
         by_cell.setdefault((machine, cell), []).append(each)
     return by_cell

@@ -138,13 +138,6 @@ def test_a_cliff_is_no_law_and_says_so() -> None:
     assert "too few launches to say whether noise explains that" in law(found, "usl").rejected[-1]
 
 
-@pytest.mark.parametrize("count", range(fits.POINTS_NEEDED))
-def test_too_few_counts_are_not_fitted(count: int) -> None:
-    found = fit_scaling({p: published(TRUTH[p]) for p in COUNTS[:count]})
-    assert (found.laws, found.chosen) == ((), None)
-    assert found.rejected == f"{count} thread count{'s' if count != 1 else ''} to fit, 6 needed"
-
-
 @pytest.mark.parametrize(
     ("times", "amdahl", "usl"),
     [

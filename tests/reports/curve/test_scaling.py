@@ -75,12 +75,9 @@ def test_figures_keep_to_their_definitions(whole: float, part: float, team: floa
 
 OTHERS: list[dict[str, Any]] = [
     {"network": "fcn8"},
-    {"framework": "jax"},
-    {"mode": "compile"},
     {"machine": "m-two"},
     {"device": "cuda:0"},
     {"precision": "bfloat16"},
-    {"placement": "pinned"},
     {"affinity": "bound"},
     {"threads": 2},
     {"batch_size": 128},
@@ -128,21 +125,21 @@ def test_workers_with_more_threads_than_cpus_share_them_and_it_is_said(
     assert ("no speed-up can be expected: 2 x" in text) is shares
 
 
-def wrong() -> list[Record]:
-    result = replace_outcome(status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4"))
-    return [make.record(result=result)]
-
-
-def replace_outcome(**changes: Any) -> Any:
-    return make.outcome()._replace(**changes)
-
-
 @pytest.mark.parametrize(
     ("alone", "reason"),
     [
         ([make.hole(Status.OUT_OF_MEMORY, "no room")], "no room"),
-        (wrong(), "update error 0.4"),
-        ([make.record(result=replace_outcome(final_loss_finite=False))], "something else than the reference"),
+        (
+            [
+                make.record(
+                    result=make.outcome(
+                        status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4")
+                    )
+                )
+            ],
+            "update error 0.4",
+        ),
+        ([make.record(result=make.outcome(final_loss_finite=False))], "something else than the reference"),
         ([make.record(result=make.outcome(threads=make.threads(1, 3.0, 3.0)))], "more threads worked"),
         (launches(1.0, environment="another"), "another build"),
     ],
@@ -178,25 +175,15 @@ def test_a_verdict_on_a_disturbed_side_says_so() -> None:
 
 
 def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:
-    records: list[Record] = []
-    for framework, mode in (("torch", "eager"), ("onnxruntime", "training")):
-        for network in ("fcn5", "resnet50"):
-            of_cell: dict[str, Any] = {"framework": framework, "mode": mode, "network": network}
-            for count in (1, 2, 4):
-                records += launches(1 / count, device="cuda:0", world_size=count, **of_cell)
-                for batch in (32, 64):
-                    records += launches(batch / count**0.9, batch_size=batch, world_size=count, **of_cell)
-    records += launches(1.0, machine="m-two", framework="mxnet")
-    records.append(make.hole(Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"))
+    records = [
+        *(r for count in (1, 2) for batch in (32, 64) for r in launches(1.0, batch_size=batch, world_size=count)),
+        *(r for count in (1, 2) for r in launches(1.0, device="cuda:0", world_size=count, network="resnet50")),
+        *launches(1.0, machine="m-two", framework="mxnet"),
+        make.hole(Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"),
+    ]
     first, second = scaling_to_picture(found_in(*records), tmp_path / "scaling.svg")
     words = texts(first)
-    for word in (
-        "fcn5",
-        "resnet50",
-        "torch eager, 1 thread, batch 64",
-        "onnxruntime training, 1 thread, batch 32 each",
-    ):
-        assert word in words
+    assert {"fcn5", "resnet50", "torch eager, 1 thread, batch 64", "torch eager, 1 thread, batch 32 each"} <= set(words)
     assert second.name == "scaling-2.svg"
     assert any("one worker" in word for word in texts(second))
     (empty,) = scaling_to_picture(found_in(), tmp_path / "empty.png")

@@ -1,4 +1,4 @@
-"""What made-up launches on a GPU raise of themselves, and what is told of them in the matrix."""
+"""What made-up launches on a GPU raise of themselves, and their energy, regions and processes."""
 
 import json as json_of_python
 import re
@@ -13,12 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dlbench.reports
-from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
-from dlbench.reports import flags, gpu_evidence
+from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Outcome, Status
+from dlbench.reports import flags
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Verdict, compare_sides
 from dlbench.reports.disturbance import contended, disturbed, left_out
 from dlbench.reports.flags import KINDS, record_flags
+from dlbench.reports.gpu_evidence import (
+    ENOUGH_TICKS,
+    counted_joules,
+    energy,
+    growth,
+    integrated_joules,
+    observe_device,
+    observe_launch,
+    other_processes,
+    points_of,
+    region_of,
+    within,
+)
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Results
@@ -54,7 +67,7 @@ def telemetry(processes: Any = (OWN,), slow: dict[str, Any] | None = None, **col
 
 
 def in_region(value: float, share: float, outside: float = 0) -> list[float]:
-    """A column that has this value in the given share of the timed region's 51 samples, and 0 in the others of it."""
+    """Return a column with this value in the given share of the timed region's 51 samples, and 0 in the others."""
     count = round(51 * share)
     return [outside] * 50 + [value] * count + [0] * (51 - count) + [outside] * 50
 
@@ -90,58 +103,56 @@ def sentence(record: Record) -> str:
     return flag.sentence
 
 
-def test_a_calm_launch_raises_nothing() -> None:
-    assert names(launch()) == []
-    assert names(replace(launch(), telemetry=None)) == []
-
-
 def test_on_the_cpu_nothing_of_this_is_looked_at() -> None:
     record = launch(events=0.5, busy=0.1, told=telemetry([OWN, OTHER], reasons=0x40))
     on_cpu = replace(record, cell=record.cell._replace(device="cpu"))
     plain = replace(on_cpu, telemetry=None, outcome=on_cpu.outcome._replace(device=None, timed_between=None))
     assert record_flags(on_cpu, None) == record_flags(plain, None) == []
-    assert gpu_evidence.observe_device([on_cpu]) is None
+    assert observe_device([on_cpu]) is None
 
 
-@given(st.floats(0.5, 1.5))
-def test_two_clocks_agree_within_two_per_cent(ratio: float) -> None:
-    expected = abs(ratio - 1) > flags.DEVICE_TIME_SHARE
-    if abs(abs(ratio - 1) - flags.DEVICE_TIME_SHARE) > 1e-6:
-        assert names(launch(events=ratio)) == (["device_time"] if expected else [])
+def brief(record: Record, seconds: float) -> Record:
+    """Return the launch with a timed region of so many seconds."""
+    return replace(record, outcome=record.outcome._replace(timed_between=[ORIGIN + 10, ORIGIN + 10 + seconds]))
 
 
-def test_what_an_event_costs_is_not_held_against_a_short_step() -> None:
-    assert names(launch(events=0.9, step=0.0004)) == []  # 40 microseconds
-    assert names(launch(events=0.9, step=0.001)) == ["device_time"]  # 100
+def slowed(reason: int, share: float) -> Record:
+    """Return a launch whose GPU was hot all the time outside of the region, and in it had a reason in a share of it."""
+    return launch(told=telemetry(reasons=in_region(reason, share, outside=0x40)))
 
 
-def test_events_that_do_not_belong_to_the_samples_tell_nothing() -> None:
-    record = launch(events=0.5)
-    device = record.outcome.device
-    odd = device._replace(event_ns=(device.event_ns or [])[:-1])
-    assert names(replace(record, outcome=record.outcome._replace(device=odd))) == []
+IDLE = telemetry(utilisation=in_region(31, 1.0, outside=100))
+SHORT = launch(events=0.5).outcome.device._replace(event_ns=[1] * 99)  # events of other samples
+FLAGS: dict[str, tuple[Record, str]] = {
+    "calm": (launch(), ""),
+    "no telemetry": (replace(launch(), telemetry=None), ""),
+    "clocks agree": (launch(events=1.019), ""),
+    "events too long": (launch(events=1.021), "device_time"),
+    "events too short": (launch(events=0.979), "device_time"),
+    "what events cost: 40 microseconds": (launch(events=0.9, step=0.0004), ""),
+    "what events cost: 100 microseconds": (launch(events=0.9, step=0.001), "device_time"),
+    "events of other samples": (replace(launch(), outcome=launch().outcome._replace(device=SHORT)), ""),
+    "busy": (launch(busy=flags.BUSY_SHARE + 0.01), ""),
+    "waits for its host": (launch(busy=flags.BUSY_SHARE - 0.01), "host_bound"),
+    "no profile: utilisation": (launch(busy=None, told=IDLE), "host_bound"),
+    "copies are not in utilisation": (launch(busy=None, told=IDLE, placement="pinned"), ""),
+    "the profile is the better word": (launch(busy=0.9, told=IDLE), ""),
+    "waits with copies in the profile": (launch(busy=0.3, told=IDLE, placement="pinned"), "host_bound"),
+    "utilisation of before": (brief(launch(busy=None, told=IDLE), 0.9), ""),
+    "heat, by the driver": (slowed(0x20, 0.3), "device_throttled"),
+    "heat, by the hardware": (slowed(0x40 | 0x8, 0.3), "device_throttled"),
+    "power brake": (slowed(0x80 | 0x4, 0.3), "device_throttled"),
+    "hardly ever": (slowed(0x40, 0.04), ""),
+    "a change of clocks": (slowed(0x8, 1 / 51), ""),
+    "one sample of few": (brief(launch(told=telemetry(reasons=in_region(0x8, 1 / 51))), 1.0), ""),
+    "at its power limit, as it should be": (slowed(0x4, 1.0), ""),
+    "reasons that are no harm": (slowed(0x1 | 0x2 | 0x10 | 0x100, 1.0), ""),
+}
 
 
-@given(st.floats(0.0, 1.2))
-def test_a_gpu_that_waits_for_its_host(busy: float) -> None:
-    if abs(busy - flags.BUSY_SHARE) > 1e-6:
-        assert names(launch(busy=busy)) == (["host_bound"] if busy < flags.BUSY_SHARE else [])
-
-
-def test_without_a_profile_the_drivers_utilisation_stands_in() -> None:
-    idle = telemetry(utilisation=in_region(31, 1.0, outside=100))
-    assert names(launch(busy=None, told=idle)) == ["host_bound"]
-    assert sentence(launch(busy=None, told=idle)) == (
-        "the GPU worked 31% of the time, by the driver's utilisation; the host sets the pace"
-    )
-    # Copies are not in it; the profile is the better word.
-    assert names(launch(busy=None, told=idle, placement="pinned")) == []
-    assert names(launch(busy=0.9, told=idle)) == []
-    assert names(launch(busy=0.3, told=idle, placement="pinned")) == ["host_bound"]
-    # Over less than a second it tells of what was before.
-    brief = launch(busy=None, told=idle)
-    brief = replace(brief, outcome=brief.outcome._replace(timed_between=[ORIGIN + 10, ORIGIN + 10.9]))
-    assert names(brief) == []
+@pytest.mark.parametrize(("record", "expected"), FLAGS.values(), ids=FLAGS)
+def test_flags_of_a_launch_on_a_gpu(record: Record, expected: str) -> None:
+    assert names(record) == expected.split()
 
 
 def starting(seconds: float | None, launches: float | None = 120.0, **changes: Any) -> Record:
@@ -150,18 +161,6 @@ def starting(seconds: float | None, launches: float | None = 120.0, **changes: A
     device = record.outcome.device
     device = device._replace(launches=launches, ceilings=DeviceCeilings(operator_start_seconds=seconds))
     return replace(record, outcome=record.outcome._replace(device=device))
-
-
-@given(st.floats(1e-7, 1e-2), st.floats(1, 1e5))
-def test_a_step_of_many_operators_is_launch_bound(seconds: float, launches: float) -> None:
-    record = starting(seconds, launches)
-    share = flags.starting_share(record.outcome)
-    assert share == pytest.approx(seconds * launches / 0.1)
-    assert names(record) == ["host_bound"]
-    assert ("launch-bound" in sentence(record)) == (share >= flags.LAUNCH_BOUND_SHARE)
-    assert ("all of a step" in sentence(record)) == (share >= 1)
-    # A GPU that is busy all the time waits for nobody, whatever starting would cost.
-    assert names(starting(seconds, launches, busy=0.95)) == []
 
 
 WAITING = "the GPU worked 40% of the time; the host sets the pace"
@@ -181,7 +180,10 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
         # Without a profile, or what starting costs, nothing is said of it.
         (starting(None), WAITING),
         (starting(5e-6, None), WAITING),
-        (launch(busy=0.4), WAITING),
+        (
+            launch(busy=None, told=IDLE),
+            "the GPU worked 31% of the time, by the driver's utilisation; the host sets the pace",
+        ),
         (
             launch(told=telemetry(reasons=in_region(0x40 | 0x4, 0.5), sm_mhz=1200)),
             "the GPU was slowed 51% of the time: thermal slowdown by the hardware, at 1200 MHz",
@@ -190,32 +192,6 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
 )
 def test_flags_in_words(record: Record, said: str) -> None:
     assert sentence(record) == said
-
-
-@pytest.mark.parametrize(
-    ("reason", "share", "expected"),
-    [
-        (0x20, 0.3, True),
-        (0x40 | 0x8, 0.3, True),
-        (0x80 | 0x4, 0.3, True),
-        (0x40, 0.04, False),
-        (0x8, 1 / 51, False),  # a change of clocks
-        (0x4, 1.0, False),  # at its power limit, as it should be
-        (0x1 | 0x2 | 0x10 | 0x100, 1.0, False),
-    ],
-)
-def test_a_gpu_that_was_slowed_down(reason: int, share: float, expected: bool) -> None:
-    told = telemetry(reasons=in_region(reason, share, outside=0x40))
-    # Outside of the region it was hot all the time.
-    assert names(launch(told=told)) == (["device_throttled"] if expected else [])
-
-
-def test_one_sample_of_few_is_no_throttling() -> None:
-    record = launch(told=telemetry(reasons=in_region(0x8, 1 / 51)))
-    brief = replace(record, outcome=record.outcome._replace(timed_between=[ORIGIN + 10, ORIGIN + 11]))
-    seen = gpu_evidence.observe_launch(brief.outcome, brief.telemetry)
-    assert (seen.samples, seen.slowed_share) == (6, pytest.approx(1 / 6))
-    assert names(brief) == []
 
 
 def test_errors_of_the_memory() -> None:
@@ -260,24 +236,24 @@ def test_the_store_knows_whether_a_gpu_was_shared() -> None:
 
 
 def test_joules_of_a_mini_batch() -> None:
-    seen = gpu_evidence.observe_launch(launch().outcome, telemetry())
+    seen = observe_launch(launch().outcome, telemetry())
     assert (seen.joules_per_minibatch, seen.energy_method) == (pytest.approx(30.0), "energy counter")
     no_counter = telemetry(joules=None, watts=280.0)
-    seen = gpu_evidence.observe_launch(launch().outcome, no_counter)
+    seen = observe_launch(launch().outcome, no_counter)
     assert (seen.joules_per_minibatch, seen.energy_method) == (pytest.approx(28.0), "integral of power")
     # Half of the region was not of the timed steps: its energy is not theirs.
-    seen = gpu_evidence.observe_launch(launch(step=0.05).outcome, telemetry())
+    seen = observe_launch(launch(step=0.05).outcome, telemetry())
     assert seen.joules_per_minibatch == pytest.approx(15.0)
     # A part of a GPU has no power of its own.
     part = telemetry()
     part["gpu"]["part"] = True
-    seen = gpu_evidence.observe_launch(launch().outcome, part)
+    seen = observe_launch(launch().outcome, part)
     assert (seen.joules_per_minibatch, seen.part_of_gpu) == (None, True)
     assert seen.watts is not None
 
 
 def test_what_a_launch_shows() -> None:
-    seen = gpu_evidence.observe_launch(launch(busy=0.5, events=0.99).outcome, telemetry(reasons=in_region(0x4, 1.0)))
+    seen = observe_launch(launch(busy=0.5, events=0.99).outcome, telemetry(reasons=in_region(0x4, 1.0)))
     assert seen.name == "NVIDIA H200"
     assert (seen.event_per_wall, seen.busy_share, seen.busy_source) == (pytest.approx(0.99), 0.5, "profile")
     assert seen.temperature == (pytest.approx(55.0), 50.0, 60.0)
@@ -288,22 +264,15 @@ def test_what_a_launch_shows() -> None:
     assert (seen.peak_memory_bytes, seen.used_memory_bytes) == (5 * 10**9, 20 * 10**9)
 
 
-def test_without_a_timed_region_nothing_is_derived_from_the_samples() -> None:
-    told = launch().outcome
-    seen = gpu_evidence.observe_launch(told._replace(timed_between=None), telemetry())
-    assert (seen.watts, seen.samples, seen.other_processes, seen.joules_per_minibatch) == (None,) * 4
-    assert seen.busy_share == pytest.approx(0.95)
-
-
 def test_the_launches_of_a_cell_together() -> None:
     hot = telemetry(temperature=80, reasons=in_region(0x4, 1.0))
     records = [launch(events=0.99), launch(events=0.97), launch(events=1.0, told=hot)]
-    seen = gpu_evidence.observe_device(records)
+    seen = observe_device(records)
     assert seen.event_per_wall == pytest.approx(0.99)
     assert seen.temperature == (pytest.approx(55.0), 50.0, 80)
     assert seen.clock_reasons == {"power cap": pytest.approx(1 / 3)}
     assert seen.samples == 153
-    assert gpu_evidence.observe_device([]) is None
+    assert observe_device([]) is None
 
 
 def matrix_of(*records: Record) -> Any:
@@ -319,3 +288,137 @@ def test_the_schema_describes_every_key_and_every_flag() -> None:
     for kind in ("ecc_errors", "device_throttled", "device_time", "host_bound"):
         (found,) = [each for each in KINDS if each.name == kind]
         assert f"| `{kind}` | `{found.symbol}` |" in schema
+
+
+# Energy, regions and other processes of made-up telemetry, against curves whose integral is known.
+
+fractions = st.floats(0.0, 1.0)
+
+
+def times(period: float = 0.2, seconds: float = 20.0) -> list[float]:
+    return [period * turn for turn in range(round(seconds / period) + 1)]
+
+
+@given(st.floats(10, 500), st.floats(0, 20), fractions, fractions)
+def test_the_integral_of_a_rising_load_is_exact(watts: float, slope: float, first: float, length: float) -> None:
+    start = 1 + 8 * first
+    region = (start, start + 1 + 9 * length)
+    points = [(at, watts + slope * at) for at in times()]
+    middle = (region[0] + region[1]) / 2
+    assert integrated_joules(points, region) == pytest.approx((watts + slope * middle) * (region[1] - region[0]))
+
+
+@given(st.floats(50, 700), st.floats(0.01, 0.15), fractions, st.floats(0, 0.1))
+def test_the_counter_tells_the_energy_but_for_its_ticks(watts: float, tick: float, length: float, shift: float) -> None:
+    region = (3.0 + shift, 6.0 + shift + 10 * length)
+    points = [(at, watts * (at // tick * tick)) for at in times()]
+    joules = counted_joules(points, region)
+    assert abs(joules - watts * (region[1] - region[0])) <= watts * tick * 1.0001
+
+
+@given(st.lists(st.floats(0.0, 100.0), min_size=101, max_size=101), fractions)
+def test_energies_of_adjoining_regions_add_up(steps: list[float], where: float) -> None:
+    at, total = times(), 0.0
+    counter, power = [], []
+    for moment, step in zip(at, steps, strict=True):
+        total += step + 0.1  # it ticks
+        counter.append((moment, total))
+        power.append((moment, step))
+    left, right = (3.0, 6.0 + 5 * where), (6.0 + 5 * where, 15.0)
+    both = (3.0, 15.0)
+    for joules, points in ((counted_joules, counter), (integrated_joules, power)):
+        parts = [joules(points, region) for region in (left, right)]
+        assert None not in parts
+        assert joules(points, both) == pytest.approx(sum(part for part in parts if part is not None), abs=1e-6)
+
+
+def test_the_counter_is_used_where_it_ticked_often_enough_and_else_the_power() -> None:
+    region = (102.0, 106.0)
+    counter, power = [(100 + at, 500 * at) for at in times()], [(100 + at, 490.0) for at in times()]
+    often = {"joules": counter, "watts": power}
+    assert energy(often, region) == (pytest.approx(2000.0), "energy counter")
+    seldom = {**often, "joules": [(at, 500 * ((at - 100) // 1.0)) for at, _ in counter]}
+    assert energy(seldom, region) == (pytest.approx(1960.0), "integral of power")
+    fell = {"joules": [(at, joules if at < 104 else 0.0) for at, joules in counter]}
+    assert energy(fell, region) is None
+    # Too short, and not wholly sampled.
+    assert energy(often, (102.0, 102.9)) is None
+    assert energy(often, (99.0, 106.0)) is None
+    assert energy(often, (118.0, 121.0)) is None
+    assert energy({}, region) is None
+
+
+def test_the_counter_counts_ticks_in_the_region_alone() -> None:
+    # It moves all the time, but for the region.
+    points = [(at, 10 * (at if at < 5 else 5 + max(0.0, at - 9))) for at in times()]
+    assert counted_joules(points, (6.0, 8.0)) is None
+    few = 0.2 * (ENOUGH_TICKS - 3)
+    assert counted_joules(points, (5 - few, 5.1)) is None
+    assert counted_joules(points, (5 - 0.2 * (ENOUGH_TICKS + 1), 5.1)) is not None
+
+
+def test_power_is_not_guessed_over_a_gap() -> None:
+    points = [(at, 100.0) for at in times() if not 4.0 < at < 5.5]
+    assert integrated_joules(points, (2.0, 8.0)) is None
+    assert integrated_joules(points, (6.0, 8.0)) == pytest.approx(200.0)
+
+
+@given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=60), fractions, fractions)
+def test_only_readings_in_the_region_count(values: list[float | None], one: float, other: float) -> None:
+    at = [0.2 * place for place in range(len(values))]
+    first, last = sorted((one * at[-1], other * at[-1]))
+    points = points_of({"at": at, "watts": values, "sm_mhz": 1410}, 100.0)
+    region = 100 + first, 100 + last
+    inside = [v for a, v in zip(at, values, strict=True) if region[0] <= 100 + a <= region[1]]
+    assert within(points["watts"], region) == [value for value in inside if value is not None]
+    assert within(points["sm_mhz"], region) == [1410] * len(inside)
+
+
+REGION = (105.0, 108.0)
+
+
+def process(whose: str, first: float, last: float) -> dict[str, Any]:
+    return {"whose": whose, "first": first, "last": last, "bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("processes", "expected"),
+    [
+        (None, None),
+        ([], 0),
+        ([process("own", 1, 9)], 0),
+        ([process("own", 1, 9), process("other", 0, 9)], 1),
+        ([process("own", 1, 9), process("other", 0, 4.9), process("other", 8.1, 9)], 0),
+        ([process("own", 1, 9), process("other", 4, 5.1), process("other", 7.9, 9)], 2),
+        ([process("own", 1, 9), process("unknown", 6, 6)], 0),
+        ([process("unknown", 1, 9)], 0),  # in a container: the launch's own
+        ([process("unknown", 1, 9), process("unknown", 0, 9)], 1),
+        ([process("unknown", 1, 9), process("other", 0, 9)], 1),
+    ],
+)
+def test_processes_of_others_in_the_region(processes: Any, expected: int | None) -> None:
+    assert other_processes(processes, 100.0, REGION) == expected
+
+
+def test_a_counter_that_grew() -> None:
+    counters = ([(1.0, 5), (3.0, 7)], [(1.0, 7), (2.0, 6), (3.0, 0)], [(3.0, 3)], [])
+    assert list(map(growth, counters)) == [2, None, None, None]
+
+
+def test_the_region_is_what_the_launch_says() -> None:
+    for told, expected in (([1.0, 2.5], (1.0, 2.5)), (None, None), ([2.0, 1.0], None), ([1.0], None), (["", ""], None)):
+        assert region_of(Outcome(Status.OK, timed_between=told)) == expected  # type: ignore[arg-type]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+keys = st.sampled_from(["schema", "origin", "gpu", "samples", "slow_samples", "processes", "notes"])
+tables = st.dictionaries(st.sampled_from(["at", "watts", "joules", "reasons"]), json_values)
+
+
+@given(st.dictionaries(keys, json_values | tables | st.just(1)) | st.none())
+def test_whatever_a_store_holds_is_read_or_left(content: dict[str, Any] | None) -> None:
+    observe_launch(Outcome(Status.OK, samples_ns=[10**9] * 3, timed_between=[105.0, 108.0]), content)

@@ -1,14 +1,9 @@
 """`dlbench report fleet`: what it reads, what it leaves out, and its words, data and picture."""
 
-import csv
-import io
-import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import factory_of_records as make
 import numpy as np
@@ -23,27 +18,21 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Reading
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import SHARED_NODE
-from dlbench.reports.formats.export import FORMATS, export
+from dlbench.reports.formats.export import export
 from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
 from dlbench.reports.ratio.nodes import FAST, LIKE, MEAN, Kind, NodeSeen, contrasts
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.statistics import SIGNIFICANCE, summarise
 from dlbench.reports.storage.hosts import Host, Node
-from dlbench.reports.storage.record import Record, Run
 from dlbench.reports.storage.results import Narrowing, Results
 from dlbench.reports.storage.store import Store
 
 KIND = Host("kind-1", "EPYC, 4 CPUs", 4, 4, 4.0, cpu_model="EPYC", memory_gib=16)
 CALM = Reading(1e11, 1e10, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, "NumPy 2, 512 x 512", "2026-03-01T12:00:00.000+00:00")
 
-Times = Mapping[str, Mapping[str, float | Sequence[float]]]
-"""By node and network: seconds of each launch, or of three a little apart."""
 
-
-def records(
-    times: Times, fleet: str = "f1", shared: Sequence[str] = (), machine: str = KIND.fingerprint
-) -> list[Record]:
-    """Return a run's records for each node."""
+def records(times, fleet="f1", shared=(), machine=KIND.fingerprint):
+    """Return a run's records for each node; by node and network, seconds of each launch or of three a little apart."""
     return [
         replace(each, node=Node(fleet, node, tuple(shared)))
         for node, networks in times.items()
@@ -52,61 +41,48 @@ def records(
     ]
 
 
-def source(
-    found: Iterable[Record],
-    readings: Mapping[str, Sequence[Reading]] | None = None,
-    hosts: Mapping[str, Host] | None = None,
-    narrowing: Narrowing | None = None,
-    runs: Sequence[Run] = (),
-    **options: Any,
-) -> Source:
-    """Return what a report asks, of these records and, by node, of these readings."""
-    kept = list(found)
-    known = dict(hosts or {KIND.fingerprint: KIND})
-    of_records = {each.run: make.run(id=each.run, machine=each.machine, node=each.node) for each in kept}
-    every = [*of_records.values(), *runs]
-    nodes = {run.id: run.node.name for run in every if run.node is not None}
+def found_in(found, readings=None, hosts=None, narrowing=None, **options):
+    """Return the report of these records and, by node, of these readings."""
+    known = hosts or {KIND.fingerprint: KIND}
+    runs = {each.run: make.run(id=each.run, machine=each.machine, node=each.node) for each in found}
 
-    def sentinels(run: str) -> list[tuple[int, str, dict[str, Any]]]:
-        return [(place, "before", asdict(each)) for place, each in enumerate((readings or {}).get(nodes[run], ()))]
+    def sentinels(run):
+        return [
+            (place, "before", asdict(each)) for place, each in enumerate((readings or {}).get(runs[run].node.name, ()))
+        ]
 
-    return Source(
-        Results,
-        lambda: [(run, 1) for run in every],
-        ReportOptions(**options),
-        of_run=lambda run: Results(tuple(each for each in kept if each.run == run), known),
-        sentinels=sentinels,
-        narrowing=narrowing or Narrowing(),
+    return REPORT.analyse(
+        Source(
+            Results,
+            lambda: [(run, 1) for run in runs.values()],
+            ReportOptions(**options),
+            of_run=lambda run: Results(tuple(each for each in found if each.run == run), known),
+            sentinels=sentinels,
+            narrowing=narrowing or Narrowing(),
+        )
     )
 
 
-def readings(products: Sequence[float], bandwidths: Sequence[float], **changes: Any) -> list[Reading]:
+def readings(products, bandwidths, **changes):
     """Return calm readings of these rates, a minute apart."""
+    rates = ("gemm_flops_per_second", "bandwidth_bytes_per_second")
     return [
-        replace(
-            CALM,
-            gemm_flops_per_second=product,
-            bandwidth_bytes_per_second=bandwidth,
-            taken=f"2026-03-01T12:{minute:02}:00.000+00:00",
-            **changes,
-        )
-        for minute, (product, bandwidth) in enumerate(zip(products, bandwidths, strict=True))
+        replace(CALM, **dict(zip(rates, pair, strict=True)), taken=f"2026-03-01T12:{minute:02}:00.000+00:00", **changes)
+        for minute, pair in enumerate(zip(products, bandwidths, strict=True))
     ]
 
 
-def kind(logs: np.ndarray[tuple[int, int, int], np.dtype[np.float64]]) -> Kind:
+def kind(logs):
     """Return a kind of the log-medians of launches, shape (nodes, benchmarks, launches), nodes named n1, n2, ..."""
     names = [f"n{place + 1}" for place in range(len(logs))]
     times = {
         f"benchmark {place}": {name: summarise([[s] for s in each]) for name, each in zip(names, of, strict=True)}
         for place, of in enumerate(np.exp(logs.transpose(1, 0, 2)))
     }
-    return Kind(KIND, {name: NodeSeen(name) for name in names}, dict(times))
+    return Kind(KIND, {name: NodeSeen(name) for name in names}, times)
 
 
-def drawn(
-    rng: np.random.Generator, shape: tuple[int, int, int], launch: float = 0.01, node: float = 0.0, slow: float = 1.0
-) -> np.ndarray[tuple[int, int, int], np.dtype[np.float64]]:
+def drawn(rng, shape, launch=0.01, node=0.0, slow=1.0):
     """Return log-medians, shape (nodes, benchmarks, launches): of launches and nodes that deviate; the last is slow."""
     nodes, benchmarks, _ = shape
     levels = rng.normal(0.0, node, (nodes, 1, 1)) + rng.normal(0.0, 1.0, (1, benchmarks, 1))
@@ -116,10 +92,6 @@ def drawn(
 
 SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}
 SLOW = {**SAME, "n3": {"fcn5": 1.3, "fcn8": 2.6}}
-
-
-def found_in(found, *more, **given):
-    return REPORT.analyse(source(found, *more, **given))
 
 
 def shown(found, top=12):
@@ -267,41 +239,26 @@ def test_of_many_nodes_the_slowest_are_shown_and_the_others_counted():
     assert len(list(REPORT.as_rows(found).lines)) == 120
 
 
-def test_json_and_csv_say_the_same_and_the_schema_describes_each_key():
-    found = found_in(records(SLOW), {name: readings([1e11], [1e10]) for name in SLOW})
-    content = json.loads(export(REPORT, found, ReportOptions(), "json"))
-    rows = list(csv.DictReader(io.StringIO(export(REPORT, found, ReportOptions(), "csv"))))
-    (kind,) = content["machines"]
-    for row, each in zip(rows, kind["ratios"], strict=True):
-        assert [row[key] for key in ("node", "benchmark", "verdict")] == [
-            each[key] for key in ("node", "benchmark", "verdict")
-        ]
-        assert float(row["ratio.value"]) == each["ratio"]["value"]
-        assert row["network"] == (each["network"] or "")
+def test_the_schema_describes_each_key():
+    content = REPORT.as_data(found_in(records(SLOW), {name: readings([1e11], [1e10]) for name in SLOW}))
     schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
     chapter = schema.partition("## `dlbench report fleet --json`")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`(\w+)`", chapter))
-    axes = set(make.cell()._asdict())
+    described = {*re.findall(r"`(\w+)`", chapter), *make.cell()._fields}
+    (kind,) = content["machines"]
     for part in (content, kind, kind["nodes"][0], kind["ratios"][0], kind["spreads"][0]):
-        assert set(part) - axes - {"specification"} <= named
+        assert set(part) <= described
 
 
-@pytest.mark.parametrize("name", ["cpu", "gates"])
-def test_a_store_without_fleets_is_not_read(tmp_path, name):
-    path = kept_store(tmp_path, name)
-    with Store.open(path) as store:
+def test_a_store_without_fleets_is_not_read(tmp_path):
+    with Store.open(kept_store(tmp_path, "gates")) as store:
         runs = [(run, 0) for run in store.runs()]
 
     def never(*_):
         raise AssertionError("read")
 
     found = REPORT.analyse(Source(never, lambda: runs, of_run=never, sentinels=never))
-    assert not REPORT.has_section(found)
-    assert not REPORT.drawable(found)
-    assert REPORT.headline(found) == []
+    assert (REPORT.has_section(found), REPORT.drawable(found), REPORT.headline(found)) == (False, False, [])
     assert REPORT.page(found, ReportOptions()).before == (NONE,)
-    for form in FORMATS:
-        assert export(REPORT, found, ReportOptions(), form)
 
 
 @pytest.fixture
@@ -374,7 +331,7 @@ def test_a_node_five_per_cent_slow_is_found_and_no_other():
         assert "slow" in {each.verdict for each in on if each.node.name == "n8"}
 
 
-@pytest.mark.parametrize("factor", [1.3, 3.0, 30.0])
+@pytest.mark.parametrize("factor", [1.3, 30.0])
 def test_a_very_slow_node_makes_no_other_look_fast(factor):
     logs = drawn(np.random.default_rng(SEED), (3, 4, 4), slow=factor)
     on, means = judged(logs)

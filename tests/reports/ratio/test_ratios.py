@@ -107,15 +107,6 @@ def test_leaders_agree_with_the_stars_and_a_change_of_scale_changes_no_ratio(fac
     assert leader_of(made(scale)).ratio.value == pytest.approx(leader.ratio.value, rel=1e-5)
 
 
-def test_json_and_csv_of_a_leader_agree():
-    found = fastest.fastest(matrix_of([*make.launches(1.0), *make.launches(1.001, framework="mxnet")]))
-    report = fastest.REPORT
-    (leader,), (line,) = report.as_data(found)["leaders"], list(report.as_rows(found).lines)
-    assert [each["framework"] for each in leader["ties"]] == ["mxnet"]
-    assert line["ties"] == "mxnet eager"
-    assert (leader["network"], leader["threads"], leader["certain"]) == ("fcn5", 1, False)
-
-
 def standing(records, framework):
     (means,) = frameworks.frameworks(matrix_of(records)).rows
     mean = next(each for each in means if each.pairs[0].cell.row.framework == framework)

@@ -8,7 +8,7 @@ import sys
 import zipfile
 
 import pytest
-from debian_mirror import serving
+from file_server import serving
 from made_up_pythons import HOST, left_behind, make_framework, make_wheel, refused, script, start_build
 
 from dlbench.suites.environments import environment, folders, interpreters, packages

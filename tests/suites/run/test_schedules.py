@@ -14,20 +14,7 @@ import pytest
 from fake_nvml import TWO, gpus
 from hypothesis import given
 from hypothesis import strategies as st
-from pretended_runs import (
-    PLAN,
-    PRECISE,
-    TEXT,
-    Pretender,
-    begin,
-    carry_out,
-    launched,
-    launches_by_cell,
-    noisy,
-    ok,
-    open_store,
-    runner_of,
-)
+from pretended_runs import PLAN, TEXT, Pretender, begin, carry_out, launched, ok, open_store, runner_of
 from properties import examples
 from scipy import stats
 
@@ -61,6 +48,19 @@ from dlbench.suites.run.search import (
     halving_sizes,
     search_starts,
 )
+
+# With a precision to reach: launches deviate by so much, drawn anew for each.
+PRECISE = replace(PLAN, launches=5, launches_most=20, interval=0.02)
+
+
+def noisy(deviation, seed=1):
+    rng = random.Random(seed)
+    return lambda cell: ok(0.01 * math.exp(rng.gauss(0, deviation(cell) if callable(deviation) else deviation)))
+
+
+def launches_by_cell(store):
+    return Counter(record.cell for record in store.records())
+
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
 
