@@ -21,7 +21,7 @@ from dlbench.reports.compare.verdict import Verdict
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.nights import CellHistory, ChangePoint, History
+from dlbench.reports.history.nights import ChangePoint, History, Series
 from dlbench.reports.history.report import REPORT, changes_page, significance, size, what_else
 from dlbench.reports.naming import name_of, slug
 from dlbench.reports.page.render import asset, policy
@@ -236,8 +236,8 @@ def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
     return tuple(_shift(cell, change, known) for cell, change in changes)
 
 
-def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
-    series, place = cell.series, change.place
+def _shift(series: Series, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
+    place = change.place
     key = key_of(series.machine, series.cell)
     runs = [str(run) for run in series.runs]
     close = runs[max(0, place - _CLOSE) : place + _CLOSE + 1]
@@ -247,7 +247,7 @@ def _shift(cell: CellHistory, change: ChangePoint, known: dict[tuple[str, str], 
         return replace(moved, near=near)
     _, low, high = change.percent
     words = (
-        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: {what_else(cell, change)}"
+        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: {what_else(series, change)}"
     )
     started = datetime.fromisoformat(change.night.started)
     return Shift(key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near)

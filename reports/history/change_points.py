@@ -107,20 +107,37 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     if count <= ENOUGH_NIGHTS:
         return ()
     noise = _noise(values)
-    judge = _Judge(values, _pulled_in(values, noise), drifting)
+    calm = _pulled_in(values, noise)
+    # A segmentation may put its steps at any night, and beside them segments of any scale.
+    tried = count * max(1.0, math.log2(count / ENOUGH_NIGHTS))
     steps: list[Step] = []
-    places = _candidates(judge.calm, noise)
+    places = _candidates(calm, noise)
     while places:
-        steps = [judge.step(start, place, end) for start, place, end in _beside(places, count)]
+        beside = _beside(places, count)
+        steps = [_step(calm[start:end], start, place, drifting, tried) for start, place, end in beside]
         weakest = max(steps, key=lambda step: step.p)
         if weakest.p <= FALSE_DISCOVERY_RATE:
             break
         places.remove(weakest.position)
         steps = []
-    edges = _past_the_ends(judge.calm, places)
+    edges = _past_the_ends(calm, places)
     steps = [step for step in steps if step.position not in edges]
-    places = [place for place in places if place not in edges]
-    return (*steps, *judge.pending(places[-1] if places else 0))
+    # The last nights' departure from the level before them, on the nights as they are.
+    start = steps[-1].position if steps else 0
+    late = [
+        _step(values[start:], start, count - after, drifting, ENOUGH_NIGHTS - 1)
+        for after in range(1, ENOUGH_NIGHTS)
+        if count - after - start >= ENOUGH_NIGHTS
+    ]
+    best = min(late, key=lambda step: step.p, default=None)
+    return (*steps, *([best] if best is not None and best.p <= FALSE_DISCOVERY_RATE else []))
+
+
+def _step(values: Values, start: int, place: int, drifting: bool, tried: float) -> Step:
+    """Test a step at ``place`` of these values, which begin at ``start``; as many tests were ``tried``."""
+    before = place - start
+    p, size, half = _fit(values, before, drifting)
+    return Step(place, size, size - half, size + half, min(1.0, p * tried), before, len(values) - before)
 
 
 def _noise(values: Values) -> float:
@@ -221,34 +238,6 @@ def _past_the_ends(values: Values, places: list[int]) -> set[int]:
         if early or late:
             found.add(place)
     return found
-
-
-class _Judge:
-    """Tests the steps of one series."""
-
-    def __init__(self, values: Values, calm: Values, drifting: bool) -> None:
-        self.calm = calm
-        self._values, self._drifting = values, drifting
-        # A segmentation may put its steps at any night, and beside them segments of any scale.
-        self._tried = len(values) * max(1.0, math.log2(len(values) / ENOUGH_NIGHTS))
-
-    def step(self, start: int, place: int, end: int) -> Step:
-        """Test the step at ``place`` between the segments that begin at ``start`` and end before ``end``."""
-        before, after = place - start, end - place
-        p, size, half = _fit(self.calm[start:end], before, self._drifting)
-        return Step(place, size, size - half, size + half, min(1.0, p * self._tried), before, after)
-
-    def pending(self, start: int) -> tuple[Step, ...]:
-        """Return the last nights' departure from the level since ``start``, where there is one."""
-        found = []
-        for after in range(1, ENOUGH_NIGHTS):
-            place = len(self._values) - after
-            if place - start >= ENOUGH_NIGHTS:
-                p, size, half = _fit(self._values[start:], place - start, self._drifting)
-                p = min(1.0, p * (ENOUGH_NIGHTS - 1))
-                found.append(Step(place, size, size - half, size + half, p, place - start, after))
-        best = min(found, key=lambda step: step.p, default=None)
-        return (best,) if best is not None and best.p <= FALSE_DISCOVERY_RATE else ()
 
 
 def _fit(values: Values, before: int, drifting: bool) -> tuple[float, float, float]:

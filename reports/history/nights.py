@@ -7,8 +7,9 @@ machines: a cell's number is of one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,14 +28,14 @@ CAVEATS = {
     RATIO: "ratio to the same night's baseline",
     ABSOLUTE: "absolute: the machine's own shifts cannot be told from the code's",
 }
-PLAIN, BASELINE, CANDIDATE = "", "baseline", "candidate"
-SIDES = {RATIO: (CANDIDATE, BASELINE), ABSOLUTE: (PLAIN,)}
+SIDES = {RATIO: ("candidate", "baseline"), ABSOLUTE: ("",)}
 """The sides of the records of each kind of series, the one that may have changed first."""
 
 NIGHTLY = ("suite", "gate")
 """Purposes of the runs that a history is made of. A comparison by hand is no night: each compares other things."""
 
 Floats = NDArray[np.float64]
+Objects = NDArray[np.object_]
 
 
 class Night(NamedTuple):
@@ -54,112 +55,6 @@ class Night(NamedTuple):
     """Digest of the framework's environment on each of the series' `SIDES`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Series:
-    """The nights of one cell on one machine, the oldest first; arrays of one length."""
-
-    machine: str
-    cell: Cell
-    number: int
-    """The cell's number in its store."""
-    kind: str
-    """`RATIO` or `ABSOLUTE`."""
-    runs: NDArray[np.object_]
-    started: NDArray[np.object_]
-    logs: Floats
-    """Natural logarithms of ratios or seconds."""
-    halves: Floats
-    """Half-widths of the nights' 95 % intervals, log units; NaN if unknown."""
-    searched: NDArray[np.bool_]
-    environments: tuple[NDArray[np.object_], ...]
-
-    def __len__(self) -> int:
-        return len(self.logs)
-
-    def night(self, place: int) -> Night:
-        """Return one night."""
-        log, half = float(self.logs[place]), float(self.halves[place])
-        known = not math.isnan(half)
-        return Night(
-            str(self.runs[place]),
-            str(self.started[place]),
-            math.exp(log),
-            math.exp(log - half) if known else None,
-            math.exp(log + half) if known else None,
-            bool(self.searched[place]),
-            tuple(str(each[place]) for each in self.environments),
-        )
-
-
-def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]:
-    """Return the series of these nights, ordered by machine, network, framework, workers and threads, ratios first."""
-    sides = {side: nights[nights["side"] == side] for side in (PLAIN, BASELINE, CANDIDATE)}
-    sides = {side: _once(frame) for side, frame in sides.items()}
-    found = _of_kind(ABSOLUTE, [sides[PLAIN]], cells)
-    if len(sides[CANDIDATE]) and len(sides[BASELINE]):
-        both = sides[CANDIDATE].merge(sides[BASELINE][["run", "cell"]], on=["run", "cell"])[["run", "cell"]]
-        pair = [both.merge(sides[side], on=["run", "cell"], how="left") for side in SIDES[RATIO]]
-        found += _of_kind(RATIO, pair, cells)
-    return sorted(found, key=lambda s: (s.machine, s.cell.network, *_row(s.cell), s.kind == ABSOLUTE))
-
-
-def _row(cell: Cell) -> tuple[object, ...]:
-    return cell.batch_size, cell.framework, cell.mode, cell.device, cell.world_size, cell.threads, cell
-
-
-def _once(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return one row for each run and cell: of several environments the one with the most launches."""
-    if not frame.duplicated(["run", "cell"]).any():
-        return frame
-    return frame.sort_values("launches", kind="stable").drop_duplicates(["run", "cell"], keep="last").sort_index()
-
-
-def _of_kind(kind: str, frames: Sequence["pd.DataFrame"], cells: Mapping[int, Cell]) -> list[Series]:
-    """Return the series of one kind from frames (one for each of its `SIDES`) whose rows correspond."""
-    first = frames[0]
-    if not len(first):
-        return []
-    means = [frame["log_mean"].to_numpy(dtype=float) for frame in frames]
-    logs = means[0] - (means[1] if len(means) > 1 else 0.0)
-    halves = _half_widths(frames)
-    searched = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0) & np.isfinite(logs)
-    environments = [frame["environment"].to_numpy(dtype=object) for frame in frames]
-    numbers, started = first["cell"].to_numpy(), first["started"].to_numpy(dtype=object)
-    runs, machines = first["run"].to_numpy(dtype=object), first["machine"].to_numpy(dtype=object)
-    # The store gives the oldest run first; a stable sort by cell keeps that order within each.
-    order = np.argsort(numbers, kind="stable")
-    return [
-        Series(
-            str(machines[rows[0]]),
-            cells[int(numbers[rows[0]])],
-            int(numbers[rows[0]]),
-            kind,
-            runs[rows],
-            started[rows],
-            logs[rows],
-            halves[rows],
-            searched[rows],
-            tuple(each[rows] for each in environments),
-        )
-        for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
-    ]
-
-
-def _half_widths(sides: Sequence["pd.DataFrame"]) -> Floats:
-    """Return the half-widths of the 95 % intervals of one mean log, or of the difference of two (Welch 1947)."""
-    from scipy.special import stdtrit
-
-    launches = [side["launches"].to_numpy(dtype=float) for side in sides]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = [side["log_variance"].to_numpy(dtype=float) / n for side, n in zip(sides, launches, strict=True)]
-        variance = np.sum(parts, axis=0)
-        spread = np.sum([part**2 / (n - 1) for part, n in zip(parts, launches, strict=True)], axis=0)
-        # Without any spread the degrees of freedom do not matter.
-        freedom = np.where(variance > 0, variance**2 / spread, 1.0)
-        halves: Floats = stdtrit(freedom, 0.5 + CONFIDENCE / 2) * np.sqrt(variance)
-    return halves
-
-
 class Difference(NamedTuple):
     """Something that differed the night before."""
 
@@ -168,15 +63,6 @@ class Difference(NamedTuple):
     before: str | None
     """None: it was not there."""
     after: str | None
-
-
-class Event(NamedTuple):
-    """A night from which on a framework's environment is another."""
-
-    place: int
-    side: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True)
@@ -214,32 +100,59 @@ class ChangePoint:
 
 
 @dataclass(frozen=True, eq=False)
-class CellHistory:
-    """A series with its changes and events."""
+class Series:
+    """The nights of one cell on one machine, the oldest first, as arrays of one length; its changes and events."""
 
-    series: Series
+    machine: str
+    cell: Cell
+    number: int
+    """The cell's number in its store."""
+    kind: str
+    """`RATIO` or `ABSOLUTE`."""
+    runs: Objects
+    started: Objects
+    logs: Floats
+    """Natural logarithms of ratios or seconds."""
+    halves: Floats
+    """Half-widths of the nights' 95 % intervals, log units; NaN if unknown."""
+    searched: NDArray[np.bool_]
+    environments: tuple[Objects, ...]
     changes: tuple[ChangePoint, ...] = ()
     """The oldest first; the last one may be pending."""
-    events: tuple[Event, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.logs)
+
+    def night(self, place: int) -> Night:
+        """Return one night."""
+        log, half = float(self.logs[place]), float(self.halves[place])
+        low, high = (None, None) if math.isnan(half) else (math.exp(log - half), math.exp(log + half))
+        environments = tuple(str(each[place]) for each in self.environments)
+        searched = bool(self.searched[place])
+        return Night(str(self.runs[place]), str(self.started[place]), math.exp(log), low, high, searched, environments)
 
     @property
     def level(self) -> float | None:
         """Geometric mean of the nights since the last change; None where none took part in the search."""
         start = self.changes[-1].place if self.changes else 0
-        inside = self.series.logs[start:][self.series.searched[start:]]
+        inside = self.logs[start:][self.searched[start:]]
         return math.exp(float(inside.mean())) if len(inside) else None
 
     @property
-    def pending(self) -> bool:
-        """Whether its latest change is pending."""
-        return bool(self.changes) and self.changes[-1].pending
+    def events(self) -> list[tuple[int, Difference]]:
+        """The nights from which on a framework's environment is another."""
+        return sorted(
+            (int(place), Difference(side, "environment", str(digests[place - 1]), str(digests[place])))
+            for side, digests in zip(SIDES[self.kind], self.environments, strict=True)
+            for place in np.flatnonzero(digests[1:] != digests[:-1]) + 1
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class History:
     """All cells of a store, and the options."""
 
-    cells: tuple[CellHistory, ...]
+    cells: tuple[Series, ...]
     magnitude: float
     """Smallest change reported, relative."""
     machines: dict[str, str] = field(default_factory=dict)
@@ -248,21 +161,75 @@ class History:
     """Whether every series and change is shown, not only the newest changes."""
 
     @property
-    def changes(self) -> list[tuple[CellHistory, ChangePoint]]:
-        """Every change with its cell, the newest first and then the largest."""
+    def changes(self) -> list[tuple[Series, ChangePoint]]:
+        """Every change with its series, the newest first and then the largest."""
         found = [(cell, change) for cell in self.cells for change in cell.changes]
         found.sort(key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
         return sorted(found, key=lambda pair: pair[1].night.started, reverse=True)
 
     def nights(self) -> tuple[int, str, str]:
         """Return how many nights there are, and when the first and the last began (ISO 8601, UTC; "" without any)."""
-        starts = {
-            night
-            for cell in self.cells
-            for night in zip(cell.series.runs.tolist(), cell.series.started.tolist(), strict=True)
-        }
-        ordered = sorted(start for _, start in starts) or [""]
+        starts = {night for cell in self.cells for night in zip(cell.runs, cell.started, strict=True)}
+        ordered = sorted(str(start) for _, start in starts) or [""]
         return len(starts), ordered[0], ordered[-1]
+
+
+def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]:
+    """Return the series of these nights, ordered by machine, network, framework, workers and threads, ratios first."""
+    found: list[Series] = []
+    for kind, sides in SIDES.items():
+        frames = [_once(nights[nights["side"] == side]).set_index(["run", "cell"], drop=False) for side in sides]
+        both = frames[0].index[frames[0].index.isin(frames[-1].index)]
+        if len(both):
+            found += _of_kind(kind, [frame.loc[both] for frame in frames], cells)
+
+    def row(of: Cell) -> tuple[object, ...]:
+        return of.network, of.batch_size, of.framework, of.mode, of.device, of.world_size, of.threads, of
+
+    return sorted(found, key=lambda s: (s.machine, row(s.cell), s.kind == ABSOLUTE))
+
+
+def _once(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return one row for each run and cell: of several environments the one with the most launches."""
+    return frame.sort_values("launches", kind="stable").drop_duplicates(["run", "cell"], keep="last").sort_index()
+
+
+def _of_kind(kind: str, frames: list["pd.DataFrame"], cells: Mapping[int, Cell]) -> list[Series]:
+    """Return the series of one kind from frames (one for each of its `SIDES`) whose rows correspond."""
+    from scipy.special import stdtrit
+
+    mean, variances, launches = (
+        np.array([frame[name].to_numpy(dtype=float) for frame in frames])
+        for name in ("log_mean", "log_variance", "launches")
+    )
+    logs = mean[0] - mean[1] if len(mean) > 1 else mean[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The 95 % interval of one mean log, or of the difference of two (Welch 1947).
+        parts = variances / launches
+        variance, spread = parts.sum(axis=0), (parts**2 / (launches - 1)).sum(axis=0)
+        # Without any spread the degrees of freedom do not matter.
+        freedom = np.where(variance > 0, variance**2 / spread, 1.0)
+        halves: Floats = stdtrit(freedom, 0.5 + CONFIDENCE / 2) * np.sqrt(variance)
+    searched = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0) & np.isfinite(logs)
+    environments = [frame["environment"].to_numpy(dtype=object) for frame in frames]
+    first = frames[0].reset_index(drop=True)
+    runs, started = (first[name].to_numpy(dtype=object) for name in ("run", "started"))
+    # The store gives the oldest run first, and groups keep that order.
+    return [
+        Series(
+            str(first["machine"][rows[0]]),
+            cells[number],
+            number,
+            kind,
+            runs[rows],
+            started[rows],
+            logs[rows],
+            halves[rows],
+            searched[rows],
+            tuple(each[rows] for each in environments),
+        )
+        for number, rows in ((int(str(number)), rows) for number, rows in first.groupby("cell").indices.items())
+    ]
 
 
 def build_history(
@@ -274,25 +241,23 @@ def build_history(
 ) -> History:
     """Return the history of these nights (as `Store.nights` gives them) of these cells (`Store.cells`).
 
-    ``machines`` gives names by fingerprint; ``everything`` is kept for whoever shows it. Nothing is read but these;
-    `what_changed.explained` tells what changed.
+    ``machines`` gives names by fingerprint; ``everything`` is for the report. `explained` adds what else changed.
     """
     found = series_of(nights, cells)
     steps = find_steps([each.logs[each.searched] for each in found], magnitude, [s.kind == ABSOLUTE for s in found])
-    histories = (
-        CellHistory(series, tuple(_change(series, step) for step in its), _events(series))
+    changed = (
+        replace(series, changes=tuple(_change(series, step) for step in its))
         for series, its in zip(found, steps, strict=True)
     )
-    return History(tuple(histories), magnitude, dict(machines or {}), everything)
+    return History(tuple(changed), magnitude, dict(machines or {}), everything)
 
 
 def _change(series: Series, step: Step) -> ChangePoint:
-    places = np.flatnonzero(series.searched)
-    place = int(places[step.position])
+    before, place = map(int, np.flatnonzero(series.searched)[step.position - 1 : step.position + 1])
     return ChangePoint(
         place,
         series.night(place),
-        series.night(int(places[step.position - 1])),
+        series.night(before),
         math.exp(step.size),
         math.exp(step.low),
         math.exp(step.high),
@@ -301,14 +266,6 @@ def _change(series: Series, step: Step) -> ChangePoint:
         step.after,
         step.pending,
     )
-
-
-def _events(series: Series) -> tuple[Event, ...]:
-    found = []
-    for side, digests in zip(SIDES[series.kind], series.environments, strict=True):
-        for place in np.flatnonzero(digests[1:] != digests[:-1]) + 1:
-            found.append(Event(int(place), side, str(digests[place - 1]), str(digests[place])))
-    return tuple(sorted(found))
 
 
 UNSEEN = (
@@ -327,48 +284,39 @@ def explained(history: History, read: Reader, most: int | None = None) -> Histor
 
     Reads one record for each side of the two nights, so that the cost grows with the changes, not with the store.
     """
-    wanted = {(id(cell), change.place) for cell, change in history.changes[:most]}
-    known: dict[tuple[str, int, str], Record | None] = {}
-
-    def once(run: str, number: int, side: str) -> Record | None:
-        key = run, number, side
-        if key not in known:
-            known[key] = read(*key)
-        return known[key]
-
-    cells = []
-    for cell in history.cells:
-        changes = tuple(
-            replace(change, differences=_of_change(cell, change, once))
-            if (id(cell), change.place) in wanted
-            else change
-            for change in cell.changes
+    wanted = {id(change) for _, change in history.changes[:most]}
+    once = cache(read)
+    cells = (
+        replace(
+            cell,
+            changes=tuple(
+                replace(each, differences=_of_change(cell, each, once)) if id(each) in wanted else each
+                for each in cell.changes
+            ),
         )
-        cells.append(replace(cell, changes=changes))
+        for cell in history.cells
+    )
     return replace(history, cells=tuple(cells))
 
 
-def _of_change(cell: CellHistory, change: ChangePoint, read: Reader) -> tuple[Difference, ...] | None:
-    found: list[Difference] = []
-    told = False
-    for side in SIDES[cell.series.kind]:
-        before = read(change.night_before.run, cell.series.number, side)
-        after = read(change.night.run, cell.series.number, side)
-        if before is not None and after is not None:
-            told = True
-            found += differences(before, after)
-    return tuple(found) if told else None
+def _of_change(series: Series, change: ChangePoint, read: Reader) -> tuple[Difference, ...] | None:
+    of_sides = [
+        [read(night.run, series.number, side) for night in (change.night_before, change.night)]
+        for side in SIDES[series.kind]
+    ]
+    pairs = [(before, after) for before, after in of_sides if before is not None and after is not None]
+    return tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
 
 
 def differences(before: Record, after: Record) -> tuple[Difference, ...]:
     """Return the differences of two records of one cell and side other than their measurements, packages first."""
-    old, new = before.outcome.software, after.outcome.software
-    packages = [*_each("", _mapping(old, _DISTRIBUTIONS), _mapping(new, _DISTRIBUTIONS))]
+    (old_packages, old), (new_packages, new) = (_software(each.outcome.software) for each in (before, after))
+    packages = [*_each("", old_packages, new_packages)]
     versions = [(before, after) for _, before, after in packages]
     pairs = [
         *packages,
         # The framework's own word for its version says nothing beyond its package's.
-        *(pair for pair in _each("", _settings(old), _settings(new)) if pair[1:] not in versions),
+        *(pair for pair in _each("", old, new) if pair[1:] not in versions),
         ("interpreter", before.interpreter, after.interpreter),
         ("dlbench", before.version, after.version),
         *_each("protocol ", before.protocol._asdict(), after.protocol._asdict()),
@@ -376,32 +324,25 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
         ("CPU quota", before.quota_cpus, after.quota_cpus),
         ("environment", before.environment[:12], after.environment[:12]),
     ]
-    side = after.side
-    return tuple(Difference(side, what, _words(old), _words(new)) for what, old, new in pairs if old != new)
+
+    def words(value: object) -> str | None:
+        return None if value is None else " ".join(str(value).split())
+
+    return tuple(Difference(after.side, what, words(old), words(new)) for what, old, new in pairs if old != new)
 
 
-def _settings(software: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the framework's description of itself without its packages, one level deep."""
+def _software(told: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Return the packages of a framework's description of itself, and the rest of it, one level deep."""
+    packages = told.get(_DISTRIBUTIONS)
     flat: dict[str, Any] = {}
-    for key, value in software.items():
-        if key == _DISTRIBUTIONS:
-            continue
-        if isinstance(value, Mapping):
+    for key, value in told.items():
+        if isinstance(value, Mapping) and key != _DISTRIBUTIONS:
             flat |= {f"{key} {inner}": inside for inner, inside in value.items()}
-        else:
+        elif key != _DISTRIBUTIONS:
             flat[key] = value
-    return flat
-
-
-def _mapping(software: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = software.get(key)
-    return value if isinstance(value, Mapping) else {}
+    return packages if isinstance(packages, Mapping) else {}, flat
 
 
 def _each(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
     for key in sorted({*old, *new}):
         yield prefix + str(key), old.get(key), new.get(key)
-
-
-def _words(value: object) -> str | None:
-    return None if value is None else " ".join(str(value).split())

@@ -2,18 +2,18 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlbench.adapters import axes
+from dlbench.reports import columns
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Page, Table, entries, number
+from dlbench.reports.formats.layout import Page, Table, number
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
 from dlbench.reports.history.nights import (
@@ -22,10 +22,8 @@ from dlbench.reports.history.nights import (
     RATIO,
     SIDES,
     UNSEEN,
-    CellHistory,
     ChangePoint,
     Difference,
-    Event,
     History,
     Series,
 )
@@ -33,25 +31,30 @@ from dlbench.reports.naming import group_name, name_of, rest_of
 from dlbench.reports.report import Report
 from dlbench.reports.storage.networks import in_order
 
-_Change = tuple[CellHistory, ChangePoint]
+_Change = tuple[Series, ChangePoint]
 
 _MOST_CHANGES = 20
 _NOTHING = "Nothing was measured yet."
 _LINE_WIDTH = 22
-_HEAD = ("night and cell", "change (95 % interval)", "what else changed")
-_OF_A_CHANGE = ("run", "started", "ratio", "low", "high", "direction", "adjusted_p", "nights_before", "nights_after")
 
 
 def changes_page(history: History) -> Page:
     """Return the changes, newest first, and the pending ones; with ``everything`` all series and environments too."""
     if not history.cells:
         return Page((_NOTHING,), ())
+    settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
+    least = f"{100 * history.magnitude:g} %"
+    some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
+    lately = f"Recent nights show a change: pending, fewer than {ENOUGH_NIGHTS} nights"
     tables = []
-    for title, found in _chapters(history):
+    for found, title in (
+        (settled, some if settled else none),
+        (pending, lately if pending else "Recent nights show no change."),
+    ):
         shown = found if history.everything else found[:_MOST_CHANGES]
-        rows = tuple(_row(history, cell, change) for cell, change in shown)
         left = (f"... and {len(found) - len(shown)} more; --all shows them",) if len(shown) < len(found) else ()
-        tables.append(Table(title, _HEAD if rows else (), rows, left, words=True))
+        made = columns.table(_changes(history), shown, title, notes=left, words=True)
+        tables.append(made if shown else made._replace(head=()))
     if history.everything:
         tables += [_cells_table(history), *_environments_table(history)]
     return Page((_headline(history),), tuple(tables), tuple(_notes(history, history.everything)))
@@ -59,7 +62,6 @@ def changes_page(history: History) -> Page:
 
 def history_data(history: History) -> dict[str, Any]:
     """Return a JSON object: the options, and the cells with a change, or all of them."""
-    shown = [cell for cell in history.cells if history.everything or cell.changes]
     nights, first, last = history.nights()
     return {
         "magnitude": history.magnitude,
@@ -69,92 +71,141 @@ def history_data(history: History) -> dict[str, Any]:
         "first": first,
         "last": last,
         "series_searched": len(history.cells),
-        "cells": [_cell(history, cell) for cell in shown],
+        "cells": objects(_series(history), [each for each in history.cells if history.everything or each.changes]),
         "notes": _notes(history),
     }
 
 
 def history_rows(history: History) -> Rows:
     """Return a line for each change."""
-    lines = [{**cell, **change} for cell in map(partial(_cell, history), history.cells) for change in cell["changes"]]
-    return Rows(("machine", "machine_name", *axes.NAMES, "kind", *_OF_A_CHANGE, "state"), lines)
+    whole: tuple[Column[_Change], ...] = within(_series(history), lambda pair: pair[0])
+    return csv_rows((*whole, *_changes(history)), [(cell, change) for cell in history.cells for change in cell.changes])
+
+
+def _series(history: History) -> tuple[Column[Series], ...]:
+    return (
+        Column("machine", None, lambda series: series.machine),
+        Column("machine_name", None, lambda series: history.machines.get(series.machine)),
+        *axis_columns(lambda series: series.cell),
+        Column("adapter", None, lambda series: series.cell.adapter, fields=None),
+        Column("kind", None, lambda series: series.kind),
+        Column("meaning", None, lambda series: CAVEATS[series.kind], fields=None),
+        Column("level", None, lambda series: series.level, fields=None),
+        Column("nights", None, lambda series: [_night(series, n) for n in range(len(series))], fields=None),
+        Column(
+            "changes",
+            None,
+            lambda series: objects(_changes(history), [(series, each) for each in series.changes]),
+            fields=None,
+        ),
+        Column("environment_changes", None, _environment_changes, fields=None),
+    )
+
+
+def _night(series: Series, place: int) -> dict[str, Any]:
+    night = series.night(place)
+    return {**night._asdict(), "environments": dict(zip(SIDES[series.kind], night.environments, strict=True))}
+
+
+def _environment_changes(series: Series) -> list[dict[str, Any]]:
+    return [
+        {
+            "run": str(series.runs[place]),
+            "started": str(series.started[place]),
+            **{name: getattr(event, name) for name in ("side", "before", "after")},
+        }
+        for place, event in series.events
+    ]
+
+
+def _changes(history: History) -> tuple[Column[_Change], ...]:
+    def where(found: _Change) -> str:
+        series, change = found
+        return f"{day(change.night.started)} {name_of(series.cell)}{_machine(history, series)}, run {change.night.run}"
+
+    return (
+        Column("", "night and cell", where),
+        Column("", "change (95 % interval)", _in_words),
+        Column("", "what else changed", lambda found: what_else(*found)),
+        Column("run", None, lambda found: found[1].night.run),
+        Column("started", None, lambda found: found[1].night.started),
+        Column("run_before", None, lambda found: found[1].night_before.run, fields=None),
+        Column("started_before", None, lambda found: found[1].night_before.started, fields=None),
+        *attributes(lambda found: found[1], "ratio", "low", "high"),
+        Column("direction", None, lambda found: "slower" if found[1].slower else "faster"),
+        *attributes(lambda found: found[1], "adjusted_p", "nights_before", "nights_after"),
+        Column("state", None, lambda found: "pending" if found[1].pending else "confirmed"),
+        Column("differences", None, lambda found: found[1].differences, fields=None),
+    )
+
+
+def _in_words(found: _Change) -> str:
+    series, change = found
+    _, low, high = change.percent
+    kind = "" if series.kind == RATIO else ", absolute"
+    nights = counted(change.nights_after, "night")
+    held = f"{nights} since" if change is series.changes[-1] else f"held for {nights}"
+    return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
 
 
 def _headline(history: History) -> str:
     nights, first, last = history.nights()
     span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
-    machines = dict.fromkeys(cell.series.machine for cell in history.cells)
-    where = ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
+    where = ", ".join(_names(history, history.cells))
     return f"{counted(nights, 'night')} ({span}), {counted(len(history.cells), 'series')} on {where}."
 
 
-def _chapters(history: History) -> list[tuple[str, list[_Change]]]:
-    settled = [(cell, change) for cell, change in history.changes if not change.pending]
-    pending = [(cell, change) for cell, change in history.changes if change.pending]
-    least = f"{100 * history.magnitude:g} %"
-    return [
-        (f"Change points of {least} and more, newest first" if settled else f"No change point of {least}.", settled),
-        (
-            f"Recent nights show a change: pending, fewer than {ENOUGH_NIGHTS} nights"
-            if pending
-            else "Recent nights show no change.",
-            pending,
-        ),
-    ]
+def _names(history: History, cells: Sequence[Series]) -> list[str]:
+    return [history.machines.get(each, each[:12]) for each in dict.fromkeys(series.machine for series in cells)]
 
 
-def _row(history: History, cell: CellHistory, change: ChangePoint) -> tuple[Entry, ...]:
-    _, low, high = change.percent
-    kind = "" if cell.series.kind == RATIO else ", absolute"
-    return entries(
-        f"{day(change.night.started)} {name_of(cell.series.cell)}{_machine(history, cell)}, run {change.night.run}",
-        f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held(cell, change)}",
-        what_else(cell, change),
-    )
-
-
-def _machine(history: History, cell: CellHistory) -> str:
-    several = len({each.series.machine for each in history.cells}) > 1
-    return f", on {history.machines.get(cell.series.machine, '')} {cell.series.machine[:12]}" if several else ""
+def _machine(history: History, series: Series) -> str:
+    several = len({each.machine for each in history.cells}) > 1
+    return f", on {history.machines.get(series.machine, '')} {series.machine[:12]}" if several else ""
 
 
 def _cells_table(history: History) -> Table:
-    cells = sorted(history.cells, key=lambda c: in_order(c.series.cell.network))
-    rows: list[tuple[Entry, ...]] = []
-    group = ""
-    for cell in cells:
-        over = group_name(cell.series.cell) + _machine(history, cell)
-        if over != group:
-            rows.append((Entry(over),))
-            group = over
-        nights, bars = str(int(cell.series.searched.sum())), line_of(cell.series, _LINE_WIDTH)
-        changes = "pending" if cell.pending else str(len(cell.changes) or "")
-        rows.append(entries(rest_of(cell.series.cell), nights, level(cell), bars, changes))
-    return Table("All series", ("", "nights", "level", "", "changes"), tuple(rows), words=True)
+    shown: tuple[Column[Series], ...] = (
+        Column("", "", lambda series: rest_of(series.cell)),
+        Column("", "nights", lambda series: int(series.searched.sum())),
+        Column("", "level", level),
+        Column("", "", lambda series: line_of(series, _LINE_WIDTH)),
+        Column("", "changes", _changes_in_words),
+    )
+    cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
+    return columns.table(
+        shown, cells, "All series", group=lambda each: group_name(each.cell) + _machine(history, each), words=True
+    )
+
+
+def _changes_in_words(series: Series) -> str:
+    pending = bool(series.changes) and series.changes[-1].pending
+    return "pending" if pending else str(len(series.changes) or "")
 
 
 def _environments_table(history: History) -> list[Table]:
     """Return the nights from which on environments were others, newest first; none where that never happened."""
-    found: dict[tuple[str, str, str, str], int] = {}
-    for cell in history.cells:
-        for event in cell.events:
-            key = str(cell.series.started[event.place]), event.side or "-", event.before[:12], event.after[:12]
-            found[key] = found.get(key, 0) + 1
-    if not found:
-        return []
+    found = Counter(
+        (str(series.started[place]), event.side or "-", str(event.before)[:12], str(event.after)[:12])
+        for series in history.cells
+        for place, event in series.events
+    )
     newest = sorted(found.items(), reverse=True)
-    rows = [
-        entries(day(started), side, before, after, str(series))
-        for (started, side, before, after), series in newest[:_MOST_CHANGES]
-    ]
-    left = len(newest) - len(rows)
+    left = len(newest) - _MOST_CHANGES
     notes = (f"... and {left} more; --format json --all shows them",) if left > 0 else ()
-    head = ("night", "side", "before", "after", "series")
-    return [Table("Environments that changed", head, tuple(rows), notes, words=True)]
+    shown: tuple[Column[tuple[tuple[str, ...], int]], ...] = (
+        Column("", "night", lambda each: day(each[0][0])),
+        Column("", "side", lambda each: each[0][1]),
+        Column("", "before", lambda each: each[0][2]),
+        Column("", "after", lambda each: each[0][3]),
+        Column("", "series", lambda each: each[1]),
+    )
+    made = columns.table(shown, newest[:_MOST_CHANGES], "Environments that changed", notes=notes, words=True)
+    return [made] if found else []
 
 
 def _notes(history: History, lined: bool = False) -> list[str]:
-    kinds = dict.fromkeys(cell.series.kind for cell in history.cells)
+    kinds = dict.fromkeys(series.kind for series in history.cells)
     lines = []
     if RATIO in kinds:
         lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
@@ -165,12 +216,12 @@ def _notes(history: History, lined: bool = False) -> list[str]:
         f"A change is confirmed with {ENOUGH_NIGHTS} nights on both sides; p is adjusted over all series, at most "
         f"{FALSE_DISCOVERY_RATE:g} is reported."
     )
-    disturbed = sum(int((~cell.series.searched).sum()) for cell in history.cells)
+    disturbed = sum(int((~series.searched).sum()) for series in history.cells)
     if disturbed:
         lines.append(
             f"Not searched, since other programs disturbed every launch: {counted(disturbed, 'night')} of some series."
         )
-    short = sum(1 for cell in history.cells if int(cell.series.searched.sum()) < 2 * ENOUGH_NIGHTS)
+    short = sum(1 for series in history.cells if int(series.searched.sum()) < 2 * ENOUGH_NIGHTS)
     if short:
         lines.append(
             f"With fewer than {2 * ENOUGH_NIGHTS} nights no change can be confirmed: {counted(short, 'series')}."
@@ -178,47 +229,6 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     if any(change.differences is not None for _, change in history.changes):
         lines.append(UNSEEN)
     return lines
-
-
-def _cell(history: History, cell: CellHistory) -> dict[str, Any]:
-    series = cell.series
-    return {
-        "machine": series.machine,
-        "machine_name": history.machines.get(series.machine),
-        **series.cell._asdict(),
-        "kind": series.kind,
-        "meaning": CAVEATS[series.kind],
-        "level": cell.level,
-        "nights": [_night(series, place) for place in range(len(series))],
-        "changes": [_change(change) for change in cell.changes],
-        "environment_changes": [
-            {
-                "run": str(series.runs[event.place]),
-                "started": str(series.started[event.place]),
-                **{name: value for name, value in event._asdict().items() if name != "place"},
-            }
-            for event in cell.events
-        ],
-    }
-
-
-def _night(series: Series, place: int) -> dict[str, Any]:
-    night = series.night(place)
-    return {**night._asdict(), "environments": dict(zip(SIDES[series.kind], night.environments, strict=True))}
-
-
-def _change(change: ChangePoint) -> dict[str, Any]:
-    return {
-        "run": change.night.run,
-        "started": change.night.started,
-        "run_before": change.night_before.run,
-        "started_before": change.night_before.started,
-        **{name: getattr(change, name) for name in ("ratio", "low", "high")},
-        "direction": "slower" if change.slower else "faster",
-        **{name: getattr(change, name) for name in ("adjusted_p", "nights_before", "nights_after")},
-        "state": "pending" if change.pending else "confirmed",
-        "differences": plain(change.differences),
-    }
 
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -257,36 +267,26 @@ def line_of(series: Series, width: int) -> str:
     )
 
 
-def held(cell: CellHistory, change: ChangePoint) -> str:
-    """Return for how long a change has held: until now, or until the next one."""
-    nights = counted(change.nights_after, "night")
-    return f"{nights} since" if change is cell.changes[-1] else f"held for {nights}"
-
-
 def significance(change: ChangePoint) -> str:
     """Return the adjusted p-value in words."""
     return f"adjusted p {change.adjusted_p:.1g}" if change.adjusted_p >= 1e-12 else "adjusted p < 1e-12"
 
 
-def what_else(cell: CellHistory, change: ChangePoint) -> str:
+def what_else(series: Series, change: ChangePoint) -> str:
     """Return the other differences of that night, and environments that changed close by if there is none."""
-    if change.differences is None:
-        told = "no record says what else changed"
-    elif not change.differences:
-        told = "nothing else that the records show: same packages, settings, dlbench and protocol"
-    else:
+    if change.differences:
         words = [_difference(each) for each in change.differences]
         more = len(words) - _MOST_DIFFERENCES
         return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
-    close = [event for event in cell.events if 0 < abs(event.place - change.place) <= _CLOSE]
-    return "; ".join([told, *(f"close by: {event_words(cell, event)}" for event in close)])
-
-
-def event_words(cell: CellHistory, event: Event) -> str:
-    """Return an environment's change in words: "2026-04-10 candidate environment abc -> def"."""
-    side = f"{event.side} " if event.side else ""
-    when = str(cell.series.started[event.place])[:10]
-    return f"{when} {side}environment {event.before[:12]} -> {event.after[:12]}"
+    words = ["nothing else that the records show: same packages, settings, dlbench and protocol"]
+    if change.differences is None:
+        words = ["no record says what else changed"]
+    for place, event in series.events:
+        if 0 < abs(place - change.place) <= _CLOSE:
+            side = f"{event.side} " if event.side else ""
+            when = str(series.started[place])[:10]
+            words.append(f"close by: {when} {side}environment {str(event.before)[:12]} -> {str(event.after)[:12]}")
+    return "; ".join(words)
 
 
 def _difference(found: Difference) -> str:
@@ -303,12 +303,12 @@ def _short(text: str | None) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def level(cell: CellHistory) -> str:
+def level(cell: Series) -> str:
     """Return a cell's level with its unit, "1.020 x" or "0.314 s"."""
     value = cell.level
     if value is None:
         return "-"
-    return f"{value:.3f} x" if cell.series.kind == RATIO else f"{number(value)} s"
+    return f"{value:.3f} x" if cell.kind == RATIO else f"{number(value)} s"
 
 
 def counted(count: int, noun: str) -> str:
@@ -343,20 +343,18 @@ def history_to_picture(history: History, path: Path) -> list[Path]:
     return write_pages((_figure(history, page) for page in (pages if history.everything else pages[:1])), path)
 
 
-def _in_order(history: History) -> list[CellHistory]:
+def _in_order(history: History) -> list[Series]:
     newest = {id(cell): place for place, (cell, _) in reversed(list(enumerate(history.changes)))}
     return sorted(history.cells, key=lambda cell: newest.get(id(cell), math.inf))
 
 
-def _figure(history: History, cells: Sequence[CellHistory]) -> "Figure":
+def _figure(history: History, cells: Sequence[Series]) -> "Figure":
     figure, axes = figure_of(len(cells), _COLUMNS, panel=(4.2, 2.5), beside=(0.0, 0.9), least=(6.4, 0.0))
     with np.errstate(invalid="ignore"):
         for panel, cell in zip(axes.flat, cells, strict=False):
             _panel(panel, cell, history)
     _, first, last = history.nights()
-    machines = dict.fromkeys(cell.series.machine for cell in cells)
-    where = ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
-    figure.suptitle(f"{where}: {first[:10]} to {last[:10]}", fontsize=10)
+    figure.suptitle(f"{', '.join(_names(history, cells))}: {first[:10]} to {last[:10]}", fontsize=10)
     figure.supxlabel(
         "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; hollow: disturbed, "
         "not searched; mark at the foot: another environment",
@@ -365,8 +363,7 @@ def _figure(history: History, cells: Sequence[CellHistory]) -> "Figure":
     return figure
 
 
-def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
-    series = cell.series
+def _panel(panel: "Axes", series: Series, history: History) -> None:
     dates = np.array([datetime.fromisoformat(started) for started in series.started], dtype=object)
     values = np.exp(series.logs)
     searched = series.searched
@@ -377,11 +374,11 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     panel.plot(dates[~searched], values[~searched], "o", mfc="none", mec=GREY, markersize=4, markeredgewidth=0.8)
     if series.kind == RATIO:
         panel.axhline(1.0, color=GREY, linewidth=0.6)
-    _environments(panel, cell, dates)
-    _levels(panel, cell, dates)
-    _limit(panel, cell, values, low, high)
-    for row, change in enumerate(cell.changes):
-        _mark(panel, cell, change, dates, row)
+    _environments(panel, series, dates)
+    _levels(panel, series, dates)
+    _limit(panel, series, values, low, high)
+    for row, change in enumerate(series.changes):
+        _mark(panel, series, change, dates, row)
     several = len(history.machines) > 1
     panel.set_title(name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""), fontsize=8, loc="left")
     panel.set_ylabel(_UNITS[series.kind], fontsize=7)
@@ -394,9 +391,9 @@ def _panel(panel: "Axes", cell: CellHistory, history: History) -> None:
     plain_frame(panel)
 
 
-def _limit(panel: "Axes", cell: CellHistory, *curves: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> None:
+def _limit(panel: "Axes", cell: Series, *curves: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> None:
     """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must not flatten it."""
-    searched = cell.series.searched if cell.series.searched.any() else np.ones(len(cell.series), dtype=bool)
+    searched = cell.searched if cell.searched.any() else np.ones(len(cell), dtype=bool)
     values = curves[0][searched]
     ends = np.concatenate([curve[searched & np.isfinite(curve)] for curve in curves])
     low = min(float(values.min()), float(np.quantile(ends, 0.02)))
@@ -406,14 +403,14 @@ def _limit(panel: "Axes", cell: CellHistory, *curves: "np.ndarray[tuple[int], np
     panel.set_ylim(middle - 1.1 * half, middle + (1.6 if cell.changes else 1.1) * half)
 
 
-def _environments(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
+def _environments(panel: "Axes", cell: Series, dates: "_Dates") -> None:
     """Mark the nights with another environment at the foot, and name it where that leaves room."""
-    for row, event in enumerate(cell.events):
-        panel.axvline(dates[event.place], ymax=0.07, color=GREY, linewidth=1.2)
+    for row, (place, event) in enumerate(cell.events):
+        panel.axvline(dates[place], ymax=0.07, color=GREY, linewidth=1.2)
         if len(cell.events) <= _NAMED:
             panel.annotate(
-                f"{event.side} {event.after[:7]}".strip(),
-                (dates[event.place], 0.02),
+                f"{event.side} {str(event.after)[:7]}".strip(),
+                (dates[place], 0.02),
                 xycoords=("data", "axes fraction"),
                 xytext=(2, 7 * row),
                 textcoords="offset points",
@@ -422,20 +419,20 @@ def _environments(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
             )
 
 
-def _levels(panel: "Axes", cell: CellHistory, dates: "_Dates") -> None:
-    ends = [0, *(change.place for change in cell.changes), len(cell.series)]
+def _levels(panel: "Axes", cell: Series, dates: "_Dates") -> None:
+    ends = [0, *(change.place for change in cell.changes), len(cell)]
     for start, end in itertools.pairwise(ends):
-        inside = cell.series.searched[start:end]
+        inside = cell.searched[start:end]
         if cell.changes and inside.any():
-            level = math.exp(float(cell.series.logs[start:end][inside].mean()))
+            level = math.exp(float(cell.logs[start:end][inside].mean()))
             panel.plot([dates[start], dates[end - 1]], [level, level], color="black", linewidth=1.2)
 
 
-def _mark(panel: "Axes", cell: CellHistory, change: ChangePoint, dates: "_Dates", row: int) -> None:
+def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: "_Dates", row: int) -> None:
     colour = _VERMILLION if change.slower else _GREEN
     style = "--" if change.pending else "-"
     panel.axvline(dates[change.place], color=colour, linewidth=1.1, linestyle=style)
-    late = change.place > len(cell.series) / 2
+    late = change.place > len(cell) / 2
     arrow = "▲" if change.slower else "▼"
     state = " pending" if change.pending else ""
     panel.annotate(

@@ -7,7 +7,7 @@ from dlbench.reports.cells import CellResult
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import QUANTITIES, number
-from dlbench.reports.history.nights import CAVEATS, CellHistory
+from dlbench.reports.history.nights import CAVEATS, Series
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
 
@@ -110,9 +110,9 @@ def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, An
     }
 
 
-def _history(history: CellHistory) -> dict[str, Any]:
+def _history(history: Series) -> dict[str, Any]:
     """Return the newest nights of a cell, and the changes of its level within them."""
-    series, first = history.series, max(0, len(history.series) - MOST_NIGHTS)
+    series, first = history, max(0, len(history) - MOST_NIGHTS)
     nights = [series.night(place) for place in range(first, len(series))]
     changes = [each for each in history.changes if each.place >= first]
     return {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix
 from dlbench.reports.disturbance import disturbed
-from dlbench.reports.history.nights import CellHistory
+from dlbench.reports.history.nights import Series
 from dlbench.reports.report import Source
 from dlbench.reports.storage.record import BASELINE, Record, last_attempts
 from dlbench.reports.storage.results import Results
@@ -36,7 +36,7 @@ class Document:
     """The publisher's note, as Markdown."""
     rerun_command: Callable[[Cell, str, int], str] = lambda cell, suite, launches: ""
     """Returns the command that measures a cell of a suite again, in so many launches."""
-    histories: Mapping[tuple[str, Cell], Sequence[CellHistory]] = field(default_factory=dict)
+    histories: Mapping[tuple[str, Cell], Sequence[Series]] = field(default_factory=dict)
     """Nights in the stores by machine and cell, where there are several."""
 
     @property

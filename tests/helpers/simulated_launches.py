@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from dlbench.reports.compare.verdict import (
     DEFAULT,
@@ -106,12 +105,3 @@ def gate(levels: Array, rule: Rule = DEFAULT) -> Decision:
 def pairs_needed(rule: Rule = DEFAULT) -> int:
     """Return how many pairs `gate` may ask for."""
     return rule.screen_looks[-1] + rule.confirm_pairs
-
-
-def pooled_alarm(of_steps: Array, p_value: float = 0.01) -> bool:
-    """Tell whether Mann and Whitney's test over all steps, shape (launches, 2, steps), finds the candidate slower.
-
-    The wrong thing to do, since the steps of a launch are not independent.
-    """
-    baseline, candidate = of_steps[:, 0].ravel(), of_steps[:, 1].ravel()
-    return bool(stats.mannwhitneyu(candidate, baseline, alternative="greater").pvalue < p_value)

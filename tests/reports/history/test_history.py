@@ -107,8 +107,8 @@ def test_disturbed_nights_are_kept_and_not_searched():
     )
     history = build_history(frame, CELLS)
     ((cell, change),) = history.changes
-    assert len(cell.series) == 60
-    assert [place for place in range(60) if not cell.series.night(place).searched] == [10, 11, 12, 39, 40, 41]
+    assert len(cell) == 60
+    assert [place for place in range(60) if not cell.night(place).searched] == [10, 11, 12, 39, 40, 41]
     # The nights of the change itself are disturbed: the first undisturbed one after it is named, and the last before.
     assert (change.night.run, change.night_before.run) == ("run-042", "run-038")
     assert change.percent[0] == pytest.approx(5, abs=0.5)
@@ -118,7 +118,7 @@ def test_disturbed_nights_are_kept_and_not_searched():
 def test_the_change_is_told_with_its_night_size_and_direction(nights):
     history = build_history(nights, CELLS, machines={"m-one": "A machine"})
     ((cell, change),) = history.changes
-    assert cell.series.number == 1
+    assert cell.number == 1
     assert (change.night.run, change.night.started, change.night_before.run) == (
         "run-040",
         simulated.started(40),
@@ -137,7 +137,7 @@ def test_an_environment_that_changes_is_an_event_of_its_side():
         simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)
     )
     (cell,) = build_history(frame, CELLS).cells
-    assert [tuple(event) for event in cell.events] == [(12, "candidate", "old", "new")]
+    assert [(place, *event) for place, event in cell.events] == [(12, "candidate", "environment", "old", "new")]
 
 
 def test_json_is_what_its_schema_says(nights):
