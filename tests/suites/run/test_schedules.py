@@ -274,22 +274,6 @@ def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_the_se
     assert left == 2 * len(THREE) * DEFAULT.screen_looks[0]
 
 
-@examples(5)
-@given(st.integers(0, 10**6), st.integers(1, 60))
-def test_an_interrupted_gate_continues_as_if_it_had_not_been(seed, kept):
-    launchers = drawn({SLOWER: 0.08}, seed=seed)
-    launchers[CANDIDATE].ends_at = kept  # between two launches: the lone one counts for nothing
-    store = open_store()
-    with suppress(KeyboardInterrupt):
-        run_pairs(launchers, for_gate(HOST), store=store)
-    run_pairs(drawn({SLOWER: 0.08}, seed=seed + 1), for_gate(HOST), store=store)
-    found = verdicts(store)
-    assert found[SLOWER] is Verdict.REGRESSION
-    assert found[STEADY] is not Verdict.REGRESSION
-    keys = [(r.cell, r.side, r.stage, r.launch) for r in store.records()]
-    assert len(keys) == len(set(keys))
-
-
 @pytest.mark.parametrize(
     ("status", "launches"), [(Status.UNSUPPORTED, 1), (Status.OUT_OF_MEMORY, 1), (Status.CRASHED, 2)]
 )
