@@ -235,7 +235,7 @@ def test_only_what_was_tested_is_adjusted_and_counted() -> None:
 def test_equal_times_rarely_make_a_report_that_claims_anything() -> None:
     """Forty comparisons of equal things: 5 % of reports at most hold a false claim; unadjusted, most would."""
     random = np.random.default_rng(11)
-    reports, false, unadjusted = 150, 0, 0
+    reports, false, unadjusted = 60, 0, 0
     for _ in range(reports):
         pairs = [contrast(4, 2, summary(random, 4), summary(random, 4)) for _ in range(40)]
         false += any((each.p_adjusted or 0.0) < SIGNIFICANCE for each in adjust(pairs))
