@@ -1,7 +1,6 @@
 """`dlbench report claims`: the claims with their verdicts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dlbench.reports.cells import CellResult
@@ -156,7 +155,7 @@ def _claimed(several: Sequence[Claimed]) -> str:
     sizes = [each.size for each in several if each.size is not None]
     if len(words) <= SHOWN or not sizes:
         return " or ".join(words)
-    bounds = dict.fromkeys(replace(each, size=None).words for each in several)
+    bounds = dict.fromkeys(each._replace(size=None).words for each in several)
     return f"{' or '.join(bounds)}, about {number(min(sizes))} to {number(max(sizes))}"
 
 
