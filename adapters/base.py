@@ -10,8 +10,8 @@ A launch on a GPU sees that one GPU only: whatever index its cell's device has, 
 several workers each of their processes does; an engine that drives all from one process sees as many as there are
 workers.
 
-A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, ``networks.py`` that builds
-the families of ``adapters/families`` in it, ``framework.toml`` (its environment, thread variables and
+A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its subclass, which builds the families of
+``adapters/families`` (in larger ones by ``networks.py``), ``framework.toml`` (its environment, thread variables and
 execution modes) and its locked requirements.
 """
 
@@ -68,6 +68,8 @@ class Adapter:
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     data_parallel = ""
+    #: Words of exceptions other than MemoryError that mean that memory ran out.
+    out_of_memory: Tuple[str, ...] = ()
     loss: Any = float("nan")
 
     def __init__(self, cell: Cell, settings: Dict[str, Any], cache_directory: str) -> None:
@@ -280,7 +282,7 @@ class Adapter:
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Tell whether this exception of the framework means that memory ran out."""
-        return isinstance(error, MemoryError)
+        return isinstance(error, MemoryError) or any(sign in str(error) for sign in self.out_of_memory)
 
 
 class EveryFamily(Adapter):

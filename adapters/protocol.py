@@ -76,7 +76,7 @@ class Cell(NamedTuple):
 class Protocol(NamedTuple):
     """How one launch measures: warm-up, then timed samples until ``steps`` or ``seconds`` is reached."""
 
-    warmup_steps: int = 3  # steps before the first timed one at least, the first step included; see launch/warm_up.py
+    warmup_steps: int = 3  # steps before the first timed one at least, the first step included; see launch/timing.py
     steps: int = 20  # timed samples at most
     minimum_steps: int = 5  # timed samples at least, whatever they cost
     seconds: float = 10.0  # no further timed sample starts after this many seconds

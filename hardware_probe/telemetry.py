@@ -55,48 +55,31 @@ def descends_from_this_process(pid: int) -> bool | None:
         return None
 
 
-class Processes:
-    """The processes that NVML listed, each with when it was seen.
+Sighting = tuple[int, float, bool, int | None, bool | None]
+"""A process in a list of NVML's: its number, when, whether before the launch, its bytes, whether it is the launch's."""
+
+
+def processes_of(seen: Iterable[Sighting], origin: float) -> list[dict[str, Any]]:
+    """Return the processes as plain JSON, their times in seconds after ``origin``, without their numbers.
 
     In a container NVML may number them as its host does: then the launch's own is not found by its number, and a number
     that is found may be another process's. The numbers are used where one of the launch's own was found among them.
     Without that, those that were there before the launch are others' all the same.
     """
-
-    def __init__(self, own: Callable[[int], bool | None]) -> None:
-        self._own = own
-        self._seen: dict[int, dict[str, Any]] | None = None
-
-    def note(self, listed: Iterable[Any], now: float, before_launch: bool) -> None:
-        """Take in a list of NVML's: objects with ``pid`` and ``usedGpuMemory`` (bytes or None)."""
-        self._seen = {} if self._seen is None else self._seen
-        for process in listed:
-            seen = self._seen.setdefault(
-                process.pid, {"first": now, "times": 0, "own": None, "before": False, "bytes": None}
-            )
-            seen["last"], seen["times"] = now, seen["times"] + 1
-            seen["before"] |= before_launch
-            if process.usedGpuMemory:
-                seen["bytes"] = max(seen["bytes"] or 0, process.usedGpuMemory)
-            if seen["own"] is None:
-                seen["own"] = self._own(process.pid)
-
-    def to_json(self, origin: float) -> list[dict[str, Any]] | None:
-        """Return them as plain JSON, their times in seconds after ``origin``; None where there was no list at all.
-
-        Process numbers are left out.
-        """
-        if self._seen is None:
-            return None
-        numbers_count = any(seen["own"] for seen in self._seen.values())
-        rows = []
-        for seen in self._seen.values():
-            # One that was listed once and cannot be seen may have been a short one of the launch.
-            known = numbers_count and (seen["own"] is False or seen["times"] > 1)
-            whose = "own" if seen["own"] else "other" if seen["before"] or known else "unknown"
-            first, last = (round(seen[name] - origin, 4) for name in ("first", "last"))
-            rows.append({"whose": whose, "first": first, "last": last, "bytes": seen["bytes"]})
-        return rows
+    times: dict[int, list[Any]] = {}
+    for number, *sighting in seen:
+        times.setdefault(number, []).append(sighting)
+    own = {number: next((each[3] for each in of if each[3] is not None), None) for number, of in times.items()}
+    rows = []
+    for number, of in times.items():
+        # One that was listed once and cannot be seen may have been a short one of the launch.
+        known = any(own.values()) and (own[number] is False or len(of) > 1)
+        whose = "own" if own[number] else "other" if of[0][1] or known else "unknown"
+        most = max((size for _, _, size, _ in of if size), default=None)
+        rows.append(
+            {"whose": whose, "first": _since(origin, of[0][0]), "last": _since(origin, of[-1][0]), "bytes": most}
+        )
+    return rows
 
 
 SCHEMA = 1
@@ -140,7 +123,9 @@ class Sampler:
         self._facts: dict[str, Any] = {"uuid": uuid, "part": False}
         self._fast: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
         self._slow: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
-        self._processes: Processes | None = Processes(own)
+        self._own, self._known = own, dict[int, bool | None]()
+        self._lists_processes = True
+        self._seen: list[Sighting] | None = None
         self._notes: list[str] = []
         self._lost_at: float | None = None
         self._launched_at: float | None = None
@@ -181,7 +166,7 @@ class Sampler:
             "gpu": dict(self._facts),
             "samples": _columns(fast, origin),
             "slow_samples": _columns(slow, origin),
-            "processes": None if self._processes is None else self._processes.to_json(origin),
+            "processes": None if self._seen is None else processes_of(self._seen, origin),
             "notes": notes,
             "cpu_seconds": self._cpu_seconds,
         }
@@ -220,7 +205,7 @@ class Sampler:
         self._gpu = self._part if self._gpu is None else self._gpu
         if not parted and self._queries.switch("nvmlDeviceGetMigMode", self._gpu):
             # The launch has the first of its slices, and the lists of the whole GPU are about all of them.
-            parted, self._processes = True, None
+            parted, self._lists_processes = True, False
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", self._gpu)
         self._facts.update(
             name=self._queries.text("nvmlDeviceGetName", self._part),
@@ -269,8 +254,12 @@ class Sampler:
         row: dict[str, Any] = {"at": time.monotonic(), "sent": None, "received": None}
         for name, kind in (("corrected", _CORRECTED), ("uncorrected", _UNCORRECTED)):
             row[name] = ask("nvmlDeviceGetTotalEccErrors", gpu, kind, _SINCE_DRIVER_LOADED)
-        if self._processes is not None and (listed := self._queries.first(PROCESSES, self._part)) is not None:
-            self._processes.note(listed, row["at"], before_launch=not self._launched.is_set())
+        if self._lists_processes and (listed := self._queries.first(PROCESSES, self._part)) is not None:
+            self._seen, before = self._seen or [], not self._launched.is_set()
+            for each in listed:
+                if self._known.get(each.pid) is None:
+                    self._known[each.pid] = self._own(each.pid)
+                self._seen.append((each.pid, row["at"], before, each.usedGpuMemory, self._known[each.pid]))
         for name, way in (("sent", _SENT), ("received", _RECEIVED)) if pcie else ():
             kilobytes = ask("nvmlDeviceGetPcieThroughput", gpu, way)
             row[name] = None if kilobytes is None else kilobytes * 1000

@@ -22,6 +22,7 @@ from dlbench.reports.cells import build_matrix
 from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import record_flags
+from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
@@ -81,24 +82,12 @@ def cells(
     """
     import pandas as pd
 
-    results = _read(store, run, suite, machine, all_runs, values_of_axes)
+    parts = {"seconds": "median", "steps": "samples"} | {name: name for name in ("low", "high", "method", "launches")}
     rows = []
-    for cell in build_matrix(results).cells.values():
-        summary = cell.seconds
-        same = {name: getattr(cell, name) for name in CELLS if hasattr(cell, name)}
-        rows.append(
-            {
-                **same,
-                **axes.values(cell.cell),
-                "machine_name": results.hosts[cell.machine].name,
-                "status": cell.status.value,
-                "parity": None if cell.parity is None else cell.parity.verdict,
-                "flags": " ".join(flag.kind.name for flag in cell.flags),
-                **{name: getattr(summary, name, None) for name in ("low", "high", "method", "launches")},
-                "seconds": None if summary is None else summary.median,
-                "steps": None if summary is None else summary.samples,
-            }
-        )
+    for cell in matrix_cells(build_matrix(_read(store, run, suite, machine, all_runs, values_of_axes))):
+        seconds, parity = cell["seconds_per_minibatch"] or {}, cell["parity"] or {}
+        same = {**cell, "parity": parity.get("verdict"), "flags": " ".join(flag["name"] for flag in cell["flags"])}
+        rows.append({**same, **{name: seconds.get(part) for name, part in parts.items()}})
     return pd.DataFrame(rows, columns=list(CELLS))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import postgresql_server
 import processes
 import pytest
-import slurm_cluster
 from one_launch import find_framework_python, launch_once
 from properties import load_profile
 
@@ -97,23 +96,6 @@ def postgresql() -> Iterator[postgresql_server.Server]:
 def database(postgresql: postgresql_server.Server) -> str:
     """Give the name of an empty database on the server, which is started where a test left it stopped."""
     return postgresql.database()
-
-
-@pytest.fixture(scope="session")
-def started_slurm() -> Iterator[slurm_cluster.Cluster]:
-    """Give a Slurm cluster of the tests' own, or skip; its tests are of one group, so that one worker starts it."""
-    missing = slurm_cluster.programs()
-    if missing:
-        pytest.skip(missing)
-    with slurm_cluster.cluster() as started:
-        yield started
-
-
-@pytest.fixture
-def slurm(started_slurm: slurm_cluster.Cluster) -> slurm_cluster.Cluster:
-    """Give the cluster with idle nodes, whatever the last test did to it."""
-    started_slurm.restore()
-    return started_slurm
 
 
 @pytest.fixture

@@ -125,11 +125,6 @@ LINKED = ctypes.CDLL(caffe._caffe.__file__)
 _ROW_MAJOR, _NOT_TRANSPOSED = 101, 111  # CBLAS
 
 
-def has_cublas() -> bool:
-    """Tell whether this Caffe is linked to CUDA's BLAS, as every build with GPU code is."""
-    return hasattr(LINKED, "cublasSgemm_v2")
-
-
 def _address(array: np.ndarray) -> ctypes.c_void_p:
     return array.ctypes.data_as(ctypes.c_void_p)
 
@@ -212,7 +207,10 @@ class CaffeAdapter(Adapter):
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         return {
-            "gpu": (has_cublas(), "whether it is linked to cuBLAS"),
+            "gpu": (
+                hasattr(LINKED, "cublasSgemm_v2"),
+                "whether it is linked to cuBLAS, as every build with GPU code is",
+            ),
             "automatic_gradients": (callable(getattr(caffe.Net, "backward", None)), "whether a Net has backward()"),
             "several_processes": (bool(caffe.has_nccl()), "caffe.has_nccl()"),
         }

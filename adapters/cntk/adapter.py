@@ -1,4 +1,8 @@
-"""CNTK 2.7: one static graph, trained by CNTK's own ``Trainer`` and SGD learner."""
+"""CNTK 2.7: one static graph, trained by CNTK's own ``Trainer`` and SGD learner.
+
+CNTK's layouts are the canonical ones, where a dense layer multiplies by the transposed weight. Only its LSTM block
+has others: weights (inputs, 4 x hidden), and the gates in the order input, cell, forget, output.
+"""
 
 import ctypes
 import os
@@ -13,11 +17,184 @@ warnings.filterwarnings("ignore", module=r"cntk\.")
 import cntk
 
 from ..base import Adapter, factors, slope_found
-from ..families import CELLS, LEARNING_RATE, Elman
+from ..families import CELLS, LEARNING_RATE, Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..libraries import blas
+from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
-from .networks import build, values_of
+
+#: A trainable parameter, and the functions that turn its value to the canonical layout and back to CNTK's.
+Trained = Tuple[Any, Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]
+
+
+def _as_it_is(value: np.ndarray) -> np.ndarray:
+    return value
+
+
+def swap_gates(value: np.ndarray) -> np.ndarray:
+    """Turn rows of gates (4 x hidden, ...) from canonical order to CNTK's; it is its own inverse."""
+    first, second, third, fourth = np.split(value, 4)
+    return np.concatenate((first, third, second, fourth))
+
+
+#: How the bias and the weights of a block lie: to the canonical layout, and back. By whether it is a weight.
+_GATES = (
+    (swap_gates, swap_gates),
+    (lambda value: swap_gates(value.T), lambda value: np.ascontiguousarray(swap_gates(value).T)),
+)
+_TURNED = ((lambda value: np.ascontiguousarray(value.T),) * 2,) * 2
+
+
+def _over_channels(value: np.ndarray) -> np.ndarray:
+    return value.reshape(-1, 1, 1)
+
+
+def padded(inputs: Any, kernel: int, stride: int, padding: int, value: float = 0.0) -> Tuple[Any, bool]:
+    """Return the input of a window, and whether CNTK is to pad it itself, so that the padding is symmetric.
+
+    CNTK's automatic padding makes the output ceil(side / stride) long and puts the windows' centres in the middle of
+    the input: that is (kernel - 1) / 2 on both sides as long as the stride leaves at most one row over. Anything else
+    is padded by a separate operation, with ``value``. ``inputs`` (channels, side, side).
+    """
+    if padding == 0:
+        return inputs, False
+    if 2 * padding == kernel - 1 and (inputs.shape[-1] - 1) % stride < 2:
+        return inputs, True
+    return cntk.pad(inputs, [(0, 0), (padding, padding), (padding, padding)], constant_value=value), False
+
+
+def max_pool(inputs: Any, kernel: int, stride: int, padding: int) -> Any:
+    """Return the maxima of the windows; sizes round down."""
+    inputs, automatic = padded(inputs, kernel, stride, padding, float(np.finfo(np.float32).min))
+    window, strides = (kernel, kernel), (stride, stride)
+    return cntk.pooling(inputs, cntk.MAX_POOLING, window, strides, [False, automatic, automatic])
+
+
+ACTIVATIONS = {"sigmoid": cntk.sigmoid, "relu": cntk.relu, "tanh": cntk.tanh}
+
+
+class CntkFunctions(Functions):
+    """Networks by CNTK's operators and blocks; parameters are made where they are used, and kept in ``trained``."""
+
+    activations = ACTIVATIONS
+    pool = staticmethod(max_pool)
+    rows = staticmethod(as_they_are)
+
+    def __init__(self, family: Any, weights: Mapping[str, np.ndarray]) -> None:
+        super().__init__(family, weights)
+        self.trained: Dict[str, Trained] = {}
+
+    def parameter(self, name: str) -> Any:
+        """Return a parameter that starts as a copy of the weight of this name."""
+        made = cntk.Parameter(self.w[name].shape, init=self.w[name])
+        self.trained[name] = (made, _as_it_is, _as_it_is)
+        return made
+
+    def dense(self, name: str, values: Any) -> Any:
+        return cntk.times_transpose(values, self.parameter(name + ".weight")) + self.parameter(name + ".bias")
+
+    def convolution(self, spec: Layer, values: Any) -> Any:
+        values, automatic = padded(values, spec.kernel, spec.stride, spec.padding)
+        strides, padding = (spec.stride, spec.stride), [False, automatic, automatic]
+        values = cntk.convolution(self.parameter(spec.name + ".weight"), values, strides, auto_padding=padding)
+        if spec.norm:
+            return values
+        value = self.w[spec.name + ".bias"]
+        added = cntk.Parameter((len(value), 1, 1), init=_over_channels(value))
+        self.trained[spec.name + ".bias"] = (added, np.ravel, _over_channels)
+        return values + added
+
+    def flatten(self, values: Any) -> Any:
+        return cntk.reshape(values, (-1,))
+
+    def norm(self, name: str, values: Any) -> Any:
+        # Running statistics are constants that it updates itself.
+        channels = values.shape[0]
+        return cntk.batch_normalization(
+            values,
+            self.parameter(name + ".gamma"),
+            self.parameter(name + ".beta"),
+            cntk.Constant(0.0, (channels,)),
+            cntk.Constant(0.0, (channels,)),
+            spatial=True,
+            epsilon=self.family.epsilon,
+            use_cudnn_engine=False,
+            running_count=cntk.Constant(0.0, ()),
+        )
+
+    def pixel_mean(self, values: Any) -> Any:
+        return self.flatten(cntk.pooling(values, cntk.AVG_POOLING, values.shape[1:]))
+
+    def embedded(self, name: str, symbols: Any) -> Any:
+        return cntk.times(symbols, self.parameter(name + ".weight"))
+
+    def recurrent_layer(self, name: str, values: Any) -> Any:
+        if self.family.cell == "gru":
+            return self._gru(name, values)
+        if self.family.cell == "rnn":
+            return self._block(name, values, cntk.layers.RNNStep(self.family.hidden, activation=cntk.tanh), _TURNED)
+        return self._block(name, values, cntk.layers.LSTM(self.family.hidden), _GATES)
+
+    def elman_layer(self, values: Any) -> Any:
+        block = cntk.layers.RNNStep(self.family.hidden, activation=ACTIVATIONS[self.family.activation])
+        return self._block("rnn", values, block, _TURNED)
+
+    def _block(self, name: str, values: Any, block: Any, layouts: Any) -> Any:
+        """Return the outputs of one of CNTK's blocks, run over the sequence from a zero state."""
+        outputs = cntk.layers.Recurrence(block)(values)
+        # Their shapes are known only now that the block has inputs.
+        parameters = {parameter.name: parameter for parameter in block.parameters}
+        for part, theirs in (("input_weight", "W"), ("hidden_weight", "H"), ("bias", "b")):
+            canonical = "%s.%s" % (name, part)
+            parameter, _, held = self.trained[canonical] = (parameters[theirs], *layouts[part != "bias"])
+            parameter.value = held(self.w[canonical])
+        return outputs
+
+    def _gru(self, name: str, values: Any) -> Any:
+        """Return the outputs of a GRU by single operators: CNTK's own block resets the state before its product."""
+        hidden = self.family.hidden
+        shares = cntk.times_transpose(values, self.parameter(name + ".input_weight")) + self.parameter(name + ".bias")
+        weight, bias = self.parameter(name + ".hidden_weight"), self.parameter(name + ".hidden_bias")
+
+        def gate(values: Any, number: int) -> Any:
+            return cntk.slice(values, -1, number * hidden, (number + 1) * hidden)
+
+        def turn(before: Any, share: Any) -> Any:
+            product = cntk.times_transpose(before, weight) + bias
+            reset, update = [cntk.sigmoid(gate(share, number) + gate(product, number)) for number in (0, 1)]
+            new = cntk.tanh(gate(share, 2) + reset * gate(product, 2))
+            return new + update * (before - new)
+
+        return cntk.layers.Recurrence(cntk.Function(turn))(shares)
+
+
+def build(spec: Family, weights: Dict[str, np.ndarray]) -> Tuple[Any, Dict[str, Trained], Tuple[Any, Any]]:
+    """Build the network with copies of these weights."""
+    functions = CntkFunctions(spec, weights)
+    if spec.loss == "squares":
+        drawn = spec.drawn_inputs(), spec.drawn_labels()
+        inputs, labels = [cntk.sequence.input_variable(each.shape[-1]) for each in drawn]
+        loss = cntk.reduce_mean(cntk.square(functions.scores(inputs) - labels))
+        return loss, functions.trained, (inputs, labels)
+    classes = spec.drawn_labels().below
+    if isinstance(spec, Recurrent):
+        inputs = cntk.sequence.input_variable(spec.vocabulary, is_sparse=spec.embedding > 0)
+        labels = cntk.sequence.input_variable(classes, is_sparse=True)
+    else:
+        inputs = cntk.input_variable(spec.drawn_inputs().shape)
+        labels = cntk.input_variable(classes, is_sparse=True)
+    loss = cntk.cross_entropy_with_softmax(functions.scores(inputs), labels)
+    return loss, functions.trained, (inputs, labels)
+
+
+def values_of(spec: Family, batch: Batch) -> List[Any]:
+    """Return copies of inputs and labels; labels and tokens are sparse one-hot vectors, CNTK's form of an index."""
+    if isinstance(spec, Elman):
+        return [cntk.Value(np.array(each)) for each in batch]
+    labels = cntk.Value.one_hot(batch.labels.tolist(), spec.drawn_labels().below)
+    if isinstance(spec, Recurrent) and spec.embedding:
+        return [cntk.Value.one_hot(batch.inputs.tolist(), spec.vocabulary), labels]
+    return [cntk.Value(np.array(batch.inputs)), labels]
 
 
 def loaded_libraries() -> List[str]:
@@ -31,10 +208,7 @@ def loaded_libraries() -> List[str]:
 
 
 def describe_mkl() -> Dict[str, Any]:
-    """Return the version and the threads of MKL; empty where it is not found.
-
-    It does not report its kernels: its text on the processor is about the maker alone.
-    """
+    """Return the version and the threads of MKL; empty where it is not found."""
     paths = [path for path in loaded_libraries() if os.path.basename(path).startswith("libmklml")]
     if not paths:
         return {}
@@ -54,6 +228,7 @@ class CntkAdapter(Adapter):
     families = (*Adapter.families, "elman")
     cells = tuple(CELLS)
     one_hot = True
+    out_of_memory = ("bad_alloc",)
 
     def set_up(self) -> None:
         if self.settings.get("kernels", "mkl") == "widest":
@@ -130,9 +305,6 @@ class CntkAdapter(Adapter):
         product = cntk.times(rows, cntk.Parameter((size, size), init=right))
         arguments, outputs = {rows: cntk.Value(left)}, [product.output]
         return lambda: product.forward(arguments, outputs, as_numpy=False)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "bad_alloc" in str(error))
 
 
 ADAPTER = CntkAdapter

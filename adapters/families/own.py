@@ -33,10 +33,7 @@ class Own(Family):
         return True
 
     def parity(self) -> ParityRecipe:
-        """Return how much the losses of its first steps may differ between launches.
-
-        Float32 arithmetic in another order changes them by 1e-7 to 1e-5 over a few steps.
-        """
+        """Return how much the losses of its first steps may differ between launches."""
         why = "the losses of the first steps, compared with those of the run's first launch"
         return ParityRecipe(1, LEARNING_RATE, LOSS_TOLERANCE, LOSS_TOLERANCE, why)
 

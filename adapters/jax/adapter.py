@@ -28,10 +28,7 @@ def _scaled(gradients: Dict[str, Any], clip: float) -> Any:
 
 
 def training_step(differentiated: Differentiated, clip: float) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss).
-
-    ``clip`` is the largest norm of all gradients together; 0: no limit.
-    """
+    """Return the function of one training step: (parameters, rate, inputs, labels) to (updated parameters, loss)."""
 
     def step(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
         value, gradients = differentiated(parameters, inputs, labels)

@@ -23,7 +23,6 @@ from .networks import place
 #: The value of jax_default_matmul_precision for each precision of a cell; it holds for products and convolutions.
 #: On a GPU XLA takes TF32 for float32 unless "highest" forbids it.
 MATMUL_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "default"}
-_GIVE_ANOTHER = "give a build that has one, --python jax=<its interpreter>"
 
 
 def find_devices(name: str) -> List[Any]:
@@ -83,13 +82,13 @@ def refusal(cell: Cell) -> str:
     plugins = gpu_plugins()
     names = ", ".join(plugins) or "none"
     if "cuda" not in names:
-        return "%s: no plugin for CUDA is installed (found: %s): %s" % (version, names, _GIVE_ANOTHER)
+        return "%s: no plugin for CUDA is installed (found: %s): %s" % (version, names, gpus.advice(cell))
     try:
         device = find_device(cell.device)
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
         return "%s with %s cannot use the GPU: %s" % (version, names, gpus.first_line(error))
     capability = compute_capability(device)
-    return "" if capability is None else gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, (), capability)
+    return "" if capability is None else gpus.refusal_of_build(cell, version, (), capability)
 
 
 def compute_capability(device: Any) -> Optional[Tuple[int, int]]:

@@ -175,10 +175,7 @@ class KerasFunctions(Functions):
 
 
 def build(network: Network, batch_size: int, options: Options) -> Tuple[Any, Dict[str, Tuple[Any, Layout]]]:
-    """Return the model for mini-batches of this size, and its variables by canonical name with their layouts.
-
-    It ends in logits; the variables do not have the starting weights yet.
-    """
+    """Return the model for mini-batches of this size, and its variables by canonical name with their layouts."""
     functions = KerasFunctions(network.family, options)
     drawn = network.family.drawn_inputs()
     shape = drawn.shape

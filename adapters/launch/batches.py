@@ -139,10 +139,7 @@ def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch
 
 
 def laid_out(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.ndarray, np.ndarray]:
-    """Return copies of inputs and labels as most frameworks read them, whole numbers as this type.
-
-    Time-major where the family is so; labels of several steps in rows.
-    """
+    """Return copies of inputs and labels as most frameworks read them, whole numbers as this type."""
     arrays = []
     for array in batch:
         turned = array.swapaxes(0, 1) if family.time_major else array

@@ -64,10 +64,6 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str)
 
 
-def _is_probe(value: Any) -> bool:
-    return isinstance(value, Probe) and callable(value.start) and callable(value.wait)
-
-
 def _is_description(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("framework", "version"))
 
@@ -79,7 +75,10 @@ ANSWERS: Dict[str, Tuple[Callable[[Any], bool], str]] = {
     "device_name": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
     "event_nanoseconds": (_is_count, "nanoseconds as a whole number"),
     "device_peak_memory": (lambda value: value is None or _is_count(value), "bytes as a whole number or None"),
-    "device_probe": (lambda value: value is None or _is_probe(value), "a Probe of two calls or None"),
+    "device_probe": (
+        lambda value: value is None or (isinstance(value, Probe) and all(map(callable, value))),
+        "a Probe of two calls or None",
+    ),
     "profile": (lambda value: value is None or isinstance(value, Profile), "a Profile or None"),
     "refuses_training": (lambda value: isinstance(value, str), "a reason"),
     "describe": (_is_description, "a dictionary with 'framework' and 'version' as texts"),

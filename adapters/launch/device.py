@@ -85,11 +85,6 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
         return None
 
 
-def wants_profile(launch: Launch) -> bool:
-    """Tell whether steps are profiled after the timed ones: on request, and on every GPU."""
-    return launch.profiled_steps > 0 or not launch.cell.on_cpu
-
-
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
     """Return the outcome with a GPU's ceilings and what a profile shows.
 

@@ -94,10 +94,7 @@ def cpu_seconds_of(fields: List[str]) -> float:
 
 
 def _thread_times(process: str) -> Optional[Tuple[Dict[str, float], Dict[str, float]]]:
-    """Return a process's CPU seconds, and those waited for a CPU, by thread id; None without a list of threads.
-
-    Threads whose waiting the kernel does not show are left out there.
-    """
+    """Return a process's CPU seconds, and those waited for a CPU, by thread id; None without a list of threads."""
     names = _names("/proc/%s/task" % process)
     if names is None:
         return None

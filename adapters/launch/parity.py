@@ -1,18 +1,25 @@
-"""Does this launch compute what the float64 reference computes?
+"""The parity check of a launch: does it compute what the float64 reference computes?
 
-Some steps of a launch (see ``check``) run with the recipe's learning rate. Their losses and, at a few seeded entries of
-every parameter, the total update are compared with those of the reference. Whole updates would be a hundred million
-numbers; 64 entries per parameter reveal a wrong gate order, a bias trained twice, a shifted padding or a sum taken for
-a mean, each of which changes whole tensors. The guest observes, the host judges.
+A few further steps of the very step that was timed run with the recipe's learning rate, from weights and on data that
+the timed steps never saw (``Adapter.reset``), as many as the host asks for once they are over. Their losses and, at a
+few seeded entries of every parameter, the total update are compared with those of the reference. Whole updates would
+be a hundred million numbers; 64 entries per parameter reveal a wrong gate order, a bias trained twice, a shifted
+padding or a sum taken for a mean, each of which changes whole tensors. The guest observes, the host judges.
 """
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+import json
+import math
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from .. import networks
+from ..base import Adapter
 from ..families import ParityRecipe
 from ..networks import Network
-from ..protocol import Parity
+from ..protocol import END, HOST_LINE, READ, RESET, STEPS, Launch, Parity, ParitySample
+from . import batches, contract
 from .batches import sampled_entries
 
 #: What a precision's rounding does to a loss, and to updates without and with kinks in the network, relative; float32,
@@ -59,10 +66,7 @@ def sample_weights(weights: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
 def observe(
     parameters: Iterable[Tuple[str, np.ndarray]], before: Dict[str, np.ndarray], losses: List[float]
 ) -> Observation:
-    """Form the updates from the parameters after the parity steps and their sampled entries before.
-
-    ``parameters`` gives all of ``before`` (see ``contract.current_parameters``).
-    """
+    """Form the updates from the parameters after the parity steps and their sampled entries before."""
     updates = {}
     count = 0
     for name, value in parameters:
@@ -72,10 +76,7 @@ def observe(
 
 
 def all_unchanged(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[str, np.ndarray]) -> bool:
-    """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved.
-
-    ``earlier`` is what `sample_weights` returned.
-    """
+    """Tell whether every sampled entry is unchanged; reads no parameter beyond the first that moved."""
     return not any((entries_of(name, value) != earlier[name]).any() for name, value in parameters)
 
 
@@ -97,10 +98,7 @@ def steps_in(path: str) -> Tuple[int, ...]:
 
 
 def load(path: str, steps: Optional[int] = None) -> Observation:
-    """Read a reference file, as it is after so many steps; after all of them without a number.
-
-    Raises ValueError where the file has nothing for so many steps.
-    """
+    """Read a reference file, as it is after so many steps; after all of them without a number."""
     with np.load(path, allow_pickle=False) as archive:
         losses = [float(loss) for loss in archive["losses"]]
         start = "update:" if steps in (None, len(losses)) else "update%d:" % steps
@@ -164,3 +162,122 @@ def judge(
 def unchecked(network: Network, reason: str, allowed: Allowance = NO_ALLOWANCE) -> Parity:
     """Return the verdict of a launch that could not be compared, with the reason."""
     return Parity("unchecked", reason, [], None, None, "", *_wider(network.parity, allowed), 0.0)
+
+
+_LONGEST = 4096
+
+
+class CheckRequest(NamedTuple):
+    """The parity check that the host asks for."""
+
+    steps: int  # of each round, from the weights that ``reset`` put in place
+    rounds: int
+
+
+class Host:
+    """The line to the host; without one nothing is sent and no check is asked for.
+
+    At each mark the guest sends a word and waits for the host's line: meanwhile the host reads its own clock and the
+    CPU time of all processes of the launch. After the timed samples its line says which parity check to run; no one in
+    the guest knows before.
+    """
+
+    def __init__(self) -> None:
+        descriptor = os.environ.pop(HOST_LINE, "")
+        self._line = int(descriptor) if descriptor.isdigit() else None
+        if self._line is not None:
+            os.set_inheritable(self._line, False)
+
+    def mark(self, word: str) -> Dict[str, Any]:
+        """Send a mark to the host, and return its answer: empty without a host."""
+        if self._line is None:
+            return {}
+        try:
+            os.write(self._line, word.encode("ascii") + b"\n")
+            line = b""
+            while not line.endswith(b"\n") and len(line) < _LONGEST:
+                more = os.read(self._line, _LONGEST)
+                if not more:
+                    break
+                line += more
+        except OSError:
+            self._line = None  # the host is gone, and this launch with it
+            return {}
+        answer = json.loads(line.decode("ascii") or "{}")
+        return answer if isinstance(answer, dict) else {}
+
+    def end(self, steps: int) -> Optional[CheckRequest]:
+        """Send that so many steps were timed, and return the check that is asked for."""
+        return _request(self.mark("%s %d" % (END, steps)))
+
+    def read(self) -> Optional[CheckRequest]:
+        """Send that the parameters were read; return a further check, where the host asks for one."""
+        return _request(self.mark(READ))
+
+
+def _request(answer: Dict[str, Any]) -> Optional[CheckRequest]:
+    return CheckRequest(int(answer["steps"]), int(answer["rounds"])) if "steps" in answer else None
+
+
+class Weights(Mapping[str, np.ndarray]):
+    """The check's weights, each drawn when it is looked up: all at once they would be as large as the framework's."""
+
+    def __init__(self, network: Network) -> None:
+        self._parameters = {parameter.name: parameter for parameter in network.family.parameters()}
+        self._network = network
+        self.entries: Dict[str, np.ndarray] = {}  # the sampled ones of what was looked up
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        value = batches.weight(self._network, self._parameters[name])
+        self.entries[name] = entries_of(name, value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+
+def run_check(
+    adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
+) -> ParitySample:
+    """Run the checks of the timed ``step`` that the host asks for; return what the last one showed."""
+    network = networks.from_data(launch.network or {})
+    weights, batch = Weights(network), batches.of_launch(network, launch)
+    adapter.set_learning_rate(network.parity.learning_rate)
+    losses: List[float] = []
+    further: Optional[CheckRequest] = request
+    while further is not None:
+        for _ in range(further.rounds):
+            adapter.reset(weights, batch)
+            adapter.synchronize()
+            host.mark(RESET)
+            losses = []
+            for _ in range(further.steps):
+                step()
+                losses.append(contract.loss(adapter))
+            adapter.synchronize()
+            host.mark(STEPS)
+        seen = observe(contract.current_parameters(adapter, network), weights.entries, losses)
+        further = host.read()
+    updates = {name: _finite(update) for name, update in seen.updates.items()}
+    return ParitySample(_finite(losses), updates, seen.parameter_count)
+
+
+def _finite(values: Any) -> Optional[List[float]]:
+    numbers = [float(value) for value in values]
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
+def save_reference(adapter: Adapter, network: Network, path: str, before: Dict[str, np.ndarray]) -> None:
+    """Run the recipe's steps and write what each of them showed as the reference file."""
+    adapter.set_learning_rate(network.parity.learning_rate)
+    losses: List[float] = []
+    shown = []
+    for _ in range(network.parity.steps):
+        adapter.step()
+        adapter.synchronize()
+        losses.append(contract.loss(adapter))
+        shown.append(observe(contract.current_parameters(adapter, network), before, list(losses)))
+    save(path, shown[-1], shown[:-1])

@@ -22,7 +22,7 @@ import numpy as np
 from ..base import PROCESSES, Adapter
 from ..networks import Network
 from ..protocol import Launch, Outcome, Status, read_json_object, write_json, write_outcome
-from . import batches, check, evidence
+from . import batches, evidence, parity
 from .batches import Batch
 
 OPTION = "--worker"  # as `__main__` reads it
@@ -65,7 +65,7 @@ def part_of(batch: Batch, worker: int, workers: int) -> Batch:
 def reset(adapter: Adapter, network: Network, launch: Launch, worker: int) -> None:
     """Give a worker the weights of the parity check and its part of that mini-batch."""
     batch = batches.of_launch(network, launch)
-    adapter.reset(check.Weights(network), part_of(batch, worker, launch.cell.world_size))
+    adapter.reset(parity.Weights(network), part_of(batch, worker, launch.cell.world_size))
 
 
 def meeting_place(directory: str) -> str:
@@ -185,10 +185,7 @@ class Team:
 
 
 def _step_of_all(team: Team, adapter: Adapter) -> Any:
-    """Return the first worker's step: the others are sent theirs, then it takes its own.
-
-    Its ``several(count)`` returns a call that takes so many, sent in one line.
-    """
+    """Return the first worker's step: the others are sent theirs, then it takes its own."""
 
     def step() -> None:
         team.send(b"step 1\n")

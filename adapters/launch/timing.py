@@ -1,21 +1,30 @@
-"""The timed loop: the step, the device's fence, two readings of the clock, and nothing else."""
+"""The timed loop (the step, the device's fence, two readings of the clock, and nothing else), and warm-up before it.
+
+A launch warms up for at least ``Protocol.warmup_steps`` steps, the first one included, and on a GPU for `GPU_SECONDS`
+more. With ``Protocol.maximum_warmup_steps`` up to so many timed samples count as warm-up too: those before the last
+change of level, found by optimal partitioning.
+
+The series is cut where that lowers the sum of squared deviations from the segments' means by more than a penalty for
+each cut (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval"; PELT, Killick et al.
+2012, gives the same cuts in less time). The penalty is in units of the noise's variance, estimated from the
+differences of samples close by, so that neither trend nor level enters. Our own code, because the guest has NumPy
+alone; the tests compare it with ``ruptures``. Its reliability: adapters/README.md.
+"""
 
 import gc
 import math
 import time
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from ..protocol import Protocol
+import numpy as np
+
+from ..protocol import Launch, Protocol
 
 TRIES = 6  # to find how many steps make a sample
 
 
-def _nanoseconds_from_seconds() -> int:
-    return int(time.perf_counter() * 1e9)
-
-
 # perf_counter_ns came with Python 3.7; CNTK's last interpreter is 3.6, where a float loses less than 1 ns over days.
-nanoseconds: Callable[[], int] = getattr(time, "perf_counter_ns", _nanoseconds_from_seconds)
+nanoseconds: Callable[[], int] = getattr(time, "perf_counter_ns", lambda: int(time.perf_counter() * 1e9))
 
 
 def time_one(step: Callable[[], None], synchronize: Callable[[], None]) -> int:
@@ -127,3 +136,153 @@ def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float =
         best = min(best, (nanoseconds() - before) * 1e-9)
         if time.perf_counter() - start > budget_seconds:
             return 2.0 * size**3 / best
+
+
+#: A GPU that rests lowers its clocks, and takes tenths of a second of work to raise them again; libraries try out their
+#: kernels, and allocators grow, in the first steps. After a second both have passed; later changes (heat, a power
+#: limit) are for the search for a steady state and for the telemetry to find.
+GPU_SECONDS = 1.0
+
+SHORTEST = 3  # samples in a segment: what is shorter is a spike, not a level
+PENALTY = 6.0  # times the noise's variance and the logarithm of the length
+RELEVANT = 0.01  # relative: a smaller change of level is left alone
+DISTURBED = 0.1  # share of the steady samples that may lie on another level, from which they came back
+APART = 3  # samples: neighbours in autocorrelated noise are alike and make it look smaller than it is
+LONGEST = 200  # samples looked at; a longer series is looked at in groups
+
+
+def warm_up(
+    adapter: Any, launch: Launch, step: Callable[[], None], note_loss: Callable[[], None]
+) -> Tuple[List[int], int]:
+    """Run the steps between the first and the timed ones; return their nanoseconds, and the steps of a sample."""
+    protocol, spent = launch.protocol, []
+    # The first step counts as warm-up.
+    for _ in range(max(1, protocol.warmup_steps - 1)):
+        spent.append(time_one(step, adapter.synchronize))
+        note_loss()
+    if not launch.cell.on_cpu:
+        spent += keep_busy(step, adapter.synchronize, GPU_SECONDS)
+    count, tried = steps_per_sample(step, adapter.synchronize, min(spent), protocol.sample_seconds)
+    return spent + tried, count
+
+
+def timed_samples(
+    sample: Callable[[], None], synchronize: Callable[[], None], protocol: Protocol
+) -> Tuple[List[int], List[int], Optional[bool]]:
+    """Time samples, and more of them while too few are steady; return those that were warm-up, and the others.
+
+    Last whether these are steady; None where that was not looked for. With the longest warm-up over, or once more
+    samples have lasted for the protocol's seconds, the search ends: all samples are kept then.
+    """
+    samples = timed_loop(sample, synchronize, protocol)
+    longest = protocol.maximum_warmup_steps
+    if longest == 0:
+        return [], samples, None
+    left, deadline = longest, time.perf_counter() + protocol.seconds
+    start = steady_from(samples, protocol.minimum_steps)
+    while start is None and left > 0 and time.perf_counter() < deadline:
+        more = protocol._replace(steps=min(left, protocol.minimum_steps))
+        further = timed_loop(sample, synchronize, more)
+        samples += further
+        left -= len(further)
+        start = steady_from(samples, protocol.minimum_steps)
+    if start is None or start > longest:
+        return [], samples, False
+    return samples[:start], samples[start:], True
+
+
+def _logarithms(times: Sequence[float]) -> np.ndarray:
+    logs: np.ndarray = np.log(np.maximum(np.asarray(times, dtype=float), 1e-12))
+    return logs
+
+
+def smooth(times: Sequence[float]) -> np.ndarray:
+    """Return the logarithms of the times, each the median of itself and its neighbours: single spikes vanish.
+
+    The first and the last take their neighbour's: a spike at an end is a spike all the same.
+    """
+    logs = _logarithms(times)
+    if len(logs) < 3:
+        return logs
+    inner = np.median(np.stack([logs[:-2], logs[1:-1], logs[2:]]), axis=0)
+    return np.concatenate([inner[:1], inner, inner[-1:]])
+
+
+def noise_variance(times: Sequence[float]) -> float:
+    """Return the variance of the logarithms around their level, robustly, from differences of times `APART` samples."""
+    logs = _logarithms(times)
+    apart = APART if len(logs) >= 6 * APART else 1
+    differences = np.abs(logs[apart:] - logs[:-apart])
+    # 0.6745: the median of |x| of a standard normal x.
+    deviation = float(np.median(differences)) / 0.6745 / math.sqrt(2.0)
+    return max(deviation, 1e-4) ** 2
+
+
+def change_points(signal: np.ndarray, penalty: float) -> List[int]:
+    """Return the starts of the segments but the first that minimise squared deviations plus ``penalty`` a cut."""
+    count = len(signal)
+    sums = np.concatenate([[0.0], np.cumsum(signal)])
+    squares = np.concatenate([[0.0], np.cumsum(signal**2)])
+    best = np.full(count + 1, np.inf)
+    best[0] = -penalty
+    previous = np.zeros(count + 1, dtype=int)
+    for end in range(SHORTEST, count + 1):
+        starts = np.arange(0, end - SHORTEST + 1)
+        lengths = end - starts
+        costs = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / lengths
+        totals = best[starts] + costs + penalty
+        chosen = int(np.argmin(totals))
+        best[end], previous[end] = totals[chosen], starts[chosen]
+    cuts: List[int] = []
+    at = int(previous[count])
+    while at > 0:
+        cuts.append(at)
+        at = int(previous[at])
+    return cuts[::-1]
+
+
+def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
+    """Return the index from which the times keep their level; None where fewer than ``minimum`` of them do.
+
+    ``times`` are positive, in any unit. A change of level by less than `RELEVANT` does not count, nor does one that
+    was undone, by few samples: that was a disturbance, not warm-up. None too where the times still drift at the end.
+    """
+    group = -(-len(times) // LONGEST)
+    if group > 1:
+        whole = len(times) // group * group
+        values = np.median(np.asarray(times[:whole], dtype=float).reshape(-1, group), axis=1)
+    else:
+        values = np.asarray(times, dtype=float)
+    if len(values) < 2 * SHORTEST:
+        return 0 if len(times) >= minimum else None
+    signal = smooth(values)
+    cuts = change_points(signal, PENALTY * noise_variance(values) * math.log(len(values)))
+    bounds = [0] + cuts + [len(signal)]
+    first = _first_of_last_level(signal, bounds)
+    if first > 0 and _drifts(signal[bounds[first - 1] :], bounds[first] - bounds[first - 1]):
+        return None
+    head, tail = signal[: bounds[first]], signal[bounds[first] :]
+    if len(tail) < len(head) and float(np.mean(tail)) - float(np.mean(head)) > RELEVANT:
+        # The longer part was faster: a neighbour appeared, or the machine slows down. More samples decide.
+        return None
+    index = bounds[first] * group
+    return index if len(times) - index >= minimum else None
+
+
+def _first_of_last_level(signal: np.ndarray, bounds: List[int]) -> int:
+    """Return the earliest segment from which on all but `DISTURBED` of the samples lie on the last one's level."""
+    levels = [float(np.mean(signal[bounds[index] : bounds[index + 1]])) for index in range(len(bounds) - 1)]
+    first = len(levels) - 1
+    elsewhere = 0
+    for segment in range(len(levels) - 1, -1, -1):
+        if abs(levels[segment] - levels[-1]) >= RELEVANT:
+            elsewhere += bounds[segment + 1] - bounds[segment]
+        elif elsewhere <= DISTURBED * (bounds[-1] - bounds[segment]):
+            first = segment
+    return first
+
+
+def _drifts(signal: np.ndarray, cut: int) -> bool:
+    line = np.polyval(np.polyfit(np.arange(len(signal)), signal, 1), np.arange(len(signal)))
+    levels = np.concatenate([np.full(cut, np.mean(signal[:cut])), np.full(len(signal) - cut, np.mean(signal[cut:]))])
+    return bool(np.sum((signal - line) ** 2) < np.sum((signal - levels) ** 2))

@@ -17,7 +17,7 @@ import numpy as np
 from .. import networks
 from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
-from ..libraries import software
+from ..libraries import gpus, software
 from ..networks import Network
 from ..protocol import (
     BEGIN,
@@ -32,8 +32,8 @@ from ..protocol import (
     write_json,
     write_outcome,
 )
-from . import batches, check, contract, device, evidence, parity, team, timing, warm_up
-from .check import Host
+from . import batches, contract, device, evidence, parity, team, timing
+from .parity import Host
 
 #: In a launch's environment, such as "18x128": so many of the framework's own matrix products of this order are added
 #: to every step, to try out whether a slowdown is found. Such work competes for the same caches and threads as a slower
@@ -212,7 +212,7 @@ def measure(
         adapter, before, prepare_seconds = _prepare(adapter, network, launch, gather)
         if launch.save_reference is not None:
             # The making of a reference is not timed, and its steps may last a minute each.
-            check.save_reference(adapter, network, launch.save_reference, before)
+            parity.save_reference(adapter, network, launch.save_reference, before)
             return Outcome(Status.OK, "the reference was saved; nothing was timed", import_seconds, prepare_seconds)
         outcome = _measure_steps(adapter, network, launch, announce, host, before)
     except Unsupported as error:
@@ -239,7 +239,7 @@ def _measure_steps(
     evidence.reset_peak_memory()
     announce("warm-up")
     step = step_with_extra_work(adapter)
-    warmup, count = warm_up.warm_up(adapter, launch, step, note_loss)
+    warmup, count = timing.warm_up(adapter, launch, step, note_loss)
     watch = device.Watch(adapter, cell.on_cpu)
     sample = watch.around(timing.several(step, count))
     announce("timed", min(protocol.seconds, warmup[-1] * 1e-9 * count * protocol.steps))
@@ -252,7 +252,7 @@ def _measure_steps(
     host.mark(BEGIN)
     earlier = evidence.snapshot(cpus)
     begun = time.monotonic()
-    left_out, samples, steady = warm_up.timed_samples(sample, adapter.synchronize, protocol)
+    left_out, samples, steady = timing.timed_samples(sample, adapter.synchronize, protocol)
     ended = time.monotonic()
     later = evidence.snapshot(cpus)
     request = host.end((len(left_out) + len(samples)) * count)
@@ -316,7 +316,7 @@ def _checked(
         moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before)
     if request is None:
         return None
-    return check.run_check(adapter, step, launch, host, request)._replace(moved=moved)
+    return parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
 
 
 def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> int:
@@ -354,7 +354,7 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
             outcome = each.why_lost() or outcome
         each.end()
     write_outcome(directory, outcome)
-    if not teams and outcome.samples_ns and device.wants_profile(launch):
+    if not teams and outcome.samples_ns and (launch.profiled_steps > 0 or not launch.cell.on_cpu):
         # With the measurement safe on disk: a profiler that crashes loses nothing of it.
         announce(PROFILE)
         outcome = device.with_profile(outcome, launch, made[0])
@@ -411,12 +411,4 @@ def _failure(error: Exception, made: List[Adapter]) -> Outcome:
     ran_out = isinstance(error, MemoryError) or (bool(made) and made[0].is_out_of_memory(error))
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
     words = made[0].error_text(error) if made else ""
-    return Outcome(status, words or "%s: %s" % (type(error).__name__, _first_line(error)))
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
-    if len(lines) > 1 and lines[0].startswith("Traceback"):
-        return lines[-1][:300]
-    return lines[0][:300] if lines else "(no message)"
+    return Outcome(status, words or "%s: %s" % (type(error).__name__, gpus.first_line(error)))

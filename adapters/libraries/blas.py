@@ -67,10 +67,7 @@ _AVX512_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
 
 def widest_mkl_kernels(cpuinfo: str) -> Optional[str]:
-    """Return the value for the widest kernels that this processor can run; None where MKL chooses well or has none.
-
-    ``cpuinfo`` is the text of /proc/cpuinfo.
-    """
+    """Return the value for the widest kernels that this processor can run; None where MKL chooses well or has none."""
     fields: Dict[str, str] = {}
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")

@@ -47,11 +47,6 @@ class Probe(NamedTuple):
     wait: Callable[[], Any]  # return once everything that was started is done
 
 
-def probe_size(name: str) -> int:
-    """Return the bytes of the array that a probe copies; 0 where it copies none."""
-    return 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
-
-
 def measure_ceilings(
     find: Callable[[str, int], Optional[Probe]], is_out_of_memory: Callable[[BaseException], bool]
 ) -> Tuple[Optional[DeviceCeilings], List[str]]:
@@ -76,7 +71,7 @@ def measure_ceilings(
 
 def _ceilings_of(find: Callable[[str, int], Optional[Probe]], name: str) -> Dict[str, float]:
     """Return the fields of `DeviceCeilings` that one probe gives; the probe, and what it holds, ends with this call."""
-    size = probe_size(name)
+    size = 0 if name == OPERATOR else DEVICE_BYTES if name == COPY else HOST_BYTES
     probe = find(name, size)
     if probe is None:
         return {}
@@ -166,13 +161,16 @@ def refusal(cell: Cell, title: str, precisions: Sequence[str], placements: Seque
     return ""
 
 
-def refusal_of_build(
-    cell: Cell, version: str, advice: str, architectures: Sequence[str], capability: Tuple[int, int]
-) -> str:
+def advice(cell: Cell) -> str:
+    """Return what to do where a build cannot drive the GPU."""
+    return "give a build that can, --python %s=<its interpreter>" % cell.framework
+
+
+def refusal_of_build(cell: Cell, version: str, architectures: Sequence[str], capability: Tuple[int, int]) -> str:
     """Return why a build with code for these architectures (none: unknown) cannot run the cell on this GPU."""
     if architectures and not has_code(architectures, capability):
         words = "%s: this build has no kernels for compute capability %d.%d (it has %s): %s"
-        return words % (version, *capability, ", ".join(architectures), advice)
+        return words % (version, *capability, ", ".join(architectures), advice(cell))
     if cell.precision in ("tf32", "bfloat16") and capability < AMPERE:
         words = "precision %s: it needs compute capability %d.%d, and this GPU has %d.%d"
         return words % (cell.precision, *AMPERE, *capability)
@@ -180,9 +178,10 @@ def refusal_of_build(
 
 
 def first_line(error: BaseException) -> str:
-    """Return an exception's first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    """Return the line of an exception's text that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(no message)"]
+    # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
+    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:300]
 
 
 def _listed(words: Sequence[str], last: str) -> str:

@@ -193,10 +193,7 @@ def refuses_steps(family: Family) -> str:
 
 
 def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
-    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows.
-
-    With squares as the loss: the outputs'.
-    """
+    """Declare ``inputs`` and ``labels``, add the forward pass and return the logits' name and number of rows."""
     rows = batch_size
     for name, drawn in (("inputs", network.family.drawn_inputs()), ("labels", network.family.drawn_labels())):
         shape: Tuple[int, ...] = drawn.shape

@@ -13,7 +13,6 @@ from ..networks import Network
 from .onnx_graphs import Graph, add_product, refuses_steps
 
 CPU = "CPUExecutionProvider"
-_OUT_OF_MEMORY = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
 
 
 class SessionAdapter(Adapter):
@@ -30,6 +29,7 @@ class SessionAdapter(Adapter):
     families = (*Adapter.families, "elman")
     cells = tuple(CELLS)
     one_hot = True
+    out_of_memory = ("Failed to allocate memory", "std::bad_alloc", "bad allocation", "CUDA failure 2", "ALLOC_FAILED")
     #: The graphs that this build understands.
     graph = Graph
 
@@ -72,10 +72,7 @@ class SessionAdapter(Adapter):
         return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
 
     def effective_threads(self) -> Optional[int]:
-        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's own choice.
-
-        That one it does not disclose.
-        """
+        """Return the size of a session's pool, the calling thread included; None for ONNX Runtime's own choice."""
         return int(self.options.intra_op_num_threads) or None
 
     def describe(self) -> Dict[str, Any]:
@@ -111,6 +108,3 @@ class SessionAdapter(Adapter):
             return session.run_with_iobinding(binding)
 
         return product
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)

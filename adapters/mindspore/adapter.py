@@ -7,7 +7,6 @@ and what that calls, from its source: use only the Python that its compiler supp
 
 import math
 import os
-import re
 from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import mindspore
@@ -146,7 +145,6 @@ def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
         parameter.set_data(mindspore.Tensor(weights[name].copy()))
 
 
-_OUT_OF_MEMORY = re.compile("memory isn't enough|[Aa]llocate ([a-z]+ )*memory failed")
 LOSSES = {"cross_entropy": nn.CrossEntropyLoss, "squares": nn.MSELoss}
 
 
@@ -190,6 +188,8 @@ class MindSporeAdapter(EveryFamily):
 
     Settings: ``update``, "sgd" (default: ``nn.SGD``) or "descent": one operator for each parameter, in place.
     """
+
+    out_of_memory = ("memory isn't enough", "memory failed")
 
     def set_up(self) -> None:
         self.how_to_update = self.chosen("update", "sgd", "descent")
@@ -272,9 +272,6 @@ class MindSporeAdapter(EveryFamily):
 
         compiled = mindspore.jit(product)
         return lambda: compiled(left, right).asnumpy()
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return super().is_out_of_memory(error) or bool(_OUT_OF_MEMORY.search(str(error)))
 
 
 ADAPTER = MindSporeAdapter

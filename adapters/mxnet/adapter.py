@@ -178,10 +178,6 @@ def describe_blas() -> Dict[str, Any]:
     return dict(blas.describe_openblas(_LIB), **({"name": names[-1]} if names else {}))
 
 
-_OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
-_GIVE_ANOTHER = "give a build that can, --python mxnet=<its interpreter>"
-
-
 def context_of(cell: Cell) -> Any:
     """Return the cell's context: a launch sees one GPU, so it is always MXNet's first.
 
@@ -200,13 +196,12 @@ def gpu_refusal(cell: Cell) -> str:
     if reason:
         return reason
     if not mx.runtime.Features().is_enabled("CUDA"):
-        return "%s: this build was made without CUDA (its feature CUDA): %s" % (version, _GIVE_ANOTHER)
+        return "%s: this build was made without CUDA (its feature CUDA): %s" % (version, gpus.advice(cell))
     try:
         # Only a kernel that runs shows that the driver answers and that the build has kernels for this GPU.
         mx.nd.ones((2,), ctx=mx.gpu(0)).asnumpy()
     except mx.base.MXNetError as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return "%s cannot use the GPU: %s" % (version, lines[-1][:300] if lines else "it does not say why")
+        return "%s cannot use the GPU: %s" % (version, gpus.first_line(error))
     return ""
 
 
@@ -255,6 +250,7 @@ class MxnetAdapter(EveryFamily):
     """
 
     effective_threads = staticmethod(worker_threads)
+    out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 
     def set_up(self) -> None:
         self.context = context_of(self.cell)
@@ -327,12 +323,13 @@ class MxnetAdapter(EveryFamily):
             yield name, parameter.data().asnumpy()
 
     def describe(self) -> Dict[str, Any]:
+        products = "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
         return {
             "framework": "mxnet",
             "version": mx.__version__,
             "context": str(self.context),
             "features": sorted(feature.name for feature in mx.runtime.feature_list() if feature.enabled),
-            "dense_products": self._dense_products(),
+            "dense_products": products if self.cell.on_cpu else "cuBLAS",
             "onednn_recurrent": os.environ.get("MXNET_USE_MKLDNN_RNN", "1") != "0",
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
             "blas": describe_blas(),
@@ -341,11 +338,6 @@ class MxnetAdapter(EveryFamily):
             "optimizer": UPDATES[self.update],
             "fused_norm": self.fused_norm,
         }
-
-    def _dense_products(self) -> Any:
-        if not self.cell.on_cpu:
-            return "cuBLAS"
-        return "oneDNN" if mx.runtime.Features().is_enabled("MKLDNN") else describe_blas().get("name")
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:
         enabled = mx.runtime.Features()
@@ -373,10 +365,6 @@ class MxnetAdapter(EveryFamily):
 
     def profile(self, steps: int) -> Optional[Profile]:
         return take_profile(self, self.block, self._hybridized(), steps)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        full = isinstance(error, mx.base.MXNetError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)
-        return full or isinstance(error, MemoryError)
 
 
 ADAPTER = MxnetAdapter

@@ -52,6 +52,13 @@ SETTINGS: Dict[str, Any] = {
 }
 
 
+ERRORS = {
+    "memory": MemoryError("the null framework was set to run out of memory"),
+    "error": RuntimeError("the null framework was set to fail"),
+    "lost": RuntimeError("CUDA error: unspecified launch failure (the null framework's GPU fell off the bus)"),
+}
+
+
 def spin(until: float) -> None:
     """Keep the CPU busy until this moment of ``time.perf_counter``; sleeping is too coarse."""
     while time.perf_counter() < until:
@@ -82,50 +89,53 @@ class Device:
                 "CUDA out of memory: tried to allocate %d bytes, the null device has %d" % (self.needed, self.capacity)
             )
 
-    def start_step(self, longer: float = 1.0) -> None:
-        """Queue a step, ``longer`` times as long as usual; returns when the host has done its part."""
+    def start_step(self, seconds: float) -> None:
+        """Queue a step that takes so long; returns when the host has done its part."""
         now = time.perf_counter()
         begins = max(self.idle_from, now) + self.copy_seconds
         started = (begins if self.host_copies else now) + self.host_seconds
         spin(started)
         # What the host starts last, the device does not end before.
-        self.idle_from = max(begins + self.seconds * longer, started)
+        self.idle_from = max(begins + seconds, started)
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         spin(self.idle_from)
 
     def event(self) -> float:
         """Return when the device reaches a mark that is queued now."""
         return max(self.idle_from, time.perf_counter())
 
-    def between(self, earlier: float, later: float) -> int:
+    def event_nanoseconds(self, earlier: float, later: float) -> int:
         return max(0, round((later - earlier) * (1.0 + self.event_error) * 1e9))
 
-    def probe(self, name: str, size: int) -> Optional[Probe]:
+    def device_peak_memory(self) -> int:
+        return self.needed
+
+    def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Return work of the length that this name and size mean; None without a setting for it."""
         if name == gpus.OPERATOR:
             if self.operator_seconds is None:
                 return None
             starting = float(self.operator_seconds)
-            return Probe(lambda: self._start(starting, 2.0 * starting), self.wait)
+            return Probe(lambda: self._start(starting, 2.0 * starting), self.synchronize)
         on_device = name == gpus.COPY
         rate = self.memory_rate if on_device else self.link_rate
         if rate is None:
             return None
         pageable = name in (gpus.TO_DEVICE_PAGEABLE, gpus.FROM_DEVICE_PAGEABLE)
         seconds = size * (2.0 if on_device or pageable else 1.0) / float(rate)
-        return Probe(lambda: self._start(0.0, seconds), self.wait)
+        return Probe(lambda: self._start(0.0, seconds), self.synchronize)
 
     def _start(self, host_seconds: float, device_seconds: float) -> None:
         started = time.perf_counter() + host_seconds
         spin(started)
         self.idle_from = max(self.idle_from, started) + device_seconds
 
-    def calls(self, steps: int) -> List[profiles.Calls]:
+    def calls(self, steps: int, seconds: float) -> List[profiles.Calls]:
         """Return these steps as a profiler would see them: two thirds a matrix product, the rest elementwise."""
         calls = [
-            profiles.Calls("null_gemm_kernel", True, steps * self.seconds * 2 / 3, 2.0 * steps),
-            profiles.Calls("null_elementwise_kernel", True, steps * self.seconds / 3, 4.0 * steps),
+            profiles.Calls("null_gemm_kernel", True, steps * seconds * 2 / 3, 2.0 * steps),
+            profiles.Calls("null_elementwise_kernel", True, steps * seconds / 3, 4.0 * steps),
             profiles.Calls("null_launch", False, steps * self.host_seconds, 6.0 * steps),
         ]
         if self.copy_seconds:
@@ -152,16 +162,18 @@ class NullAdapter(Adapter):
     cells = tuple(CELLS)
     one_hot = True
     data_parallel = PROCESSES
+    out_of_memory = ("CUDA out of memory",)  # as frameworks' own, a RuntimeError
 
     def set_up(self) -> None:
         given = self.given = dict(SETTINGS, **self.settings)
-        self.device = None if self.cell.on_cpu else Device(self.cell, self.settings)
-        self.seconds = (
-            step_seconds(self.settings, self.cell.threads, len(os.sched_getaffinity(0))) / self.cell.world_size
-        )
-        if self.device is not None:
-            self.device.seconds /= self.cell.world_size
+        self.seconds = step_seconds(self.settings, self.cell.threads, len(os.sched_getaffinity(0)))
+        self.device: Any = None
+        if not self.cell.on_cpu:
+            self.device = Device(self.cell, self.settings)
             self.seconds = self.device.seconds
+            for method in ("event", "event_nanoseconds", "device_probe", "device_peak_memory", "synchronize"):
+                setattr(self, method, getattr(self.device, method))
+        self.seconds /= self.cell.world_size
         self.worker, self.meeting, self.met = 0, "", 0
         self.noise = float(given["noise"])
         seed = given["noise_seed"]
@@ -210,30 +222,21 @@ class NullAdapter(Adapter):
         if self.device is None:
             spin(until)
         else:
-            self.device.start_step(longer)
-
-    def synchronize(self) -> None:
-        if self.device is not None:
-            self.device.wait()
+            self.device.start_step(self.seconds * longer)
 
     def _fail(self) -> None:
+        if self.fault in ERRORS:
+            raise ERRORS[self.fault]
         if self.fault == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         elif self.fault == "exit":
             os._exit(3)
-        elif self.fault == "memory":
-            raise MemoryError("the null framework was set to run out of memory")
-        elif self.fault == "error":
-            raise RuntimeError("the null framework was set to fail")
-        elif self.fault == "lost":
-            raise RuntimeError("CUDA error: unspecified launch failure (the null framework's GPU fell off the bus)")
         elif self.fault == "nan":
             self.loss = float("nan")
-        elif self.fault in ("hang", "stubborn"):
-            if self.fault == "stubborn":
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            while True:
-                time.sleep(60)
+        elif self.fault == "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while self.fault in ("hang", "stubborn"):
+            time.sleep(60)
 
     def set_learning_rate(self, rate: float) -> None:
         """Ignore the rate."""
@@ -271,31 +274,12 @@ class NullAdapter(Adapter):
     def device_name(self) -> str:
         return "null device"
 
-    def event(self) -> Optional[float]:
-        return None if self.device is None else self.device.event()
-
-    def event_nanoseconds(self, earlier: float, later: float) -> int:
-        assert self.device is not None
-        return self.device.between(earlier, later)
-
-    def device_peak_memory(self) -> Optional[int]:
-        return None if self.device is None else self.device.needed
-
-    def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        return None if self.device is None else self.device.probe(name, size)
-
     def profile(self, steps: int) -> Optional[Profile]:
         seconds = profiles.run(self.step, self.synchronize, steps)
-        if self.device is None:
-            calls = [profiles.Calls("null_gemm", False, steps * self.seconds, 1.0 * steps)]
-        else:
-            calls = self.device.calls(steps)
+        calls = [profiles.Calls("null_gemm", False, steps * self.seconds, 1.0 * steps)]
+        if self.device is not None:
+            calls = self.device.calls(steps, self.seconds)
         return profiles.profile("null profiler", steps, seconds, calls)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or "CUDA out of memory" in str(
-            error
-        )  # as frameworks' own, a RuntimeError
 
     def describe(self) -> Dict[str, Any]:
         return {"framework": "null", "version": "1", "step_seconds": self.seconds}

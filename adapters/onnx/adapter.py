@@ -13,12 +13,11 @@ from ..libraries.onnx_graphs import LOSS, add_product, feed, parameter_names, pe
 from ..libraries.onnx_sessions import CPU, SessionAdapter
 from ..networks import Network
 from ..protocol import Cell, Profile
-from . import networks
+from . import gradients
 from .gradients import Graph
 
 CUDA = "CUDAExecutionProvider"
 PRECISIONS = ("float32", "tf32")
-_GIVE_ANOTHER = "give a build that can, --python onnx=<its interpreter>"
 
 
 def providers_of(cell: Cell) -> List[Any]:
@@ -45,7 +44,7 @@ def gpu_refusal(cell: Cell) -> str:
         return reason
     there = onnxruntime.get_available_providers()
     if CUDA not in there:
-        return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), _GIVE_ANOTHER)
+        return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), gpus.advice(cell))
     model = add_product(Graph(), 2).model().SerializeToString()
     # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its place.
     try:
@@ -98,7 +97,7 @@ class OnnxAdapter(SessionAdapter):
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
         self.mini_batch = [array.copy() for array in feed(network, batch)]
         self.given = dict(zip(("inputs", "labels"), [self.value_of(array) for array in self.mini_batch]))
-        self.given[networks.LEARNING_RATE] = self.value_of(self.rate)
+        self.given[gradients.LEARNING_RATE] = self.value_of(self.rate)
         self.loss = self.buffer([])
         shapes = {name: list(weights[name].shape) for name in parameter_names(network)}
         self.sets = [{name: self.buffer(shape) for name, shape in shapes.items()} for _ in range(2)]
@@ -106,7 +105,7 @@ class OnnxAdapter(SessionAdapter):
         self._open_session(self.options)
 
     def _open_session(self, options: Any) -> None:
-        model = networks.training_graph(self.network, self.batch_size, self.rate_in_product).SerializeToString()
+        model = gradients.training_graph(self.network, self.batch_size, self.rate_in_product).SerializeToString()
         self.session = onnxruntime.InferenceSession(model, options, self.providers())
         self.bindings = [self._bind(source, 1 - source) for source in (0, 1)]
 
@@ -128,7 +127,7 @@ class OnnxAdapter(SessionAdapter):
             binding.bind_ortvalue_input(name, value)
         for name in parameter_names(self.network):
             binding.bind_ortvalue_input(name, self.sets[source][name])
-            binding.bind_ortvalue_output(networks.updated_name(name), self.sets[target][name])
+            binding.bind_ortvalue_output(gradients.updated_name(name), self.sets[target][name])
         binding.bind_ortvalue_output(LOSS, self.loss)
         return binding
 
@@ -143,7 +142,7 @@ class OnnxAdapter(SessionAdapter):
     def set_learning_rate(self, rate: float) -> None:
         self.rate[...] = rate
         if not self.cell.on_cpu:
-            self.given[networks.LEARNING_RATE].update_inplace(self.rate)
+            self.given[gradients.LEARNING_RATE].update_inplace(self.rate)
 
     def last_loss(self) -> float:
         return float(self.loss.numpy())

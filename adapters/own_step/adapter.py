@@ -28,10 +28,7 @@ PROFILER = "Python's cProfile"
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
-    """Run so many steps under the profiler, which slows calls of Python.
-
-    Work of the framework's threads is part of the function that waits for them.
-    """
+    """Run so many steps under the profiler, which slows calls of Python."""
     profiler = cProfile.Profile()
     profiler.enable()
     try:
@@ -57,10 +54,6 @@ def _name(file: str, line: int, function: str) -> str:
 
 
 _OFFERS = "a call that does one training step, or a pair of it and a call that returns the loss"
-
-
-class NoStepError(Exception):
-    """The file defines no step."""
 
 
 class OwnStep(Adapter):
@@ -97,14 +90,14 @@ class OwnStep(Adapter):
         spec.loader.exec_module(module)
         prepare = getattr(module, "prepare", None)
         if not callable(prepare):
-            raise NoStepError("%s defines no function prepare(cell)" % name)
+            raise TypeError("%s defines no function prepare(cell)" % name)
         made = prepare(self.cell)
         step, loss = made if isinstance(made, (tuple, list)) and len(made) == 2 else (made, None)
         if not callable(step) or not (loss is None or callable(loss)):
-            raise NoStepError("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
+            raise TypeError("prepare() in %s returned %.80r, not %s" % (name, made, _OFFERS))
         wait = getattr(module, "synchronize", None)
         if wait is not None and not callable(wait):
-            raise NoStepError("synchronize in %s is %.80r, not a function" % (name, wait))
+            raise TypeError("synchronize in %s is %.80r, not a function" % (name, wait))
         self.step = step  # type: ignore[method-assign]
         self.loss = loss
         self.has_loss = loss is not None
@@ -128,13 +121,11 @@ class OwnStep(Adapter):
 
     def error_text(self, error: BaseException) -> str:
         """Return the error with its line in the file."""
-        if isinstance(error, NoStepError):
-            return str(error)
         if isinstance(error, SyntaxError) and error.filename == self.file:
             return "%s, line %s: SyntaxError: %s" % (os.path.basename(self.file), error.lineno, error.msg)
         lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
         if not lines:
-            return ""
+            return str(error) if isinstance(error, TypeError) else ""
         said = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
         where = "%s, line %d" % (os.path.basename(self.file), lines[-1].lineno or 0)
         return "%s: %s: %s" % (where, type(error).__name__, said)

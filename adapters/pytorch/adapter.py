@@ -29,7 +29,7 @@ from ..libraries.profiles import Calls
 from ..networks import Network
 from ..protocol import PLACEMENTS, Cell, Profile
 from . import networks, steps
-from .networks import build, load, plain_dense
+from .networks import build, load
 
 DEVICE = "cuda:0"  # a launch sees one GPU only
 #: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
@@ -41,7 +41,6 @@ _OUT_OF_MEMORY = (
     "DefaultCPUAllocator: not enough memory",
     "DefaultCPUAllocator: can't allocate memory",
 )
-_GIVE_ANOTHER = "give a build that has, --python torch=<its interpreter>"
 
 
 def gpu_refusal(cell: Cell) -> str:
@@ -52,13 +51,13 @@ def gpu_refusal(cell: Cell) -> str:
         return reason
     if torch.version.cuda is None:
         rocm = "" if torch.version.hip is None else "is for ROCm and "
-        return "%s: this build %shas no CUDA code: %s" % (version, rocm, _GIVE_ANOTHER)
+        return "%s: this build %shas no CUDA code: %s" % (version, rocm, gpus.advice(cell))
     try:
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
         return "%s, built for CUDA %s, cannot use the GPU: %s" % (version, torch.version.cuda, gpus.first_line(error))
-    reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, torch.cuda.get_arch_list(), tuple(capability))
+    reason = gpus.refusal_of_build(cell, version, torch.cuda.get_arch_list(), tuple(capability))
     if reason:
         return reason
     try:
@@ -175,10 +174,7 @@ def copied_pair(name: str, size: int, device: str) -> Tuple[torch.Tensor, torch.
 
 
 def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
-    """Return inputs and labels in the shapes that steps read, with the steps first where the family is so.
-
-    They may share the arrays' memory.
-    """
+    """Return inputs and labels in the shapes that steps read, with the steps first where the family is so."""
     inputs, labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels)
     if family.time_major:
         inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
@@ -206,10 +202,7 @@ def take_profile(adapter: Adapter, steps: int) -> Profile:
 
 
 def profiled_calls(averages: Any) -> Iterator[Calls]:
-    """Yield the calls of each row of ``key_averages()``.
-
-    A row of the CPU holds the device's time of the kernels that it started too; which have their own rows.
-    """
+    """Yield the calls of each row of ``key_averages()``."""
     for row in averages:
         on_device = row.device_type != DeviceType.CPU
         if on_device and row.is_user_annotation:
@@ -260,7 +253,7 @@ class TorchAdapter(EveryFamily):
         self.compiles = bool(self.settings.get("compile", False))
         self.graphs = bool(self.settings.get("graph", False))
         if self.cell.on_cpu and self.compiles:
-            steps.use_cache(self._compilers_folder())
+            self._keep_compiled()
         if not self.cell.on_cpu:
             set_up_gpu(self.cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
@@ -271,12 +264,13 @@ class TorchAdapter(EveryFamily):
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self.loss = torch.zeros(())
 
-    def _compilers_folder(self) -> str:
-        return os.path.join(self.cache_directory, "torch-" + torch.__version__)
-
-    def _gpu_slug(self) -> str:
-        name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
-        return "%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+    def _keep_compiled(self) -> None:
+        """Keep the compiler's output in a folder for each version and GPU, so that a later process finds it."""
+        folder = os.path.join(self.cache_directory, "torch-" + torch.__version__)
+        if not self.cell.on_cpu:
+            name = re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
+            folder += "-%s-sm%d%d" % ((name,) + tuple(torch.cuda.get_device_capability(0)))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
 
     def refuses_gpu(self) -> str:
         return gpu_refusal(self.cell)
@@ -328,8 +322,7 @@ class TorchAdapter(EveryFamily):
         steps.join_workers(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
-        dense = networks.onednn_dense if self.dense == "onednn" else plain_dense
-        module, self._parameters = build(network, weights, dense, self._loop)
+        module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
         self._family = network.family
         if len(network.family.drawn_inputs().shape) == 3:
             module.to(memory_format=self._images)
@@ -340,7 +333,7 @@ class TorchAdapter(EveryFamily):
             module.to(DEVICE)
             inputs, labels = self._placed()
             if self.compiles:
-                steps.use_cache("%s-%s" % (self._compilers_folder(), self._gpu_slug()))
+                self._keep_compiled()
         dtype = DTYPES[self.cell.precision]
         if dtype != torch.float32:
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
@@ -377,7 +370,9 @@ class TorchAdapter(EveryFamily):
         if self.graphs:
             return steps.GraphStep
         if self.compiles:
-            return steps.compiled_scaled_step if scaled else steps.compiled_step
+            if scaled:
+                return lambda *task: steps.compiled(steps.ScaledStep(*task), "forward and backward")
+            return steps.compiled_step
         return steps.ScaledStep if scaled else steps.EagerStep
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:

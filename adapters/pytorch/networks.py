@@ -5,7 +5,7 @@ height, width), LSTM gates input, forget, cell, output): only names differ.
 """
 
 from functools import partial
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from ..families import Elman, Family, Layer
 from ..libraries.walks import LayerFunctions
 from ..networks import Network
 
-MakeDense = Callable[[int, int], nn.Linear]
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 FUSED = ("tanh", "relu")  # the activations of nn.RNN
 #: A layer's parameters in PyTorch, in the order of `Recurrent.parts`.
@@ -25,15 +24,10 @@ RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d
 MOST_COMPILED_STEPS = 50
 
 
-def plain_dense(inputs: int, outputs: int) -> nn.Linear:
-    """Return PyTorch's own fully connected layer, its weights not yet set."""
-    return nn.utils.skip_init(nn.Linear, inputs, outputs)
-
-
 # Fully connected layers whose matrix products are oneDNN's instead of MKL's. PyTorch hands float32 matrix products to
 # MKL. On the AMD processor tried, oneDNN, which PyTorch has for convolutions, is twice as fast. No public switch
-# exchanges the two, so this layer calls the operator that PyTorch's own compiler emits for frozen inference, and adds
-# the gradient that it lacks. It is a separate mode: a program that says ``nn.Linear`` gets MKL.
+# exchanges the two, so this calls the operator that PyTorch's own compiler emits for frozen inference, and adds the
+# gradient that it lacks. It is a separate mode: a program that says ``nn.Linear`` gets MKL.
 
 
 def onednn_refusal() -> str:
@@ -65,21 +59,6 @@ class _OneDnnProduct(torch.autograd.Function):
         return by_inputs, onednn_product(gradient.t(), inputs.t()), gradient.sum(0)
 
 
-class OneDnnDense(nn.Linear):
-    """A fully connected layer computed by oneDNN."""
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        if inputs.dim() == 2:
-            return _OneDnnProduct.apply(inputs, self.weight, self.bias)
-        outputs = _OneDnnProduct.apply(inputs.reshape(-1, inputs.shape[-1]), self.weight, self.bias)
-        return outputs.reshape(inputs.shape[:-1] + outputs.shape[-1:])
-
-
-def onednn_dense(inputs: int, outputs: int) -> nn.Linear:
-    """Return a fully connected layer computed by oneDNN, its weights not yet set."""
-    return nn.utils.skip_init(OneDnnDense, inputs, outputs)
-
-
 def loops(family: Elman, loop: bool) -> bool:
     """Tell whether the recurrence is a loop in Python: because the mode says so, or nn.RNN has no such layer."""
     return loop or family.activation not in FUSED or family.alpha != 1.0
@@ -94,9 +73,9 @@ def refuses_to_compile(family: Elman) -> str:
 
 
 class TorchNetwork(LayerFunctions, nn.Module):
-    """A network of PyTorch's layers, to rows of logits or outputs; fully connected ones are made by ``make_dense``.
+    """A network of PyTorch's layers, to rows of logits or outputs.
 
-    With ``loop`` simple recurrent layers are loops in Python.
+    With ``onednn`` dense layers' products are oneDNN's; with ``loop`` simple recurrent layers are loops in Python.
     """
 
     # In place: a convolution's backward pass does not need its own output.
@@ -106,9 +85,9 @@ class TorchNetwork(LayerFunctions, nn.Module):
     pool = staticmethod(functional.max_pool2d)
     gelu = staticmethod(partial(functional.gelu, approximate="tanh"))
 
-    def __init__(self, family: Family, make_dense: MakeDense, loop: bool) -> None:
+    def __init__(self, family: Family, onednn: bool, loop: bool) -> None:
         nn.Module.__init__(self)
-        self.make_dense, self.loop = make_dense, loop
+        self.onednn, self.loop = onednn, loop
         LayerFunctions.__init__(self, family)
         if family.kind == "recurrent":
             self._make_recurrent(self.family)
@@ -128,6 +107,16 @@ class TorchNetwork(LayerFunctions, nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.scores(inputs)
+
+    def dense(self, name: str, values: torch.Tensor) -> torch.Tensor:
+        layer = self.layers[name]
+        if not self.onednn:
+            return layer(values)
+        outputs = _OneDnnProduct.apply(values.flatten(0, -2), layer.weight, layer.bias)
+        return outputs.unflatten(0, values.shape[:-1]) if values.dim() > 2 else outputs
+
+    def make_dense(self, inputs: int, outputs: int) -> nn.Module:
+        return nn.utils.skip_init(nn.Linear, inputs, outputs)
 
     def make_convolution(self, spec: Layer) -> nn.Module:
         sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
@@ -185,10 +174,10 @@ class TorchNetwork(LayerFunctions, nn.Module):
 
 
 def build(
-    network: Network, weights: Dict[str, np.ndarray], dense: MakeDense = plain_dense, loop: bool = False
+    network: Network, weights: Dict[str, np.ndarray], onednn: bool = False, loop: bool = False
 ) -> Tuple[nn.Module, Dict[str, nn.Parameter]]:
     """Build the network in training mode with a copy of these weights; return it, and its parameters by name."""
-    module = TorchNetwork(network.family, dense, loop)
+    module = TorchNetwork(network.family, onednn, loop)
     if set(module.w) != set(weights):
         raise ValueError("the network's parameters and the weights given differ in name")
     load(module.w, weights)

@@ -135,11 +135,6 @@ class ScaledStep(EagerStep):
 # stays the operator of oneDNN that eager mode uses, and what surrounds it is compiled.
 
 
-def use_cache(directory: str) -> None:
-    """Keep the compiler's output in this directory, so that a later process finds it."""
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = directory
-
-
 def compiler_refusal(on_cpu: bool) -> str:
     """Return why the compiler's back end for CPUs, or for GPUs, cannot work here; empty where it can."""
     if on_cpu:
@@ -180,11 +175,6 @@ def compiled_step(module: nn.Module, *task: Any) -> EagerStep:
     if any(isinstance(part, nn.RNNBase) for part in module.modules()):
         return compiled(EagerStep(module, *task), "forward and backward, in pieces around recurrent layers")
     return WholeStep(module, *task)
-
-
-def compiled_scaled_step(*task: Any) -> EagerStep:
-    """Return the step with a scaled loss, forward and backward compiled."""
-    return compiled(ScaledStep(*task), "forward and backward")
 
 
 class WholeStep(EagerStep):

@@ -5,7 +5,7 @@ output and returns the gradient by its input, and by its weights where it has an
 the arguments.
 """
 
-from typing import Callable, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import numpy as np
 
@@ -22,28 +22,23 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
     return 0.5 * np.tanh(0.5 * values) + 0.5
 
 
+#: By the name of an activation: it, and the gradient by its input from that by its output and its output.
+_ACTIVATIONS: Dict[str, Tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "sigmoid": (sigmoid, lambda gradient, output: gradient * output * (1.0 - output)),
+    "tanh": (np.tanh, lambda gradient, output: gradient * (1.0 - output * output)),
+    "relu": (lambda values: np.maximum(values, 0.0), lambda gradient, output: gradient * (output > 0.0)),
+    "none": (lambda values: values, lambda gradient, output: gradient),
+}
+
+
 def activate(values: np.ndarray, kind: str) -> np.ndarray:
     """Return the activation called "sigmoid", "tanh", "relu" or "none"."""
-    if kind == "sigmoid":
-        return sigmoid(values)
-    if kind == "tanh":
-        return np.tanh(values)
-    if kind == "relu":
-        return np.maximum(values, 0.0)
-    if kind == "none":
-        return values
-    raise ValueError("no activation is called %r" % kind)
+    return _ACTIVATIONS[kind][0](values)
 
 
 def activation_backward(gradient: np.ndarray, output: np.ndarray, kind: str) -> np.ndarray:
     """Return the gradient by the activation's input, from its output; the ReLU's at zero is zero."""
-    if kind == "sigmoid":
-        return gradient * output * (1.0 - output)
-    if kind == "tanh":
-        return gradient * (1.0 - output * output)
-    if kind == "relu":
-        return gradient * (output > 0.0)
-    return gradient
+    return _ACTIVATIONS[kind][1](gradient, output)
 
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
@@ -203,10 +198,7 @@ def max_pool_backward(
 def batch_normalise(
     values: np.ndarray, gamma: np.ndarray, beta: np.ndarray, epsilon: float
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own statistics.
-
-    The variance is the biased one, over batch, height and width.
-    """
+    """Return scaled values, normalised values and 1 / standard deviation, by the batch's own statistics."""
     axes = (0, 2, 3)
     centred = values - values.mean(axis=axes, keepdims=True)
     inverse = 1.0 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + values.dtype.type(epsilon))

@@ -22,7 +22,6 @@ from .networks import TensorFlowNetwork, clipped, place, update
 
 DEVICE = "GPU:0"
 PRECISIONS = ("float32", "tf32")
-_GIVE_ANOTHER = "give a build that has, --python tensorflow=<its interpreter>"
 
 
 def capabilities() -> Dict[str, Tuple[bool, str]]:
@@ -53,7 +52,7 @@ def refusal(cell: Cell) -> str:
         return reason
     built = tf.sysconfig.get_build_info()
     if not built.get("is_cuda_build"):
-        return "%s: this build has no CUDA code: %s" % (version, _GIVE_ANOTHER)
+        return "%s: this build has no CUDA code: %s" % (version, gpus.advice(cell))
     devices = tf.config.list_physical_devices("GPU")
     if not devices:
         words = "%s, built for CUDA %s, sees no GPU: its CUDA libraries or the driver are missing or too old"
@@ -64,7 +63,7 @@ def refusal(cell: Cell) -> str:
     architectures = list(built.get("cuda_compute_capabilities") or [])
     for capability in map(compute_capability, devices[: cell.world_size]):
         if capability is not None and not reason:
-            reason = gpus.refusal_of_build(cell, version, _GIVE_ANOTHER, architectures, capability)
+            reason = gpus.refusal_of_build(cell, version, architectures, capability)
     return reason
 
 

@@ -26,8 +26,13 @@ COMPILER = "g++"
 LOCK_TIMEOUT = 60
 
 
-def theano_flags(base_directory: str, allow_gc: bool) -> str:
-    """Return the value of THEANO_FLAGS: compiled code is kept under this directory."""
+def configure(base_directory: str, allow_gc: bool) -> None:
+    """Set the environment that Theano's import reads; a user's own .theanorc is left out of it.
+
+    Compiled code is kept under this directory.
+    """
+    os.makedirs(base_directory, exist_ok=True)
+    os.environ["THEANORC"] = os.devnull
     chosen = [
         "floatX=float32",
         "device=cpu",
@@ -43,14 +48,7 @@ def theano_flags(base_directory: str, allow_gc: bool) -> str:
         folder, name = os.path.split(library)
         chosen.append("blas.ldflags=-L%s -l:%s -Wl,-rpath,%s" % (folder, name, folder))
     # Theano splits the flags with shlex, at commas.
-    return ",".join(shlex.quote(flag) for flag in chosen)
-
-
-def configure(base_directory: str, allow_gc: bool) -> None:
-    """Set the environment that Theano's import reads; a user's own .theanorc is left out of it."""
-    os.makedirs(base_directory, exist_ok=True)
-    os.environ["THEANO_FLAGS"] = theano_flags(base_directory, allow_gc)
-    os.environ["THEANORC"] = os.devnull
+    os.environ["THEANO_FLAGS"] = ",".join(shlex.quote(flag) for flag in chosen)
 
 
 def compiler_refusal() -> str:

@@ -75,10 +75,7 @@ class TheanoFunctions(Functions):
         return new + update * (output - new)
 
     def _scan(self, name: str, values: Any, advance: Any, states: int, constants: List[Any]) -> Any:
-        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features), time-major.
-
-        The inputs' products are made for all steps at once; ``scan`` carries the recurrence alone.
-        """
+        """Return the outputs (steps * batch, hidden) of inputs (steps * batch, features), time-major."""
         sums = tensor.dot(values, self.w[name + ".input_weight"].T) + self.w[name + ".bias"]
         zero = tensor.unbroadcast(tensor.zeros((self.batch, self.family.hidden), dtype="float32"), 0, 1)
         found, _ = theano.scan(
@@ -141,10 +138,7 @@ class TheanoFunctions(Functions):
 
 
 def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Tuple[Any, Dict[str, Any], Tuple[Any, Any]]:
-    """Build the network over this resident mini-batch, with copies of these weights.
-
-    Return its mean loss, a float32 scalar, and the shared variables of the parameters and of the mini-batch.
-    """
+    """Build the network over this resident mini-batch, with copies of these weights."""
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
     given, targets = [theano.shared(value, borrow=False) for value in arrays_of(spec, batch)]
     scores = TheanoFunctions(spec, parameters, len(batch.inputs)).scores(given)

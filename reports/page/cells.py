@@ -160,43 +160,31 @@ Series = tuple[str, Sequence[float], bool, float | None, float | None]
 
 def dots_svg(label: str, series: Sequence[Series], band: Numbers | None, text: Callable[[float], str]) -> Markup:
     """Return series beside one another over one axis of values, with a line and a band for a number."""
-    width, height, left, right, top, bottom = 900, 240, 74, 12, 14, 30
+    width, height, left, right, top, bottom = 900, 240, 74, 888, 14, 30
     everything = [*(band or ()), *(value for _, values, _, *interval in series for value in (*values, *interval))]
     known: list[float] = [value for value in everything if value is not None]
     low, high = min(known), max(known)
     low, high = (low * 0.98, high * 1.02) if low == high else (low - (high - low) / 20, high + (high - low) / 20)
     gap = 2.0
-    step = (width - left - right) / (sum(len(values) for _, values, *_ in series) + gap * len(series))
+    step = (right - left) / (sum(len(values) for _, values, *_ in series) + gap * len(series))
 
-    def down(value: float) -> float:
-        return round(top + (height - top - bottom) * (high - value) / (high - low), 1)
+    def down(value: float | None) -> float | None:
+        return None if value is None else round(top + (height - top - bottom) * (high - value) / (high - low), 1)
 
-    marks = [
-        Markup('<path class="grid" d="M{} {}H{}"/><text x="{}" y="{}" text-anchor="end">{}</text>').format(
-            left, down(value), width - right, left - 6, down(value) + 4, text(value)
-        )
-        for value in (low + (high - low) * share for share in (0.05, 0.5, 0.95))
-    ]
-    if band is not None and band[1] is not None and band[2] is not None:
-        tall = max(1.0, round(down(band[1]) - down(band[2]), 1))
-        box = '<rect class="band" x="{}" y="{}" width="{}" height="{}"/>'
-        marks.append(Markup(box).format(left, down(band[2]), width - left - right, tall))
-    if band is not None:
-        marks.append(Markup('<path class="median" d="M{} {}H{}"/>').format(left, down(band[0]), width - right))
-    x, labelled = left + step * gap / 2, -100.0
+    drawn: list[dict[str, Any]] = []
+    x, last = left + step * gap / 2, -100.0
     for name, values, hollow, lowest, highest in series:
         middle = round(x + step * len(values) / 2, 1)
-        if lowest is not None and highest is not None:
-            marks.append(Markup('<path class="whisker" d="M{} {}V{}"/>').format(middle, down(lowest), down(highest)))
         dots = "".join(f"M{x + step * (place + 0.5):.1f} {down(value)}h0" for place, value in enumerate(values))
-        marks.append(Markup('<path class="dots{}" d="{}"/>').format(" hollow" if hollow else "", dots))
-        if middle - labelled > 8 * len(name) + 8:
-            marks.append(Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(middle, height - 10, name))
-            labelled = middle
+        labelled = middle - last > 8 * len(name) + 8
+        ends = {"middle": middle, "low": down(lowest), "high": down(highest)}
+        drawn.append({**ends, "dots": Markup(dots), "hollow": hollow, "labelled": labelled, "name": name})
+        last = middle if labelled else last
         x += step * (len(values) + gap)
-    svg = '<svg class="plot" role="img" aria-label="{}" viewBox="0 0 {} {}" width="{}">{}</svg>'
-    drawn = Markup(svg).format(label, width, height, width, Markup("").join(marks))
-    return Markup('<div class="wide" role="group" aria-label="{}" tabindex="0">{}</div>').format(label, drawn)
+    ticks = [(down(value), text(value)) for value in (low + (high - low) * share for share in (0.05, 0.5, 0.95))]
+    size = {"width": width, "height": height, "left": left, "right": right}
+    line = band and tuple(map(down, band))
+    return rendered("dots.html.j2", one_line, label=label, ticks=ticks, band=line, series=drawn, **size)
 
 
 def _nights(history: NightSeries) -> tuple[str, Markup, list[str]]:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from dlbench.hardware_probe import Machine, describe
 from dlbench.hardware_probe.doctor import Finding
+from dlbench.hardware_probe.files import JsonRecord
 from dlbench.hardware_probe.machine import rounded_memory_gib
 
 
@@ -43,7 +44,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(JsonRecord):
     """One machine of a fleet: machines of one kind have one fingerprint, and their names alone tell them apart."""
 
     fleet: str
@@ -52,19 +53,13 @@ class Node:
     shared: tuple[str, ...] = ()
     """Why the job did not have the node to itself, in words; empty: it had."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON types."""
-        return {**asdict(self), "shared": list(self.shared)}
-
 
 def read_node(known: Any) -> Node | None:
     """Return the node that a run or a record names; None for one outside a fleet, or of another form."""
-    if not isinstance(known, dict) or not isinstance(known.get("shared"), list):
+    try:
+        return Node.from_dict(known)
+    except ValueError:
         return None
-    words = (known.get("fleet"), known.get("name"), *known["shared"])
-    if not all(isinstance(word, str) for word in words):
-        return None
-    return Node(known["fleet"], known["name"], tuple(known["shared"]))
 
 
 def read_findings(known: Any) -> tuple[Finding, ...] | None:

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.storage.record import BASELINE, FIRST_LOOK, SCREEN
-from dlbench.reports.storage.schema import LAUNCH, records, runs
+from dlbench.reports.storage.record import BASELINE, FIRST_LOOK, LAUNCH, SCREEN
+from dlbench.reports.storage.schema import records, runs
 
 Wanted = str | Collection[str] | None
 """One value, several, or any."""

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
+from dlbench.hardware_probe.files import JsonRecord
 from dlbench.reports.errors import RecordError, in_one_line
 from dlbench.reports.storage.hosts import Node, read_findings, read_node
 from dlbench.reports.storage.networks import read_network
@@ -26,6 +27,8 @@ IMPORTED = "imported"
 """The adapter of a benchmark that another program measured; its mini-batch is 0."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
+LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
+"""Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
 SCREEN, FIRST_LOOK = "screen", 6
 """The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
 SEARCHING = "tune"
@@ -55,10 +58,10 @@ class Kept:
                 continue
             if isinstance(value, datetime):
                 value = value.isoformat()
-            elif isinstance(value, Node):
+            elif isinstance(value, JsonRecord):
                 value = value.to_dict()
             elif isinstance(value, tuple) and not hasattr(value, "_asdict"):
-                value = [each.to_dict() if isinstance(each, Finding) else to_dict(each) for each in value]
+                value = [each.to_dict() if isinstance(each, JsonRecord) else to_dict(each) for each in value]
             content[each.name] = to_dict(value)
         if "outcome" in content:
             del content["outcome"]["parity_sample"]  # the judge's alone
@@ -173,7 +176,7 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
         return records
     last: dict[tuple[object, ...], Record] = {}
     for each in sorted(records, key=lambda record: (record.attempt, record.started)):
-        last[each.run, each.machine, each.cell, each.side, each.stage, each.launch, each.environment] = each
+        last[each.machine, *(getattr(each, name) for name in LAUNCH)] = each
     counting = {id(record) for record in last.values()}
     return [record for record in records if id(record) in counting]
 

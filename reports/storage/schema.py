@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table, Text
 
 from dlbench.adapters.protocol import Cell
+from dlbench.reports.storage.record import LAUNCH
 
 VERSION = 7
 TABLES = sa.MetaData()
@@ -70,8 +71,6 @@ records = Table(
     Column("product_rate", Float),
     _text("content", None),
 )
-LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
-"""Columns that the attempts at one launch have in common, as in `record.last_attempts`."""
 _of_launch = [records.c[name] for name in LAUNCH]
 _repeats = records.c.attempt > 0
 Index("records_by_machine", records.c.machine, records.c.suite)

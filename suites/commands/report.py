@@ -74,15 +74,14 @@ def _options_of(report: Report[Any]) -> options.Options:
         of_reports.ALL_RUNS: ALL_RUNS,
         of_reports.ALL_MODES: flag("--all-modes", "Every execution mode, not only the fastest of each framework."),
         of_reports.CLAIMS: option(
-            *("--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None),
-            metavar="FILE",
+            "--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None, metavar="FILE"
         ),
         of_reports.FAIL_ON: option(
             "--fail-on", "Exit code 1 where a claim has this verdict here: differs, ...", str, ""
         ),
         of_reports.FLEET: option("--fleet", "Only this fleet: its id or the beginning of it.", str, ""),
         of_reports.TOP: option(
-            *("--top", "Of many lines, how many are shown; JSON and CSV have all.", int, ReportOptions.top), min=1
+            "--top", "Of many lines, how many are shown; JSON and CSV have all.", int, ReportOptions.top, min=1
         ),
         of_reports.REFERENCE: option(
             "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""

@@ -58,13 +58,9 @@ def present(gpus: Gpus) -> tuple[Device, ...]:
     """Return every device that launches can be given, in the driver's order; one that does not answer is among them."""
     found: list[Device] = []
     for gpu in gpus.devices:
-        if gpu.mig_enabled:
-            slices = enumerate(gpu.mig_devices)
-            found += [
-                Device(f"cuda:{gpu.index}:{slot}", gpu.index, each["name"], each["uuid"]) for slot, each in slices
-            ]
-        else:
-            found.append(Device(f"cuda:{gpu.index}", gpu.index, gpu.name, gpu.uuid))
+        name, parts = f"cuda:{gpu.index}", gpu.mig_devices if gpu.mig_enabled else ()
+        found += [Device(f"{name}:{slot}", gpu.index, each["name"], each["uuid"]) for slot, each in enumerate(parts)]
+        found += [] if gpu.mig_enabled else [Device(name, gpu.index, gpu.name, gpu.uuid)]
     return tuple(found)
 
 
@@ -110,34 +106,32 @@ def _named(word: str, gpus: Gpus) -> Device:
     """Return the one device that a word names."""
     if not gpus.devices:
         raise _none(word, gpus)
-    there_are = f"There are: {CPU}, {_listed(present(gpus))}."
-    match = _NUMBERED.fullmatch(word)
+    known, match = present(gpus), _NUMBERED.fullmatch(word)
+    there_are = f"There are: {CPU}, {_listed(known)}."
     if match is None:
-        found = [device for device in present(gpus) if (device.uuid or "").startswith(word)]
+        found = [device for device in known if (device.uuid or "").startswith(word)]
         gpu = next((gpu for gpu in gpus.devices if (gpu.uuid or "").startswith(word)), None)
         if len(found) > 1:
             raise UsageError(f"{word} matches several GPUs: {_listed(found)}. Give more characters.")
         if not found and gpu is None:
             raise UsageError(f"No GPU here has a UUID that begins with {word}. {there_are}")
     else:
-        number, part = int(match[1]), match[2]
-        gpu = next((gpu for gpu in gpus.devices if gpu.index == number), None)
+        name = ":".join(["cuda", *(str(int(part)) for part in match.groups() if part)])
+        found = [device for device in known if device.name == name]
+        gpu = next((gpu for gpu in gpus.devices if gpu.index == int(match[1])), None)
         if gpu is None:
-            raise UsageError(f"There is no GPU {number} here. {there_are}")
-        if part is not None and not gpu.mig_enabled:
-            raise UsageError(f"GPU {number} is not in MIG mode. Write cuda:{number}.")
-        name = f"cuda:{number}" if part is None else f"cuda:{number}:{int(part)}"
-        found = [device for device in present(gpus) if device.name == name]
-        if not found and part is not None:
+            raise UsageError(f"There is no GPU {int(match[1])} here. {there_are}")
+        if match[2] and not gpu.mig_enabled:
+            raise UsageError(f"GPU {gpu.index} is not in MIG mode. Write cuda:{gpu.index}.")
+        if match[2] and not found:
             raise UsageError(f"There is no {name} here. {there_are}")
-    if not found:  # a GPU in MIG mode, named as a whole
-        assert gpu is not None
-        slices = [device for device in present(gpus) if device.index == gpu.index]
+    if gpu is not None and not found:  # a GPU in MIG mode, named as a whole
+        slices = _listed(device for device in known if device.index == gpu.index)
         if not slices:
             raise UsageError(
                 f"GPU {gpu.index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), or leave MIG mode."
             )
-        raise UsageError(f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {_listed(slices)}.")
+        raise UsageError(f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {slices}.")
     if found[0].uuid is None:
         raise UsageError(f"{found[0].words} does not answer ({gpus.reason or 'the driver says no more'}).")
     return found[0]

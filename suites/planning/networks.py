@@ -62,19 +62,15 @@ def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[s
 def read(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[str, Network]:
     """Return the networks of these tables and grids, by name."""
     found: dict[str, Network] = {}
-
-    def add(network: Network, place: str) -> None:
-        if network.name in found and digest_of(found[network.name]) != digest_of(network):
-            raise SuiteError(f"{place}, key name: there is another network named {network.name}. Choose another name.")
-        found.setdefault(network.name, network)
-
-    for number, table in enumerate(tables, 1):
-        place = f"{where}, [[network]] {number}"
-        add(_network(table, place), place)
-    for number, grid in enumerate(grids, 1):
-        place = f"{where}, [[grid]] {number}"
-        for network in _of_grid(grid, place):
-            add(network, place)
+    places = [(f"{where}, [[network]] {number}", table) for number, table in enumerate(tables, 1)]
+    of_grids = [(f"{where}, [[grid]] {number}", grid) for number, grid in enumerate(grids, 1)]
+    single = ((place, [_network(table, place)]) for place, table in places)
+    for place, made in itertools.chain(single, ((place, _of_grid(grid, place)) for place, grid in of_grids)):
+        for network in made:
+            if digest_of(found.setdefault(network.name, network)) != digest_of(network):
+                raise SuiteError(
+                    f"{place}, key name: there is another network named {network.name}. Choose another name."
+                )
     return found
 
 
@@ -116,7 +112,16 @@ def _of_grid(grid: Table, place: str) -> Iterable[Network]:
     pattern = grid.get("name", "-".join([family.name, *(f"{key}{{{key}}}" for key in varying)]))
     if not isinstance(pattern, str):
         raise SuiteError(f"{place}, key name: {pattern!r} is not text. Write it as in name = 'mlp-{{hidden}}'.")
-    _check_pattern(pattern, values, varying, place)
+    named = _PLACE.findall(pattern)
+    wrong = ""
+    if re.search(r"[{}]", _PLACE.sub("", pattern)):
+        wrong = f"write a number's key between braces, as in mlp-{{hidden}}, not {pattern!r}."
+    elif strange := [key for key in named if key not in values]:
+        wrong = f"{{{strange[0]}}} is not a number of this grid. There are: {', '.join(values)}."
+    elif missing := [f"{{{key}}}" for key in varying if key not in named]:
+        wrong = f"several networks would get the same name. Put {' and '.join(missing)} into it."
+    if wrong:
+        raise SuiteError(f"{place}, key name: {wrong}")
     about = {key: grid[key] for key in ("batch_size", "summary") if key in grid}
     for combination in itertools.product(*values.values()):
         given = dict(zip(values, combination, strict=True))
@@ -136,19 +141,6 @@ def _values(key: str, value: object, family: type[Family]) -> list[Any]:
     if key in family.lists and not (value and all(isinstance(each, list) for each in value)):
         return [value]
     return value
-
-
-def _check_pattern(pattern: str, values: Mapping[str, Sequence[Any]], varying: Sequence[str], place: str) -> None:
-    named = _PLACE.findall(pattern)
-    wrong = ""
-    if re.search(r"[{}]", _PLACE.sub("", pattern)):
-        wrong = f"write a number's key between braces, as in mlp-{{hidden}}, not {pattern!r}."
-    elif strange := [key for key in named if key not in values]:
-        wrong = f"{{{strange[0]}}} is not a number of this grid. There are: {', '.join(values)}."
-    elif missing := [f"{{{key}}}" for key in varying if key not in named]:
-        wrong = f"several networks would get the same name. Put {' and '.join(missing)} into it."
-    if wrong:
-        raise SuiteError(f"{place}, key name: {wrong}")
 
 
 def _word(value: object) -> str:

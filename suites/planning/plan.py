@@ -49,12 +49,10 @@ class Plan:
     """A cell's launches at most, while its interval misses the precision; None: ``launches``, no more."""
     interval: float | None = None
     """Relative half-width at which a cell gets no further launch; None: a fixed number of launches."""
-    left_out: tuple[Cell, ...] = ()
-    """Cells that this machine cannot have: bound to more CPUs than there are."""
+    left_out: tuple[Cell, ...] = ()  # that this machine cannot have: bound to more CPUs than there are
     curve_check_steps: int = 0
     """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
-    networks: dict[str, Network] = field(default_factory=dict)
-    """The cells' networks by name; those that come with dlbench may be left out."""
+    networks: dict[str, Network] = field(default_factory=dict)  # by name; dlbench's own may be left out
     by_worth: bool = False
     """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
 

@@ -137,11 +137,10 @@ def share(text: str, option: str) -> float:
 
 def launch_range(text: str, option: str) -> tuple[int, int]:
     """Return (fewest, most) meant by "5-20", or (n, n) by "5"; raises UsageError for anything else."""
-    first, dash, last = (part.strip() for part in text.partition("-"))
-    words_given = [first, last] if dash else [first, first]
-    if not all(_NUMBER.fullmatch(word) for word in words_given):
+    ends = [part.strip() for part in text.split("-", 1)]
+    if not all(map(_NUMBER.fullmatch, ends)):
         raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a number, or a range such as 5-20.")
-    fewest, most = (int(word) for word in words_given)
+    fewest, most = int(ends[0]), int(ends[-1])
     if not 1 <= fewest <= most <= MOST_LAUNCHES:
         raise UsageError(
             f"{option} {text.strip()[:40]} is out of range. Give numbers from 1 to {MOST_LAUNCHES}, the smaller first."

@@ -106,21 +106,17 @@ def place_of(machine: Machine) -> str:
 def threads_by_default(
     plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
 ) -> dict[tuple[str, str, str], int]:
-    """Return the default thread count of each framework's mode and tuning, where known.
+    """Return the default thread count of each framework's mode and tuning with a cell on the CPU, where known.
 
-    As installed a framework may compute its products with another library, so those cells have an answer of their own;
-    all others have that of the tuned ones. Left out are rows without a cell on the CPU: their threads only start what a
-    GPU computes.
-
-    Not typed in but seen: one short launch that sets no thread count at all. The framework's own word counts where it
-    has one, else the threads that the operating system saw working. The answer is kept for each place (see `place_of`),
-    environment, adapter's code and mode, so that it is asked once.
+    It is observed in one short launch that sets no thread count: the framework's own word counts where it has one,
+    else the threads that the operating system saw working. As installed a framework may compute its products with
+    another library, so those cells have an answer of their own. Answers are kept for each place (see `place_of`),
+    environment, adapter's code and mode.
     """
     path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
-    known: dict[str, int] = _read(path, TypeAdapter(dict[str, int])) or {}
+    answers: dict[str, int | None] = _read(path, TypeAdapter(dict[str, int])) or {}
     family = networks.shipped()[_NETWORK].family.name
     found: dict[tuple[str, str, str], int] = {}
-    failed: set[str] = set()
     for name, mode, tuning in dict.fromkeys((c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu):
         source = sources[name]
         framework = source.build.framework
@@ -130,17 +126,14 @@ def threads_by_default(
         installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
         words = ", installed" if installed else ""
         key = f"{where}:{source.digest}:{code_digest(framework)}:{framework.name}:{mode}{words}"
-        if key not in known and key not in failed:
+        if key not in answers:
             report(f"asking {name} {mode}{words} for its default thread count, once")
             outcome = ask(framework, source, launcher, mode, installed=installed)
             says = outcome.threads.framework_says if outcome.threads is not None else None
-            if threads := says or threads_seen(outcome):
-                known[key] = threads
-                _keep(path, known)
-            else:
-                failed.add(key)
-        if key in known:
-            found[name, mode, tuning] = known[key]
+            answers[key] = says or threads_seen(outcome)
+            _keep(path, {each: count for each, count in answers.items() if count})
+        if count := answers[key]:
+            found[name, mode, tuning] = count
     return found
 
 

@@ -73,12 +73,10 @@ class LaunchRunner:
     """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed
     follow from it; without it no launch counts as disturbed."""
     gate: QuietGate | None = None
-    default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    """By framework, mode and tuning."""
+    default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)  # by framework, mode and tuning
     variables: Mapping[str, str] = field(default_factory=dict)
     guest: Path | None = None
-    text: Text | None = None
-    """What launches train on, where the protocol has steps for it."""
+    text: Text | None = None  # to train on, where the protocol has steps for it
     first_losses: FirstLosses = field(default_factory=dict)
     """Of the user's own steps; shared by both sides of a comparison."""
     ceilings: dict[str, Any] | None = None

@@ -156,30 +156,25 @@ class LaunchMonitor:
 
     def listen(self) -> bool:
         """Read from the guest and answer it; return False once nothing more can come."""
-        self.over = not self._listen()
-        if self.wrong:
-            with contextlib.suppress(OSError):
-                self.line.shutdown(socket.SHUT_RDWR)  # the guest need not wait for an answer
-        return not self.over
-
-    def _listen(self) -> bool:
         try:
             heard = self.line.recv(4096)
         except BlockingIOError:
             return True
         except OSError:
-            return False
-        if not heard:
-            return False
+            heard = b""
         self._heard += heard
         while b"\n" in self._heard and not self.wrong:
             line, _, self._heard = self._heard.partition(b"\n")
             self._mark(line[:_LONGEST_LINE].decode("ascii", "replace"))
         if len(self._heard) > _LONGEST_LINE:
             self.wrong = self.wrong or f"it said more than {_LONGEST_LINE} characters where a word belongs"
-        return not self.wrong
+        if self.wrong:
+            with contextlib.suppress(OSError):
+                self.line.shutdown(socket.SHUT_RDWR)  # the guest need not wait for an answer
+        self.over = not heard or bool(self.wrong)
+        return not self.over
 
-    def outside(self) -> HostObservation | None:
+    def observation(self) -> HostObservation | None:
         """Return the observation; None where the timed samples never ended, or the check did not."""
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
@@ -423,6 +418,7 @@ def outcome_of(
     measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
     if status is not None and not measured:
         return Outcome(status, f"{why} during {phase}" if phase and status is Status.TIMED_OUT else why)
+    wrong = monitor.wrong
     try:
         outcome = read_answer(directory, launch)
         outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST_REASON))
@@ -430,26 +426,17 @@ def outcome_of(
             outcome = outcome._replace(software={**outcome.software, "profile_failed": why})
         if outcome.status is not Status.OK or launch.only_capabilities:
             return outcome
-        return _monitored(outcome, monitor)
+        observation = monitor.observation()
+        if observation is not None and monitor.timed_steps == outcome.observed_steps():
+            return outcome._replace(outside=observation)
+        said = f"it reports {outcome.observed_steps()} timed steps, and {monitor.timed_steps} on the line"
+        wrong = wrong or (said if observation else "it came without the parity check that was asked for")
     except FileNotFoundError:
-        if not monitor.wrong:
+        if not wrong:
             return _without_answer(code, stderr, oom_kills)
-        wrong = monitor.wrong
     except UnreadableError as error:
         wrong = str(error)
     return Outcome(Status.CRASHED, one_line(f"its answer cannot be believed: {wrong}", _LONGEST_REASON))
-
-
-def _monitored(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
-    """Return an answer with the host's observation; raises UnreadableError where they contradict each other."""
-    outside = monitor.outside()
-    if outside is None:
-        raise UnreadableError(monitor.wrong or "it came without the parity check that was asked for")
-    if monitor.timed_steps != outcome.observed_steps():
-        raise UnreadableError(
-            f"it reports {outcome.observed_steps()} timed steps, and {monitor.timed_steps} on the line"
-        )
-    return outcome._replace(outside=outside)
 
 
 def _without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:

@@ -45,7 +45,8 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN)
 def shared_folder() -> Path | None:
     """Return the folder that all users share: DLBENCH_LOCK_FOLDER, else one that all may write to."""
     if not (given := os.environ.get("DLBENCH_LOCK_FOLDER")):
-        return next((Path(name) for name in _SHARED if _open_to_all(name)), None)
+        found = (Path(name) for name in _SHARED if os.path.isdir(name))  # noqa: PTH112
+        return next((folder for folder in found if folder.stat().st_mode & stat.S_IWOTH), None)
     folder = Path(given).expanduser()
     if not folder.is_dir():
         raise UsageError(
@@ -114,37 +115,23 @@ def _holder(descriptor: int) -> str:
     return other_dlbench() or "A dlbench of another user or container"
 
 
-def _open_to_all(name: str) -> bool:
-    with contextlib.suppress(OSError):
-        return bool(Path(name).stat().st_mode & stat.S_IWOTH)
-    return False
-
-
 def _opened() -> int:
     """Return the opened file of the lock, made where there is none."""
-    shared = shared_folder()
-    if shared is not None and (descriptor := _open(shared)) is not None:
-        return descriptor
     own = Path(tempfile.gettempdir(), f"dlbench-{os.getuid()}")
-    with contextlib.suppress(OSError):
-        own.mkdir(mode=0o700, exist_ok=True)
-    descriptor = _open(own)
-    if descriptor is None:
-        raise FrameworkEnvironmentError(
-            f"The lock {own / _NAME} cannot be written. It keeps two dlbench from measuring at the same time; set "
-            "TMPDIR to a folder that you may write to."
-        )
-    return descriptor
-
-
-def _open(folder: Path) -> int | None:
-    for made in (0, os.O_CREAT | os.O_EXCL, 0):  # another process may make it meanwhile
+    for folder in filter(None, (shared_folder(), own)):
         with contextlib.suppress(OSError):
-            descriptor = os.open(folder / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | made, 0o644)
-            if made:
-                os.fchmod(descriptor, 0o644)  # whatever the umask
-            return descriptor
-    return None
+            if folder == own:
+                own.mkdir(mode=0o700, exist_ok=True)
+        for made in (0, os.O_CREAT | os.O_EXCL, 0):  # another process may make it meanwhile
+            with contextlib.suppress(OSError):
+                descriptor = os.open(folder / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | made, 0o644)
+                if made:
+                    os.fchmod(descriptor, 0o644)  # whatever the umask
+                return descriptor
+    raise FrameworkEnvironmentError(
+        f"The lock {own / _NAME} cannot be written. It keeps two dlbench from measuring at the same time; set TMPDIR "
+        "to a folder that you may write to."
+    )
 
 
 def _taken(descriptor: int) -> bool:

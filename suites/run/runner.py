@@ -42,22 +42,15 @@ class RunProfile:
     purpose: str = "suite"
     schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = Schedule
     sides: tuple[Side, ...] = ONE_SIDE
-    rule: Rule | None = None
-    """Of a comparison."""
-    ceilings: bool = True
-    """Whether missing ceilings are measured first."""
+    rule: Rule | None = None  # of a comparison
+    ceilings: bool = True  # whether missing ceilings are measured first
     quiet_gate: bool = True
-    text: Text | None = None
-    """What launches train on."""
-    lines: Callable[[], Iterable[str]] = tuple
-    """Describes the run: its size, then further lines."""
-    unfinished: Run | None = None
-    """The run to be resumed."""
-    sources: Sources | None = None
-    """The interpreters by side, where they are prepared already."""
+    text: Text | None = None  # to train on
+    lines: Callable[[], Iterable[str]] = tuple  # describe the run: its size, then further lines
+    unfinished: Run | None = None  # to be resumed
+    sources: Sources | None = None  # the interpreters by side, where they are prepared already
     node: Callable[[], Node | None] = lambda: None
     resume_command: str = field(default_factory=resume_command)
-    """Named where Ctrl-C or a signal ends it; empty: it ends as it comes."""
 
 
 def run_plan(

@@ -62,7 +62,7 @@ DOUBT_DEVIATION = 1.5
 """Assumed deviation of launches, in multiples of the precision."""
 DOUBT_FREEDOM = 3
 SEARCHABLE = 3
-"""Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/warm_up.py."""
+"""Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
 _QUARTILES_APART = 1.349  # standard deviations of a normal distribution
 _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / variance
 

@@ -13,8 +13,8 @@ import time
 import numpy as np
 
 from ..families import LEARNING_RATE
-from ..launch import check, evidence, parity, timing
-from ..launch.check import Host
+from ..launch import evidence, parity, timing
+from ..launch.parity import Host
 from ..protocol import ParitySample
 from ..reference.adapter import ReferenceAdapter as Honest
 
@@ -81,7 +81,7 @@ def judges_itself(self, network, batch):
         updates = {name: [0.0] for name in self.weights}
         return ParitySample([1.0] * order.steps, updates, network.family.parameter_count())
 
-    check.run_check = carry_out
+    parity.run_check = carry_out
 
 
 def reads_the_reference(self, network, batch):

@@ -16,7 +16,7 @@ IMPORTS = {
     # It does no more threads than the CPUs that it is bound to, and has no other word for it.
     "mindspore": "import mindspore, os\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])",
     "mxnet": "import mxnet as mx",
-    "onnx": "import onnxruntime\nfrom guest.onnx import networks as onnx_networks",
+    "onnx": "import onnxruntime\nfrom guest.onnx import gradients",
     "onnxruntime": "from guest.libraries.onnx_graphs import permute_gates",
     "reference": "",
     "mlx": "import mlx.core as mx",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pretending_adapter import Pretender
 
-from dlbench.adapters.launch import device, timing, warm_up
+from dlbench.adapters.launch import device, timing
 from dlbench.adapters.libraries import gpus
 from dlbench.adapters.libraries.gpus import COPY, DEVICE_BYTES, HOST_BYTES, OPERATOR, PROBES, STARTED, Probe, has_code
 from dlbench.adapters.protocol import Operator, Profile, Status
@@ -90,7 +90,7 @@ def spin(seconds):
 
 @pytest.fixture(autouse=True)
 def _warm_at_once(monkeypatch):
-    monkeypatch.setattr(warm_up, "GPU_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "GPU_SECONDS", 0.0)
 
 
 def run(folder, adapter, where="cuda:0", **options):

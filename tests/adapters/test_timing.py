@@ -13,7 +13,7 @@ from properties import examples
 from scipy.stats import binomtest
 
 from dlbench.adapters.launch import timing
-from dlbench.adapters.launch.warm_up import SHORTEST, change_points, noise_variance, steady_from
+from dlbench.adapters.launch.timing import SHORTEST, change_points, noise_variance, steady_from
 from dlbench.adapters.protocol import Protocol, Status
 
 

@@ -27,7 +27,7 @@ from fake_nvml import (
 
 from dlbench.hardware_probe import probe_gpus
 from dlbench.hardware_probe import telemetry as module
-from dlbench.hardware_probe.telemetry import Processes, Sampler, descends_from_this_process
+from dlbench.hardware_probe.telemetry import Sampler, descends_from_this_process, processes_of
 
 
 def test_several_gpus() -> None:
@@ -241,29 +241,17 @@ def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.Monkey
     until(lambda: not sampler._thread.is_alive())
 
 
-def whose(processes: Processes) -> dict[float | None, str]:
-    """By the bytes they hold, as their numbers are not told."""
-    told = processes.to_json(0.0)
-    assert told is not None
-    assert all(set(each) == {"whose", "first", "last", "bytes"} for each in told)
-    return {each["bytes"]: each["whose"] for each in told}
-
-
-def listed(*pids: int) -> list[SimpleNamespace]:
-    """Each holds as many bytes as its number says."""
-    return [SimpleNamespace(pid=pid, usedGpuMemory=pid) for pid in pids]
-
-
 def test_processes_where_their_numbers_tell() -> None:
-    processes = Processes({1: True, 2: False}.get)
-    processes.note(listed(9), 0.0, before_launch=True)
-    processes.note(listed(1, 2, 3, 9), 1.0, before_launch=False)
-    processes.note(listed(1, 2, 4), 2.0, before_launch=False)
-    processes.note(listed(1, 4), 3.0, before_launch=False)
+    own = {1: True, 2: False}.get
+    lists = ((0.0, (9,)), (1.0, (1, 2, 3, 9)), (2.0, (1, 2, 4)), (3.0, (1, 4)))
+    # Each holds as many bytes as its number says.
+    seen = [(pid, now, now == 0.0, pid, own(pid)) for now, pids in lists for pid in pids]
+    told = {each["bytes"]: each for each in processes_of(seen, 0.5)}
     # 3 was seen once and is not there: it may have been a short one of the launch's.
-    assert whose(processes) == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}
-    told = {each["bytes"]: each for each in processes.to_json(0.5) or []}
+    whose = {size: each["whose"] for size, each in told.items()}
+    assert whose == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}
     assert (told[2]["first"], told[2]["last"]) == (0.5, 1.5)
+    assert all(set(each) == {"whose", "first", "last", "bytes"} for each in told.values())
 
 
 def test_whose_a_process_is() -> None:

@@ -1,7 +1,7 @@
 """A report in one of the formats, as the command prints it, of what its analysis found."""
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,14 @@ from dlbench.reports.report import ReportOptions
 
 
 def exporter(name: str, form: str) -> Callable[..., str]:
-    """Return the function that gives this report in this format; ``notes`` say what curves of threads leave out."""
+    """Return the function that gives this report in this format."""
     report = reports()[name]
 
-    def exported(
-        found: Any,
-        quantity: str = "",
-        width: int = WIDTH,
-        colour: bool = False,
-        notes: Sequence[str] = (),
-        top: int = 12,
-    ) -> str:
+    def exported(found: Any, quantity: str = "", width: int = WIDTH, colour: bool = False) -> str:
         if name == "threads" and not isinstance(found, Curves):
-            found = Curves(tuple(found), tuple(notes))
+            found = Curves(tuple(found), ())
         usual = report.quantities[0] if report.quantities else ReportOptions().quantity
-        options = ReportOptions(quantity=quantity or usual, top=top)
+        options = ReportOptions(quantity=quantity or usual)
         report.check(options)
         if width != WIDTH:
             return page_to_terminal(report.page(found, options), width, colour)

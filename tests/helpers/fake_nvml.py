@@ -10,7 +10,7 @@ changes with time is a function. `SimulatedGpu` makes the answers of a GPU under
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,72 +19,47 @@ from dlbench.hardware_probe import Gpus, probe_gpus
 
 GIB = 1024**3
 
-# NVML's error numbers, as in its C interface.
-NOT_SUPPORTED = 3
-NO_PERMISSION = 4
-NOT_FOUND = 6
-LIBRARY_NOT_FOUND = 12
-FUNCTION_NOT_FOUND = 13
-GPU_IS_LOST = 15
-UNKNOWN = 999
+# NVML's error numbers, as in its C interface, and its words.
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, LIBRARY_NOT_FOUND, GPU_IS_LOST, UNKNOWN = 3, 4, 6, 12, 15, 999
 _MESSAGES = {
     NOT_SUPPORTED: "Not Supported",
     NO_PERMISSION: "Insufficient Permissions",
     NOT_FOUND: "Not Found",
     LIBRARY_NOT_FOUND: "NVML Shared Library Not Found",
-    FUNCTION_NOT_FOUND: "Function Not Found",
     GPU_IS_LOST: "GPU is lost",
     UNKNOWN: "Unknown Error",
 }
 
 # Bits of the reasons why clocks are lower than they could be.
-IDLE, POWER_CAP, HARDWARE_SLOWDOWN, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x1, 0x4, 0x8, 0x20, 0x40, 0x80
+POWER_CAP, HARDWARE_THERMAL = 0x4, 0x40
 
 
 class NVMLError(Exception):
     """An error of NVML by its number, as pynvml has it."""
 
     def __init__(self, value: int) -> None:
-        super().__init__(_MESSAGES.get(value, f"NVML Error with code {value}"))
+        super().__init__(_MESSAGES[value])
         self.value = value
 
 
 class FakeNvml:
     """Plays pynvml. A handle is the GPU's index, or (index, slot) of a MIG device.
 
-    ``lost_after``: so many queries are answered, then every GPU is lost. ``missing``: functions that the driver is too
-    old for. ``unbound``: functions that the binding is too old for. ``init``: raised by ``nvmlInit``. ``seconds``: how
-    long functions take, by name.
+    ``lost_after``: so many queries are answered, then every GPU is lost. ``init``: raised by ``nvmlInit``.
     """
 
     NVMLError = NVMLError
 
     def __init__(
-        self,
-        *boards: Mapping[str, Any],
-        lost_after: int | None = None,
-        missing: Iterable[str] = (),
-        unbound: Iterable[str] = (),
-        init: Exception | None = None,
-        seconds: Mapping[str, float] | None = None,
-        driver: str | bytes = b"550.54.15",  # as bytes, as old bindings give it
-        cuda: int = 12040,
+        self, *boards: Mapping[str, Any], lost_after: int | None = None, init: Exception | None = None
     ) -> None:
-        self.boards = boards
-        self.queries_left = lost_after
-        self.missing = frozenset(missing)
-        self.unbound = frozenset(unbound)
-        self.init = init
-        self.seconds = dict(seconds or {})
-        self.driver = driver
-        self.cuda = cuda
+        self.boards, self.queries_left, self.init = boards, lost_after, init
         self.opened = 0
         self.shut_down = False
         self.asked: list[str] = []
         self._lock = threading.Lock()
 
     def nvmlInit(self) -> None:  # noqa: N802
-        time.sleep(self.seconds.get("nvmlInit", 0.0))
         if self.init is not None:
             raise self.init
         self.opened += 1
@@ -93,21 +68,21 @@ class FakeNvml:
         self.opened -= 1
         self.shut_down = True
 
-    def nvmlSystemGetDriverVersion(self) -> str | bytes:  # noqa: N802
-        return self.driver
+    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
+        return b"550.54.15"  # as old bindings give it
 
     def nvmlSystemGetCudaDriverVersion(self) -> int:  # noqa: N802
-        return self.cuda
+        return 12040
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
         return len(self.boards)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        self._spend("nvmlDeviceGetHandleByIndex")
+        self._ask("nvmlDeviceGetHandleByIndex")
         return index
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any:  # noqa: N802
-        self._spend("nvmlDeviceGetHandleByUUID")
+        self._ask("nvmlDeviceGetHandleByUUID")
         for index, board in enumerate(self.boards):
             if board.get("nvmlDeviceGetUUID") == uuid:
                 return index
@@ -122,23 +97,23 @@ class FakeNvml:
         return gpu, slot
 
     def nvmlDeviceIsMigDeviceHandle(self, handle: Any) -> bool:  # noqa: N802
-        self._spend("nvmlDeviceIsMigDeviceHandle")
+        self._ask("nvmlDeviceIsMigDeviceHandle")
         return isinstance(handle, tuple)
 
     def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: Any) -> int:  # noqa: N802
-        self._spend("nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+        self._ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
         if not isinstance(handle, tuple):
             raise NVMLError(NOT_FOUND)
         return int(handle[0])
 
     def __getattr__(self, function: str) -> Any:
-        if not function.startswith("nvmlDeviceGet") or function in self.unbound:
+        if not function.startswith("nvmlDeviceGet"):
             if function.startswith("nvml"):
                 self.asked.append(function)  # what would change a GPU is not there, and whoever tries it is seen
             raise AttributeError(function)
 
         def query(handle: Any, *arguments: object) -> Any:
-            self._spend(function)
+            self._ask(function)
             board = self.boards[handle[0]]["mig"][handle[1]] if isinstance(handle, tuple) else self.boards[handle]
             answer = board.get(function, NVMLError(NOT_SUPPORTED))
             if isinstance(answer, Exception):
@@ -147,102 +122,80 @@ class FakeNvml:
 
         return query
 
-    def _spend(self, function: str) -> None:
+    def _ask(self, function: str) -> None:
         with self._lock:
             self.asked.append(function)
-            if function in self.missing:
-                raise NVMLError(FUNCTION_NOT_FOUND)
             if self.queries_left is not None:
                 if self.queries_left == 0:
                     raise NVMLError(GPU_IS_LOST)
                 self.queries_left -= 1
-        time.sleep(self.seconds.get(function, 0.0))
 
 
 def board(name: str = "NVIDIA A100-SXM4-80GB", memory: int = 80 * GIB, **changes: Any) -> dict[str, Any]:
     """Return the answers of an idle GPU; ``CurrPcieLinkWidth=8`` is the answer of ``nvmlDeviceGetCurrPcieLinkWidth``.
 
-    ``mig`` is a list of boards, its MIG devices; ``uuid`` and ``like`` (further answers by their full names) are
-    shorter ways to say the same.
+    ``mig`` is a list of boards, its MIG devices.
     """
     answers: dict[str, Any] = {
-        "nvmlDeviceGetName": name,
-        "nvmlDeviceGetUUID": changes.pop("uuid", "GPU-0123"),
-        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=memory, free=memory // 2, used=memory - memory // 2),
-        "nvmlDeviceGetCudaComputeCapability": (8, 0),
-        "nvmlDeviceGetClockInfo": 210,
-        "nvmlDeviceGetMaxClockInfo": 1410,
-        "nvmlDeviceGetEnforcedPowerLimit": 400_000,
-        "nvmlDeviceGetCurrPcieLinkGeneration": 1,
-        "nvmlDeviceGetMaxPcieLinkGeneration": 4,
-        "nvmlDeviceGetCurrPcieLinkWidth": 16,
-        "nvmlDeviceGetMaxPcieLinkWidth": 16,
-        "nvmlDeviceGetMigMode": [0, 0],
-        "nvmlDeviceGetEccMode": [1, 1],
-        "nvmlDeviceGetPersistenceMode": 1,
+        "Name": name,
+        "UUID": changes.pop("uuid", "GPU-0123"),
+        "MemoryInfo": SimpleNamespace(total=memory, free=memory // 2, used=memory - memory // 2),
+        "CudaComputeCapability": (8, 0),
+        "ClockInfo": 210,
+        "MaxClockInfo": 1410,
+        "EnforcedPowerLimit": 400_000,
+        "CurrPcieLinkGeneration": 1,
+        "MaxPcieLinkGeneration": 4,
+        "CurrPcieLinkWidth": 16,
+        "MaxPcieLinkWidth": 16,
+        "MigMode": [0, 0],
+        "EccMode": [1, 1],
+        "PersistenceMode": 1,
     }
-    answers.update(changes.pop("like", {}))
     mig = {"mig": changes.pop("mig")} if "mig" in changes else {}
-    return answers | {f"nvmlDeviceGet{key}": value for key, value in changes.items()} | mig
+    return {f"nvmlDeviceGet{key}": value for key, value in {**answers, **changes}.items()} | mig
 
 
 class SimulatedGpu:
-    """A GPU whose answers follow its attributes, which a test may change while somebody samples it.
+    """A GPU under load whose answers follow its attributes, which a test may change while somebody samples it.
 
     ``watts`` is a function of the seconds since it was made; the energy counter is ``joules`` of the same seconds, in
-    ticks of ``tick_seconds``, or where that is None the driver has none.
+    ticks of ``tick_seconds``.
     """
 
     def __init__(
         self,
         watts: Callable[[float], float] = lambda seconds: 250.0,
         joules: Callable[[float], float] = lambda seconds: 250.0 * seconds,
-        tick_seconds: float | None = 0.02,
-        clock: Callable[[], float] = time.monotonic,
+        tick_seconds: float = 0.02,
     ) -> None:
-        self.watts, self.joules, self.tick_seconds, self.clock = watts, joules, tick_seconds, clock
-        self.made = clock()
-        self.sm_mhz, self.memory_mhz = 1410, 1593
-        self.temperature = 55
-        self.reasons = 0
-        self.utilisation, self.memory_utilisation = 98, 60
-        self.sent_kb, self.received_kb = 1000, 2000
-        self.used_bytes = 10 * GIB
-        self.corrected, self.uncorrected = 0, 0
+        self.watts, self.joules, self.tick_seconds, self.made = watts, joules, tick_seconds, time.monotonic()
+        self.sm_mhz, self.temperature, self.reasons, self.used_bytes = 1410, 55, 0, 10 * GIB
         self.processes: dict[int, int | None] = {}
         """Process number and bytes it holds."""
 
-    @property
-    def seconds(self) -> float:
-        """Since it was made."""
-        return self.clock() - self.made
-
     def board(self, **changes: Any) -> dict[str, Any]:
         """Return the board that answers with this GPU's state."""
-        power = {"PowerUsage": lambda: round(self.watts(self.seconds) * 1000)}
-        if self.tick_seconds is not None:
-            power["TotalEnergyConsumption"] = self._millijoules
+        seconds = lambda: time.monotonic() - self.made  # noqa: E731
+        ticked = lambda: seconds() // self.tick_seconds * self.tick_seconds  # noqa: E731
         state: dict[str, Any] = {
-            "ClockInfo": lambda domain: self.memory_mhz if domain == 2 else self.sm_mhz,
+            "PowerUsage": lambda: round(self.watts(seconds()) * 1000),
+            "TotalEnergyConsumption": lambda: 5_000_000 + round(self.joules(ticked()) * 1000),
+            "ClockInfo": lambda domain: 1593 if domain == 2 else self.sm_mhz,
             "Temperature": lambda sensor: self.temperature,
             "CurrentClocksEventReasons": lambda: self.reasons,
             "CurrentClocksThrottleReasons": lambda: self.reasons,
-            "UtilizationRates": lambda: SimpleNamespace(gpu=self.utilisation, memory=self.memory_utilisation),
-            "PcieThroughput": lambda counter: self.received_kb if counter == 1 else self.sent_kb,
+            "UtilizationRates": SimpleNamespace(gpu=98, memory=60),
+            "PcieThroughput": lambda counter: 2000 if counter == 1 else 1000,
             "MemoryInfo": lambda: SimpleNamespace(
                 total=80 * GIB, free=80 * GIB - self.used_bytes, used=self.used_bytes
             ),
-            "TotalEccErrors": lambda kind, counter: self.uncorrected if kind == 1 else self.corrected,
-            "ComputeRunningProcesses": self._listed,
+            "TotalEccErrors": lambda kind, counter: 0,
+            "ComputeRunningProcesses": lambda: [
+                SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in dict(self.processes).items()
+            ],
         }
-        return board(**{**state, **power, **changes})
-
-    def _millijoules(self) -> int:
-        tick = self.tick_seconds or 1.0
-        return 5_000_000 + round(self.joules(self.seconds // tick * tick) * 1000)
-
-    def _listed(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in dict(self.processes).items()]
+        return board(**{**state, **changes})
 
 
 STAND_IN = Path(__file__).with_name("fake_nvml.py")

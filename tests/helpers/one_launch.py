@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from known_networks import NETWORKS
 
-from dlbench.adapters import tuning
 from dlbench.adapters.networks import Network, to_data
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Launch, Outcome, Protocol
+from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
@@ -61,71 +61,66 @@ def find_framework_python(name: str) -> Path:
     return found
 
 
-class Wanted(NamedTuple):
-    """What a launch is asked for besides its mode and its network."""
+def launch_once(
+    framework: Framework,
+    mode: str,
+    network: str | Network,
+    cache: Path,
+    *,
+    threads: int = 1,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
+    protocol: Protocol = SHORT,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    tuning: str = TUNED,
+    world_size: int = 1,
+    cpus: list[int] | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
+    """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
-    threads: int = 1
-    batch_size: int | None = None
-    device: str = "cpu"
-    precision: str = "float32"
-    protocol: Protocol = SHORT
-    #: The one shipped for this mini-batch where none is given; of other networks than dlbench's it is computed.
-    reference: Path | None = None
-    settings: dict[str, Any] | None = None
-    tuning: str = TUNED
-    timeout: float = 540.0
-    only_capabilities: bool = False
-    world_size: int = 1
-    #: With them the cell is bound.
-    cpus: list[int] | None = None
-    #: Over the framework's own.
-    variables: Mapping[str, str] = MappingProxyType({})
-
-
-def launch_once(framework: Framework, mode: str, network: str | Network, cache: Path, **options: Any) -> Outcome:
-    """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome."""
-    wanted = Wanted(**options)
-    if framework.name in ALWAYS_BOUND and wanted.cpus is None and wanted.threads:
-        wanted = wanted._replace(cpus=sorted(os.sched_getaffinity(0))[: wanted.threads * wanted.world_size])
+    The reference is the one shipped for this mini-batch; of other networks than dlbench's it is computed. With
+    ``cpus`` the cell is bound; ``variables`` go over the framework's own.
+    """
+    if framework.name in ALWAYS_BOUND and cpus is None and threads:
+        cpus = sorted(os.sched_getaffinity(0))[: threads * world_size]
     specified = NETWORKS[network] if isinstance(network, str) else network
-    size = wanted.batch_size or specified.batch_size
+    size = batch_size or specified.batch_size
     interpreter = find_framework_python(framework.name)
-    equal_parts = preparation.parts(specified, size, wanted.world_size)
+    equal_parts = preparation.parts(specified, size, world_size)
     of_parts = None
-    if wanted.reference is None and equal_parts > 1:
+    if equal_parts > 1:
         of_parts = preparation.fitting(specified, size, True, print, equal_parts=equal_parts)
     at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
-    chosen = wanted.reference or (of_parts.path if of_parts else at_hand(specified, size))
+    reference = of_parts.path if of_parts else at_hand(specified, size)
     cell = Cell(
         framework.name,
         framework.folder,
         mode,
         specified.name,
-        wanted.device,
-        wanted.threads,
+        device,
+        threads,
         size,
-        wanted.precision,
-        affinity=OVERSUBSCRIBED if wanted.cpus is None else BOUND,
-        world_size=wanted.world_size,
-        tuning=wanted.tuning,
+        precision,
+        affinity=OVERSUBSCRIBED if cpus is None else BOUND,
+        world_size=world_size,
+        tuning=tuning,
     )
-    in_force = tuning.in_force(wanted.tuning, framework.tunable(mode, wanted.device, specified.family.name))
+    chosen_settings = in_force(tuning, framework.tunable(mode, device, specified.family.name))
     launch = Launch(
         cell=cell,
-        protocol=wanted.protocol,
-        settings={**framework.launch_settings(mode, in_force), **(wanted.settings or {})},
+        protocol=protocol,
+        settings={**framework.launch_settings(mode, chosen_settings), **settings},
         cache_directory=str(cache),
         adapter_directory=framework.outside,
-        only_capabilities=wanted.only_capabilities,
-        cpus=wanted.cpus,
+        cpus=cpus,
         repeated_batch=of_parts.repeated_batch if of_parts else None,
         label_sets=of_parts.label_sets if of_parts else 1,
         network=to_data(specified),
-        queried_networks=[to_data(each) for each in NETWORKS.values()] if wanted.only_capabilities else None,
     )
-    variables = framework.launch_variables(mode, wanted.threads, interpreter.parent.parent, in_force)
-    if wanted.device == "cpu":
-        variables = {**variables, **devices.variables(None)}
-    variables = {**variables, **wanted.variables}
-    order = LaunchRequest(launch, interpreter, variables, wanted.timeout, None, chosen, framework.computes)
+    of_mode = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen_settings)
+    hidden = devices.variables(None) if device == "cpu" else {}
+    all_variables = {**of_mode, **hidden, **variables}
+    order = LaunchRequest(launch, interpreter, all_variables, 540.0, None, reference, framework.computes)
     return judged(order, launch_process(order).outcome, LIMITS)

@@ -1,11 +1,8 @@
-"""A run over a launcher that only pretends: its plan, its store, its observer."""
+"""A run over a launcher that only pretends: its plan, its store."""
 
-import math
-import random
-from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 from fake_nvml import TWO, nvml
 
@@ -59,22 +56,6 @@ class Pretender:
         return [order.launch.cell for order in self.orders]
 
 
-class Watcher:
-    """An observer that notes what it is told."""
-
-    def __init__(self):
-        self.started, self.ended = [], []
-
-    def starts(self, planned, index, total, expected_seconds):
-        self.started.append((planned, index, total, expected_seconds))
-
-    def ticks(self, phase, seconds_left, seconds_left_overall):
-        pass
-
-    def ends(self, record, index, total, seconds_left_overall):
-        self.ended.append((record, index, total, seconds_left_overall))
-
-
 def ok(step=0.01):
     return Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3)
 
@@ -83,10 +64,8 @@ def sources(plan=PLAN, **reasons):
     found = {}
     for row in plan.rows:
         name = row.build.name
-        gone = reasons.get(name)
-        found[name] = Source(row.build, None if gone else Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}")
-        if gone:
-            found[name] = Source(row.build, None, "", "", gone)
+        here = Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}", ""
+        found[name] = Source(row.build, *((None, "", "", reasons[name]) if name in reasons else here))
     return found
 
 
@@ -109,7 +88,7 @@ def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, schedu
     host = next(iter(launchers.values())).host
     schedule = schedule(plan, store.records(run=run.id), host)
     clock = lambda: sum(each.time for each in set(by_side.values()))  # noqa: E731
-    return Runner(store, launchers, schedule, watcher or Watcher(), budget, clock)
+    return Runner(store, launchers, schedule, watcher or Mock(), budget, clock)
 
 
 def launched(store):
@@ -120,16 +99,3 @@ def carry_out(answer=lambda cell: ok(), **options):
     store, launcher = open_store(), Pretender(answer)
     ending = runner_of(store, begin(store), launcher, **options).run()
     return store, launcher, ending
-
-
-# With a precision to reach: launches deviate by so much, drawn anew for each.
-PRECISE = replace(PLAN, launches=5, launches_most=20, interval=0.02)
-
-
-def noisy(deviation, seed=1):
-    rng = random.Random(seed)
-    return lambda cell: ok(0.01 * math.exp(rng.gauss(0, deviation(cell) if callable(deviation) else deviation)))
-
-
-def launches_by_cell(store):
-    return Counter(record.cell for record in store.records())

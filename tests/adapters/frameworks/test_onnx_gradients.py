@@ -52,12 +52,12 @@ def test_a_whole_step_in_float64_is_the_references(guest: Guest, network: str) -
         reference.step()
         expected = dict(reference.parameters())
         for fused in (True, False):
-            model = onnx_networks.training_graph(network, 4, fused, np.float64)
+            model = gradients.training_graph(network, 4, fused, np.float64)
             names = [output.name for output in model.graph.output]
             found = dict(zip(names, ReferenceEvaluator(model).run(names, feed)))
             worst.append(abs(float(found["loss"]) - reference.last_loss()))
             for key, value in expected.items():
-                after = onnx_graphs.permute_gates(network, key, found[onnx_networks.updated_name(key)])
+                after = onnx_graphs.permute_gates(network, key, found[gradients.updated_name(key)])
                 moved = np.abs(value - weights[key]).max()
                 worst.append(float(np.abs(after - value).max() / (moved + 1e-9)))
         answer = max(worst)

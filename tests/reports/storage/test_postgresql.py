@@ -293,31 +293,6 @@ def session(tmp_path: Path) -> Session:
     return found
 
 
-def test_without_the_server_a_run_continues_and_everything_is_delivered_once(session: Session) -> None:
-    session.store.append(make.record())
-    session.up = False
-    for launch in (1, 2):
-        session.store.append(make.record(launch=launch))
-    (said,) = session.said
-    assert "The run continues" in said
-    assert [record.launch for record in session.store.records(run="run-1")] == [0, 1, 2]
-    session.up = True
-    session.store.append(make.record(launch=3))  # too early to ask the server again
-    assert session.launches() == [0]
-    session.now = RETRY_SECONDS
-    session.store.append(make.record(launch=4))
-    assert session.launches() == [0, 1, 2, 3, 4]
-    assert "4 records that waited here delivered" in session.said[-1]
-    session.up = False
-    session.store.append(make.record(launch=5))
-    session.store.deliver_last()
-    assert "`dlbench store deliver" in session.said[-1]
-    session.up = True
-    again = session.opened()  # as the next run does
-    again.deliver()
-    assert sorted(session.launches()) == [0, 1, 2, 3, 4, 5]
-
-
 def test_a_break_while_a_record_is_delivered_loses_nothing(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

@@ -1,36 +1,11 @@
-"""What tests of environments start from: a home of their own, a made-up framework, a Debian mirror."""
+"""What tests of environments start from: a home of their own, a made-up framework."""
 
 import os
-import shutil
 
 import pytest
-from debian_mirror import Mirror, Recipe, make_key
 from made_up_pythons import make_framework, make_python
 
 from dlbench.suites.environments import interpreters
-
-
-@pytest.fixture(scope="session")
-def key(tmp_path_factory):
-    if not all(shutil.which(program) for program in ("apt-get", "dpkg-deb", "gpg")):
-        pytest.skip("apt-get, dpkg-deb and gpg are needed to make a Debian mirror")
-    return make_key(tmp_path_factory.mktemp("key"))
-
-
-@pytest.fixture
-def mirror(tmp_path, key) -> Mirror:
-    """Give a mirror with three packages, one of them with an epoch and one with a program that runs as its owner."""
-    made = Mirror(tmp_path / "mirror", key[1], key[0])
-    made.add("tiny-a")
-    made.add("tiny-b", "1:2.0")
-    made.add("tiny-c")
-    made.publish()
-    return made
-
-
-@pytest.fixture
-def recipe(tmp_path, mirror) -> Recipe:
-    return Recipe(tmp_path, mirror)
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ class Unseen:
 
     wrong, timed_steps = "", HONEST.observed_steps()
 
-    def outside(self):
+    def observation(self):
         return HostObservation(0.1, 0.1)
 
 

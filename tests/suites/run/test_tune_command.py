@@ -2,11 +2,10 @@
 
 import contextlib
 import json
-import signal
 from statistics import median
 
 import pytest
-from processes import PATIENCE, run_command, running_command, wait_until
+from processes import run_command
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
@@ -102,23 +101,6 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     shown = dlbench("report", "matrix", *store, "--json")
     assert json.loads(shown.stdout) == []
     assert json.loads(dlbench("report", "matrix", *store, "--run", "latest", "--json").stdout)
-
-
-@pytest.mark.slow
-def test_an_interrupted_search_goes_on_where_it_ended(adapter, dlbench, tmp_path):
-    words = ["tune", "--network", "fcn5", "--framework", "mine", "--threads", "1", *adapter]
-    with running_command(tmp_path, *words) as search:
-        wait_until(lambda: len(launches_in(tmp_path / "s.sqlite")) > 3, "four launches")
-        search.send_signal(signal.SIGINT)
-        _, reported = search.communicate(timeout=PATIENCE)
-    assert (search.returncode, "--resume" in reported) == (130, True), reported
-    done = dlbench(*words, "--resume", "--json")
-    assert json.loads(done.stdout)["gain"]["pairs"] == 8
-    with Store.open(str(tmp_path / "s.sqlite")) as store:
-        (run,) = store.runs()
-    assert run.finished is not None
-    launches = launches_in(tmp_path / "s.sqlite")
-    assert len(launches) == len(set(launches))
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 
 _PATIENCE = 30.0
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
@@ -217,3 +218,20 @@ def cluster(nodes: int = 2) -> Iterator[Cluster]:
     finally:
         made.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def started_slurm() -> Iterator[Cluster]:
+    """Give a Slurm cluster of the tests' own, or skip; its tests are of one group, so that one worker starts it."""
+    missing = programs()
+    if missing:
+        pytest.skip(missing)
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def slurm(started_slurm: Cluster) -> Cluster:
+    """Give the cluster with idle nodes, whatever the last test did to it."""
+    started_slurm.restore()
+    return started_slurm
