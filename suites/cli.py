@@ -79,19 +79,15 @@ def build_app(chosen: str) -> typer.Typer:
             continue
         found = importlib.import_module(f"dlbench.suites.{module}")
         if name == "report":
-            from .commands.page import page_command, site_command
-
-            found.report_app.command("page")(page_command)
-            found.report_app.command("site")(site_command)
+            pages = importlib.import_module("dlbench.suites.commands.page")
+            found.report_app.command("page")(pages.page_command)
+            found.report_app.command("site")(pages.site_command)
         if hasattr(found, f"{name}_app"):
             app.add_typer(getattr(found, f"{name}_app"), name=name)
-            continue
-        settings = {}
-        if name in _SINGULAR:
-            from .commands.options import in_plural
-
-            settings = {"token_normalize_func": in_plural}
-        app.command(name, context_settings=settings)(getattr(found, f"{name}_command"))
+        else:
+            of_options = importlib.import_module("dlbench.suites.commands.options")
+            settings = {"token_normalize_func": of_options.in_plural} if name in _SINGULAR else {}
+            app.command(name, context_settings=settings)(getattr(found, f"{name}_command"))
     return app
 
 
@@ -127,8 +123,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _settle_streams() -> None:
-    """Make output possible whatever the terminal's encoding; raises UsageError where standard output is closed."""
+def _check_surroundings() -> None:
+    """Make output possible in any encoding; raises UsageError for a closed one and a working folder that is gone."""
     if sys.stderr is None:  # what is printed to no file goes to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process lasts
     if sys.stdout is None:
@@ -136,9 +132,6 @@ def _settle_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-
-
-def _check_working_folder() -> None:
     try:
         os.getcwd()  # noqa: PTH109 - nothing but whether it is there
     except OSError as error:
@@ -150,16 +143,18 @@ def _check_words(words: list[str]) -> None:
 
     Also for one that is no text: no name in a suite or a store can be meant.
     """
+    empty = "{} has an empty value. Give one, or leave the option out."
     for before, word in zip(["", *words], words, strict=False):
         if any("\ud800" <= letter <= "\udfff" for letter in word):
             raise UsageError(f"{word!r} is not text in UTF-8. Write it in letters that are.")
         option, equals, value = word.partition("=")
         if equals and option.startswith("--") and not value.strip():
-            raise UsageError(f"{option} has an empty value. Give one, or leave the option out.")
+            raise UsageError(empty.format(option))
         if not word.strip():
-            if before.startswith("--") and "=" not in before:
-                raise UsageError(f"{before} has an empty value. Give one, or leave the option out.")
-            raise UsageError("An argument is empty. Give its value, or leave it out.")
+            is_value = before.startswith("--") and "=" not in before
+            raise UsageError(
+                empty.format(before) if is_value else "An argument is empty. Give its value, or leave it out."
+            )
 
 
 def main() -> NoReturn:
@@ -173,8 +168,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     code = 0
     try:
-        _settle_streams()
-        _check_working_folder()
+        _check_surroundings()
         _check_words(sys.argv[1:])
         # A global option takes no value: the first word that is not an option names the command.
         app = build_app(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))

@@ -356,12 +356,12 @@ def _line(drawn: "Axes", line: Line, aside: float) -> None:
     )
     for name, places in line.marks.items():
         look = {**line.style, **_MARKS[name], "linestyle": ""}
-        if name != "ended":
-            drawn.plot([x * aside for x in places], [at[x] for x in places], **look)
-            continue
         for x in places:
-            drawn.axvline(x, color=GREY, linewidth=0.6, linestyle=DOTTED, zorder=0.5)
-            drawn.plot([x * aside], [0.03], transform=drawn.get_xaxis_transform(), **look)
+            if name == "ended":
+                drawn.axvline(x, color=GREY, linewidth=0.6, linestyle=DOTTED, zorder=0.5)
+                drawn.plot([x * aside], [0.03], transform=drawn.get_xaxis_transform(), **look)
+            else:
+                drawn.plot([x * aside], [at[x]], **look)
 
 
 def _few_ticks(drawn: "Axes", panel: Panel) -> None:

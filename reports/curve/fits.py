@@ -19,7 +19,6 @@ all points alike 93-98 %; one of six points four times as noisy 94-97 % with fiv
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,30 +153,24 @@ class _Observations(NamedTuple):
     """Logarithms of each point's launch medians; empty where a point has too few to separate noise from misfit."""
     variances: Array
     """Of the launches at each point; zeros where there are too few."""
-
-    @property
-    def total(self) -> int:
-        return round(float(self.weights.sum()))
-
-    @property
-    def spread(self) -> float:
-        """Sum of squares of the launches about their point's mean."""
-        return float(np.sum(self.variances * (self.weights - 1)))
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom of `spread`."""
-        return self.total - len(self.logs)
+    total: int
+    """All launches."""
+    spread: float
+    """Sum of squares of the launches about their point's mean, ..."""
+    freedom: int
+    """... and its degrees of freedom."""
 
 
 def _observe(times: Mapping[int, Summary]) -> _Observations:
+    enough = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
+    launches = tuple(np.log(summary.launch_medians if enough else [summary.median]) for summary in times.values())
+    logs, weights = np.array([float(np.mean(each)) for each in launches]), np.array([float(len(e)) for e in launches])
+    variances = np.array([float(np.var(each, ddof=1)) if enough else 0.0 for each in launches])
+    total, spread = round(float(weights.sum())), float(np.sum(variances * (weights - 1)))
     threads = np.array(list(times), dtype=float)
-    if any(summary.launches < ENOUGH_LAUNCHES for summary in times.values()):
-        logs = np.log([summary.median for summary in times.values()])
-        return _Observations(threads, logs, np.ones(len(times)), (), np.zeros(len(times)))
-    launches = tuple(np.log(summary.launch_medians) for summary in times.values())
-    means, variances = (np.array([float(of(each)) for each in launches]) for of in (np.mean, partial(np.var, ddof=1)))
-    return _Observations(threads, means, np.array([float(len(each)) for each in launches]), launches, variances)
+    return _Observations(
+        threads, logs, weights, launches if enough else (), variances, total, spread, total - len(logs)
+    )
 
 
 def _fit(law: str, data: _Observations) -> Fit:

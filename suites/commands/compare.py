@@ -89,7 +89,10 @@ _GATE: options.Options = {
     "name": options.SUITE,
     "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
     "undecided": option(
-        *("--undecided", "Whether a gate without enough evidence ends with exit code 6 or with 0.", str, "fail"),
+        "--undecided",
+        "Whether a gate without enough evidence ends with exit code 6 or with 0.",
+        str,
+        "fail",
         metavar="fail|pass",
     ),
 }
@@ -127,7 +130,12 @@ def compare_command(given: Given) -> None:
     width = values.share(given.interval, "--interval") if given.interval else INTERVAL
 
     def pairs(host: Host, cells: int, rule: Rule) -> PairRule:
-        say(_pairs_in_words(cells, fewest, most, rule))
+        needed = fewest_pairs(cells, rule)
+        first, last = max(fewest, needed), max(most, needed)
+        span = str(first) if first == last else f"{first} to {last}"
+        why = f" (fewer than {needed} cannot show a slowdown)" if needed > fewest else ""
+        more = f"up to {int(rule.spare * last)} more replace pairs that other programs disturb"
+        say(f"{span} pairs of each cell{why}; {more}")
         return for_compare(host, cells, fewest, most, width, rule)
 
     measured = _measure(given, "compare", given.suite_name or "quick", pairs)
@@ -193,7 +201,7 @@ def planned(
 
     ``baseline`` are the words of a baseline's interpreters. Raises UsageError.
     """
-    chosen = options.choices(given)
+    chosen = options.choices(given).but(interval=None)  # the option is about pairs
     own, files = chosen.own, (given.baseline_step, given.candidate_step)
     step = find(own.names[0]) if own is not None and len(own.names) == 1 else None
     if any(files) and step is None:
@@ -273,16 +281,6 @@ def _show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
             write_whole(Path(path), text if text.endswith("\n") else text + "\n")
         except OSError as error:
             raise UsageError(f"The report {path} cannot be written: {error.strerror}.") from error
-
-
-def _pairs_in_words(cells: int, fewest: int, most: int, rule: Rule) -> str:
-    """Return how many pairs are measured, and how many more where other programs disturb them."""
-    needed = fewest_pairs(cells, rule)
-    first, last = max(fewest, needed), max(most, needed)
-    span = str(first) if first == last else f"{first} to {last}"
-    why = f" (fewer than {needed} cannot show a slowdown)" if needed > fewest else ""
-    again = int(rule.spare * last)
-    return f"{span} pairs of each cell{why}; up to {again} more replace pairs that other programs disturb"
 
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]

@@ -48,7 +48,8 @@ _HOW: options.Options = {
     "suite_name": option(
         "--suite",
         "Suite with the cell's network, mini-batch and settings: a name, or a file ending in .toml.",
-        *(str, ""),
+        str,
+        "",
         metavar="SUITE",
     ),
     "profiled": option("--steps", "Steps to profile.", int, 5, min=1, max=_MOST_STEPS),

@@ -1,6 +1,6 @@
 """`dlbench list`: the networks, frameworks and suites there are, and each framework's capabilities."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters.networks import digest_of, specification
@@ -50,7 +50,16 @@ def list_command(given: Given) -> None:
         return
     frameworks = list_frameworks()
     if given.as_json:
-        print_json({"networks": list_networks(), "frameworks": frameworks, "suites": list_suites()})
+        about = ("name", "summary", "frameworks", "threads")
+        suites = [
+            {
+                **{name: getattr(each, name) for name in about},
+                "networks": list(each.its_networks),
+                "launches": each.protocol.launches,
+            }
+            for each in suite.shipped().values()
+        ]
+        print_json({"networks": list_networks(), "frameworks": frameworks, "suites": suites})
     elif given.settings:
         _show_settings(frameworks)
     else:
@@ -103,21 +112,6 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
         "download_megabytes": framework.download_megabytes,
         "reason": reason,
     }
-
-
-def list_suites() -> list[dict[str, Any]]:
-    """Return each shipped suite with its axes in short."""
-    return [
-        {
-            "name": each.name,
-            "summary": each.summary,
-            "networks": list(each.its_networks),
-            "frameworks": list(each.frameworks),
-            "threads": each.threads,
-            "launches": each.protocol.launches,
-        }
-        for each in suite.shipped().values()
-    ]
 
 
 def _show_settings(frameworks: list[dict[str, Any]]) -> None:
@@ -177,8 +171,8 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
             raise UsageError(f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH.")
     names = values.words(frameworks) if frameworks else list(given or offered())
     asked = [row.build.framework for row in values.rows(names, [])]
-    if unasked := [name for name in given if name not in {each.name for each in asked}]:
-        raise UsageError(f"--python is given for {', '.join(unasked)}, which --frameworks does not name.")
+    if unasked := set(given) - {each.name for each in asked}:
+        raise UsageError(f"--python is given for {', '.join(sorted(unasked))}, which --frameworks does not name.")
     machine = probe()
     builds = [given.get(each.name) or Build(each.name, each) for each in asked]
     # The tables say at their end what is left out.
@@ -186,11 +180,7 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
     where = capabilities.place_of(machine)
     with measuring(say, wait=True):
         found = capabilities.of_all(asked, sources, where, machine.cpu.effective_cpus, launch_process, say)
-    return _capability_rows(found)
-
-
-def _answer(value: bool | None) -> str:
-    return "-" if value is None else "yes" if value else "no"
+    return [_capability_row(name, answers) for name, answers in found.items()]
 
 
 def _show_capabilities(found: list[dict[str, Any]]) -> None:
@@ -241,33 +231,26 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
             show(f"{each['name']}: not asked. {each['problem']}", whole=True)
 
 
-def _capability_rows(found: Mapping[str, "Capabilities"]) -> list[dict[str, Any]]:
-    """Return what each framework answered, what is known of its project, and where that was read."""
-    listed = []
-    for name, answers in found.items():
-        framework = find(name)
-        project = framework.project
-        newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
-        kinds: dict[str, list[bool]] = {}
-        for network in networks.shipped().values():
-            kinds.setdefault(network.family.kind, []).append(not answers.networks.get(network.name, "not asked"))
-        listed.append(
-            {
-                "name": name,
-                "title": framework.title,
-                "modes": {mode: about.summary for mode, about in framework.modes.items()},
-                "problem": answers.problem,
-                "version": answers.version,
-                "networks": {
-                    network: {"supported": not reason, "reason": reason} for network, reason in answers.networks.items()
-                },
-                "kinds": {kind: None if answers.problem else all(able) for kind, able in kinds.items()},
-                "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()},
-                "threads": answers.threads,
-                "licence": project.licence if project else None,
-                "first_release": str(project.first_release) if project and project.first_release else None,
-                "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,
-                "source": project.source if project else None,
-            }
-        )
-    return listed
+def _capability_row(name: str, answers: "Capabilities") -> dict[str, Any]:
+    """Return what a framework answered, what is known of its project, and where that was read."""
+    framework = find(name)
+    project = framework.project
+    newest = max(project.releases, key=lambda release: release.date, default=None) if project else None
+    kinds: dict[str, list[bool]] = {}
+    for network in networks.shipped().values():
+        kinds.setdefault(network.family.kind, []).append(not answers.networks.get(network.name, "not asked"))
+    return {
+        "name": name,
+        "title": framework.title,
+        "modes": {mode: about.summary for mode, about in framework.modes.items()},
+        "problem": answers.problem,
+        "version": answers.version,
+        "networks": {each: {"supported": not reason, "reason": reason} for each, reason in answers.networks.items()},
+        "kinds": {kind: None if answers.problem else all(able) for kind, able in kinds.items()},
+        "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()},
+        "threads": answers.threads,
+        "licence": project.licence if project else None,
+        "first_release": str(project.first_release) if project and project.first_release else None,
+        "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,
+        "source": project.source if project else None,
+    }

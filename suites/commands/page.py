@@ -49,16 +49,16 @@ from . import options
 from .options import Given, option, takes
 from .report import ALL_RUNS, SOURCES, source_of, stores_of
 
-PAGE_OPTIONS: options.Options = {
-    "out": option("--out", "The HTML file to write.", Path, Path("report.html"), metavar="FILE"),
-    "title": option("--title", "Heading of the page.", str, ""),
-    "note": option("--note", "A note of yours at the top of the page: Markdown.", Path | None, metavar="FILE"),
-    of_reports.ALL_RUNS: ALL_RUNS,
-    **SOURCES,
-}
 
-
-@takes(PAGE_OPTIONS)
+@takes(
+    {
+        "out": option("--out", "The HTML file to write.", Path, Path("report.html"), metavar="FILE"),
+        "title": option("--title", "Heading of the page.", str, ""),
+        "note": option("--note", "A note of yours at the top of the page: Markdown.", Path | None, metavar="FILE"),
+        of_reports.ALL_RUNS: ALL_RUNS,
+        **SOURCES,
+    }
+)
 def page_command(given: Given) -> None:
     """Write a report page: one file, with every number, its launches, and the command that repeats it.
 
@@ -73,7 +73,25 @@ def page_command(given: Given) -> None:
     """
     if reason := why_not(given.out):
         raise UsageError(f"The page {given.out} cannot be written: {reason}.")
-    text = page_to_file_text(document_of(given, datetime.now(UTC)))
+    note = ""
+    if given.note is not None:
+        try:
+            note = given.note.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise UsageError(f"The note {given.note} cannot be read: {reason}.") from error
+    targets = stores_of(given)
+    source = source_of(targets, given, ReportOptions(all_runs=given.all_runs), trainings=True)
+    document = Document(
+        given.title or "Deep-learning frameworks, measured",
+        source,
+        datetime.now(UTC),
+        preparation.version(),
+        note,
+        rerun_by_name,
+        _histories(targets, source.narrowing),
+    )
+    text = page_to_file_text(document)
     try:
         write_whole(given.out, text)
     except OSError as error:
@@ -81,22 +99,7 @@ def page_command(given: Given) -> None:
     say(f"Written: {given.out} ({len(text.encode()) / 1e6:.2f} MB).")
 
 
-def document_of(given: Given, made: datetime) -> Document:
-    """Return what a page is made of; raises UsageError, StoreError and ReportError."""
-    targets = stores_of(given)
-    source = source_of(targets, given, ReportOptions(all_runs=given.all_runs), trainings=True)
-    return Document(
-        given.title or "Deep-learning frameworks, measured",
-        source,
-        made,
-        preparation.version(),
-        _note_of(given.note),
-        rerun_by_name,
-        histories(targets, source.narrowing),
-    )
-
-
-def histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
+def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
     """Return by machine and cell what its nights found, if there are several; of several stores the one with most."""
     found: dict[tuple[str, Cell, str], Series] = {}
     for target in targets:
@@ -111,16 +114,6 @@ def histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], li
     for (machine, cell, _), each in found.items():
         by_cell.setdefault((machine, cell), []).append(each)
     return by_cell
-
-
-def _note_of(file: Path | None) -> str:
-    if file is None:
-        return ""
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(f"The note {file} cannot be read: {reason}.") from error
 
 
 MARKER = "site.json"
@@ -140,20 +133,23 @@ _KEPT = TypeAdapter(_Kept)
 _EXPLAINED = 100
 """Changes whose records are read."""
 
-SITE_OPTIONS: options.Options = {
-    "out": option(
-        *("--out", "The folder to write: a new one, an empty one, or the site itself.", Path, Path("site")),
-        metavar="FOLDER",
-    ),
-    "store": options.STORE,
-    "title": option("--title", "Heading of the index.", str, "Nightly benchmarks"),
-    "url": option(
-        "--url", "Where the site will stand, for the links of its feed: https://example.org/nights/.", str, ""
-    ),
-}
 
-
-@takes(SITE_OPTIONS)
+@takes(
+    {
+        "out": option(
+            "--out",
+            "The folder to write: a new one, an empty one, or the site itself.",
+            Path,
+            Path("site"),
+            metavar="FOLDER",
+        ),
+        "store": options.STORE,
+        "title": option("--title", "Heading of the index.", str, "Nightly benchmarks"),
+        "url": option(
+            "--url", "Where the site will stand, for the links of its feed: https://example.org/nights/.", str, ""
+        ),
+    }
+)
 def site_command(given: Given) -> None:
     """Write a site of a store's nights: an index, a page for each run, histories, and a feed of confirmed regressions.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -48,7 +47,20 @@ def plan_command(given: Given) -> None:
     machine = probe()
     plan = planned(given.name, options.choices(given), machine, given.seed, given.store_file)
     if given.as_json:
-        print_json(_plan_as_json(plan))
+        print_json(
+            {
+                "suite": plan.suite,
+                "seed": plan.seed,
+                "launches_per_cell": plan.launches,
+                "launches_most": plan.most,
+                "interval": plan.interval,
+                "cell_seconds": plan.cell_seconds,
+                "protocol": to_dict(plan.protocol),
+                "cells": [to_dict(cell) for cell in plan.cells],
+                "left_out": [to_dict(cell) for cell in plan.left_out],
+                "order": [{"cell": plan.cells.index(launch.cell), "block": launch.block} for launch in plan.order()],
+            }
+        )
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell in plan.cells:
@@ -67,22 +79,6 @@ def plan_command(given: Given) -> None:
     for line in (left_out, memory_line(plan, machine), kind_of_protocol(plan), *training_lines(plan), expected):
         if line:
             show(line)
-
-
-def _plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plain JSON types: its cells in the suite's order, its launches in launching order."""
-    return {
-        "suite": plan.suite,
-        "seed": plan.seed,
-        "launches_per_cell": plan.launches,
-        "launches_most": plan.most,
-        "interval": plan.interval,
-        "cell_seconds": plan.cell_seconds,
-        "protocol": to_dict(plan.protocol),
-        "cells": [to_dict(cell) for cell in plan.cells],
-        "left_out": [to_dict(cell) for cell in plan.left_out],
-        "order": [{"cell": plan.cells.index(launch.cell), "block": launch.block} for launch in plan.order()],
-    }
 
 
 def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
-from dlbench.hardware_probe.doctor import Facts, Finding, Severity, diagnose, gather_facts, take_sample
+from dlbench.hardware_probe.doctor import Finding, Severity, diagnose, gather_facts, take_sample
 from dlbench.reports.formats.inert import visible
 
 from ..display.screen import counted, out, print_json, say, show, table
@@ -45,7 +45,15 @@ def doctor_command(given: Given) -> None:
     - `dlbench doctor`
     - `dlbench doctor --json | jq .counts`
     """
-    facts = _gather()
+    facts = gather_facts(variables=os.environ, passed_on=guest_environment({}))
+    try:
+        # A measurement must not be disturbed by the doctor, nor would it be a neighbour worth reporting.
+        with measuring(say):
+            say(f"looking at this machine for some seconds ({READINGS} readings)")
+            facts = replace(facts, sample=take_sample(READINGS))
+    except (UsageError, ProbeError) as error:
+        words = str(error).partition(",")[0] if isinstance(error, UsageError) else str(error)
+        facts = replace(facts, no_sample=words)
     findings = diagnose(facts)
     if given.as_json:
         print_json(
@@ -57,19 +65,6 @@ def doctor_command(given: Given) -> None:
         )
     else:
         show_findings(findings)
-
-
-def _gather() -> Facts:
-    facts = gather_facts(variables=os.environ, passed_on=guest_environment({}))
-    try:
-        # A measurement must not be disturbed by the doctor, nor would it be a neighbour worth reporting.
-        with measuring(say):
-            say(f"looking at this machine for some seconds ({READINGS} readings)")
-            return replace(facts, sample=take_sample(READINGS))
-    except UsageError as error:
-        return replace(facts, no_sample=str(error).partition(",")[0])
-    except ProbeError as error:
-        return replace(facts, no_sample=str(error))
 
 
 def _count(findings: tuple[Finding, ...], severity: Severity) -> int:

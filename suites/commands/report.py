@@ -63,8 +63,11 @@ _PLOT = "Draw a picture too (.png or .svg), with a panel for each network."
 
 def _options_of(report: Report[Any]) -> options.Options:
     """Return the options of a report's command."""
-    from dlbench.reports.claims.claims import PAPERS
+    papers = ""
+    if of_reports.PAPER in report.options:
+        from dlbench.reports.claims.claims import PAPERS
 
+        papers = ", ".join(PAPERS)
     against = "Beside a published table, with speed-ups: shi2016 (the paper's Table 4)."
     if report.published:
         against = f"Beside a published study: {', '.join(report.published)}."
@@ -74,20 +77,19 @@ def _options_of(report: Report[Any]) -> options.Options:
         of_reports.ALL_RUNS: ALL_RUNS,
         of_reports.ALL_MODES: flag("--all-modes", "Every execution mode, not only the fastest of each framework."),
         of_reports.CLAIMS: option(
-            *("--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None),
-            metavar="FILE",
+            "--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None, metavar="FILE"
         ),
         of_reports.FAIL_ON: option(
             "--fail-on", "Exit code 1 where a claim has this verdict here: differs, ...", str, ""
         ),
         of_reports.FLEET: option("--fleet", "Only this fleet: its id or the beginning of it.", str, ""),
         of_reports.TOP: option(
-            *("--top", "Of many lines, how many are shown; JSON and CSV have all.", int, ReportOptions.top), min=1
+            "--top", "Of many lines, how many are shown; JSON and CSV have all.", int, ReportOptions.top, min=1
         ),
         of_reports.REFERENCE: option(
             "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""
         ),
-        of_reports.PAPER: option("--paper", f"Only the claims of this paper: {', '.join(PAPERS)}.", str, ""),
+        of_reports.PAPER: option("--paper", f"Only the claims of this paper: {papers}.", str, ""),
         of_reports.AGAINST: option("--against", against, str, ""),
         "plot": option("--plot", _PLOT, Path | None, metavar="FILE"),
     }

@@ -39,7 +39,7 @@ CONDITIONS: options.Options = {
     "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
     "no_quiet_gate": options.NO_QUIET_GATE,
     "corpus": option(
-        *("--corpus", "Train on this text instead of the generated one (suite char).", Path | None), metavar="FILE"
+        "--corpus", "Train on this text instead of the generated one (suite char).", Path | None, metavar="FILE"
     ),
 }
 """Options of `run` that a fleet hands on, too."""
@@ -156,7 +156,8 @@ _SEARCH: options.Options = {
     "suite": option(
         "--suite",
         "Suite with the network and the length of launches: a name, or a file ending in .toml.",
-        *(str, "tuning"),
+        str,
+        "tuning",
         metavar="SUITE",
     ),
     "cell_budget": options.CELL_BUDGET,
@@ -190,6 +191,9 @@ def tune_command(given: Given) -> None:
     unfinished = None
     if given.resume:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
+    ways = len(plan.cells)
+    launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
+    steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
@@ -197,7 +201,11 @@ def tune_command(given: Given) -> None:
         (Side(SEARCH),),
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
-        lines=lambda: (*_words(plan), memory_line(plan, machine)),
+        lines=lambda: (
+            f"{counted(ways, 'way')}, about {launches} launches",
+            f"A search: {steps}.",
+            memory_line(plan, machine),
+        ),
         unfinished=unfinished,
     )
     with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
@@ -205,7 +213,14 @@ def tune_command(given: Given) -> None:
     assert isinstance(schedule, HalvingSchedule)
     found = search.search_result(plan, schedule)
     if found is None:
-        _say_why_not(schedule)
+        for line in search.reasons(schedule.without_number()):
+            say(line)
+        why = f"none of the {counted(schedule.tried(), 'configuration')} tried completed all its launches."
+        if schedule.launches_left():
+            why = f"the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}"
+        elif disturbed := len(schedule.pairs(fit=False)):
+            why = f"other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine."
+        say(f"dlbench: {why}")
         raise typer.Exit(NOTHING_MEASURED)
     command = _command(plan, found.best, given)
     if given.as_json:
@@ -231,25 +246,6 @@ def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
     step = plan.row_of(cell).build.framework.file
     words = rerun_command(cell, given.suite, step, tuning=cell.tuning, launches=PAIRS)
     return " ".join([words, *map(shlex.quote, [*further, *options.words_of_store(given.store_file)])])
-
-
-def _words(plan: Plan) -> tuple[str, str]:
-    """Return how large a search is, and how it goes."""
-    ways = len(plan.cells)
-    launches = sum(min(size + 1, ways) for size in search.halving_sizes(ways)[:-SPARE])
-    steps = f"one launch of each way, another of the faster half, and so on; then {PAIRS} pairs of the fastest"
-    return f"{counted(ways, 'way')}, about {launches} launches", f"A search: {steps}."
-
-
-def _say_why_not(schedule: HalvingSchedule) -> None:
-    for line in search.reasons(schedule.without_number()):
-        say(line)
-    if schedule.launches_left():
-        say(f"dlbench: the budget was too short for a pair; what was measured is stored. Resume: {resume_command()}")
-    elif disturbed := len(schedule.pairs(fit=False)):
-        say(f"dlbench: other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter machine.")
-    else:
-        say(f"dlbench: none of the {counted(schedule.tried(), 'configuration')} tried completed all its launches.")
 
 
 def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:

@@ -1,6 +1,5 @@
 """`dlbench store`, `dlbench export` and `dlbench import`: the care of stores, and the forms of other tools."""
 
-import os
 import sys
 
 import typer
@@ -90,7 +89,7 @@ def export_command(given: Given) -> None:
     - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
     - `dlbench export --format csv > launches.csv`
     """
-    form = given.form
+    form: str = given.form
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
     if form == "pytest-benchmark":
@@ -111,13 +110,14 @@ def export_command(given: Given) -> None:
 
 def _export_run(given: Given) -> None:
     with Store.open(given.store_file, create=False) as store:
-        wanted = {"id": given.run, "suite": given.suite, "machine": given.machine}
+        wanted = {"run": given.run, "suite": given.suite, "machine": given.machine}
         found = [
-            each for each in store.runs() if all(value in (None, getattr(each, name)) for name, value in wanted.items())
+            run
+            for run in store.runs()
+            if given.run in (None, run.id) and given.suite in (None, run.suite) and given.machine in (None, run.machine)
         ]
         if not found:
-            options_given = (("--run", given.run), ("--suite", given.suite), ("--machine", given.machine))
-            words = " ".join(f"{name} {value}" for name, value in options_given if value) or "any run"
+            words = " ".join(f"--{name} {value}" for name, value in wanted.items() if value) or "any run"
             raise UsageError(f"Nothing in {store.name} matches {words}. `dlbench report runs` lists what is there.")
         chosen = found[-1]
         if len(found) > 1:
@@ -149,9 +149,8 @@ def import_command(given: Given) -> None:
     imported = runs_of(read, preparation.version(), given.one_run)
     if not imported:
         raise UsageError(f"There is no benchmark in {', '.join(given.files)}. Nothing was imported.")
-    existed = servers.is_url(given.store_file) or os.path.exists(given.store_file)  # noqa: PTH110 - a URL is no path
     with Store.open(given.store_file) as store:
-        present = {run.id for run in store.runs()} if existed else set()
+        present = {run.id for run in store.runs()}
         for each in imported:
             if each.run.id in present:
                 raise UsageError(f"{store.name} holds run {each.run.id} already. Nothing was imported.")

@@ -23,12 +23,11 @@ _WIDE_SHOWN = 5
 
 def clock(seconds: float) -> str:
     """Return seconds as "42 s", "3:07" or "1:02:03"."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if not hours:
+        return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
+    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def in_words(seconds: float) -> str:

@@ -6,7 +6,6 @@ machine's apt configuration it takes the mirror, and how to reach it (proxy, cer
 """
 
 import functools
-import hashlib
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from pathlib import Path
 from ..errors import FrameworkEnvironmentError, SuiteError
 from ..planning.framework import Framework
 from . import packages
-from .folders import MEGABYTE, given_path
+from .folders import MEGABYTE, NO_ROOM, file_digest, given_path
 from .packages import Draw
 
 TREE = "debian"
@@ -226,10 +225,7 @@ class Client:
 
     def _why(self, text: str) -> str:
         if packages.out_of_room(text, self._log):
-            return (
-                "Debian packages cannot be downloaded: no space is left. Free some, or set DLBENCH_HOME to a folder on "
-                "a larger disk."
-            )
+            return f"Debian packages cannot be downloaded: {NO_ROOM}"
         for sign, meaning in _REASONS:
             if found := re.search(sign, text):
                 gone = found.groupdict()
@@ -278,13 +274,7 @@ def install(framework: Framework, environment: Path, kept: Path, log: Path, draw
 
 
 def _verified(path: Path, package: Package) -> bool:
-    try:
-        if path.stat().st_size != package.size:
-            return False
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == package.sha256
-    except FileNotFoundError:
-        return False
+    return path.exists() and path.stat().st_size == package.size and file_digest(path) == package.sha256
 
 
 def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log: Path) -> None:
@@ -302,10 +292,7 @@ def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log:
         except (tarfile.TarError, OSError) as error:
             said = log.read_text(encoding="utf-8", errors="replace")
             if packages.out_of_room(f"{said}{error}", log):
-                raise FrameworkEnvironmentError(
-                    f"{framework.title}: no space is left to unpack {package.name}. Free some, or set DLBENCH_HOME to "
-                    "a folder on a larger disk."
-                ) from error
+                raise FrameworkEnvironmentError(f"{failed}: {NO_ROOM}") from error
             reason = packages.last_line(said)
             raise FrameworkEnvironmentError(f"{failed}: {reason} (the whole log: {log}).") from error
 

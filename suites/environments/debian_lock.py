@@ -8,33 +8,34 @@ import tempfile
 from pathlib import Path
 
 from ..errors import DlbenchError
-from ..planning.framework import Framework, find
+from ..planning.framework import find
 from .debian import Client
 
 
-def write_lock(framework: Framework, kind: str = "amd64") -> int:
-    """Write a framework's lock from the mirror's lists; return how many packages it names."""
+def write_lock(name: str) -> str:
+    """Write a framework's lock from the mirror's lists; return its path and how many packages it names."""
+    framework = find(name)
     debian = framework.debian
-    assert debian is not None
+    if debian is None:
+        return f"{name} needs no Debian packages"
     with tempfile.TemporaryDirectory() as folder:
-        client = Client(Path(folder), debian.release, kind, Path(folder, "log"))
+        client = Client(Path(folder), debian.release, "amd64", Path(folder, "log"))
         client.update()
         lines = client.lock_lines(list(debian.packages), debian.dependencies)
-    needs = " and all they need" if debian.dependencies else ", these alone"
     header = (
-        f"# Debian {debian.release}: {' '.join(debian.packages)}{needs}.\n"
+        f"# Debian {debian.release}: {' '.join(debian.packages)}"
+        f"{' and all they need' if debian.dependencies else ', these alone'}.\n"
         f"# Written by: python -m dlbench.suites.environments.debian_lock {framework.name}\n"
         "# package  version  architecture  bytes  SHA-256\n"
     )
-    (framework.directory / debian.lock).write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
-    return len(lines)
+    path = framework.directory / debian.lock
+    path.write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
+    return f"{path}: {len(lines)} packages"
 
 
 if __name__ == "__main__":
     try:
-        for given in map(find, sys.argv[1:]):
-            if given.debian is None:
-                sys.exit(f"{given.name} needs no Debian packages")
-            print(f"{given.directory / given.debian.lock}: {write_lock(given)} packages")
+        for each in sys.argv[1:]:
+            print(write_lock(each))
     except DlbenchError as failure:
         sys.exit(str(failure))

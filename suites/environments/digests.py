@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..planning.framework import GUEST_DIRECTORY, Framework
-from .folders import home, remembered
+from .folders import file_digest, home, remembered
 from .interpreters import Inspection
 
 DIGEST = "adapter_digest"
@@ -115,7 +115,6 @@ def _read(files: list[_File]) -> str:
 
 def _digest_of_file(file: _File) -> str:
     try:
-        with Path(file[1]).open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
+        return file_digest(Path(file[1]))
     except OSError as error:
         return f"cannot be read: {error.errno}"

@@ -28,7 +28,7 @@ from ..planning.framework import Framework
 from ..planning.values import Build
 from . import debian, packages
 from .digests import build_digest
-from .folders import MEGABYTE, downloads, exists, home, make_folder, write_whole
+from .folders import MEGABYTE, downloads, exists, home, make_folder, write_whole, written
 from .interpreters import MANIFEST, Inspection, find_python, inspect
 from .packages import Draw
 
@@ -70,11 +70,6 @@ def _directory(framework: Framework) -> Path:
     if framework.debian is not None:
         digest.update(json.dumps(sorted(framework.debian.links.items())).encode())
     return home() / "environments" / f"{framework.name}-{digest.hexdigest()[:8]}"
-
-
-def _lock(directory: Path, patience: float = -1) -> filelock.FileLock:
-    """Return the lock for building or removing an environment; a negative patience (seconds) waits for ever."""
-    return filelock.FileLock(f"{directory}.lock", timeout=patience)
 
 
 def _is_being_built(directory: Path) -> bool:
@@ -148,9 +143,9 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
     reason = current.reason if current.state is State.UNAVAILABLE else _why_unavailable(framework, directory)
     if reason:
         raise FrameworkEnvironmentError(reason)
-    try:
+    with written(directory):
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(directory):
+        with filelock.FileLock(f"{directory}.lock"):
             if locate(framework).state is State.READY:
                 return locate(framework)
             shutil.rmtree(directory, ignore_errors=True)
@@ -160,11 +155,6 @@ def build(framework: Framework, report: Report = lambda line: None, draw: Draw =
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
             shutil.rmtree(downloads(directory), ignore_errors=True)
-    except OSError as error:
-        raise FrameworkEnvironmentError(
-            f"The environment of {framework.title} cannot be written to {directory}: {error.strerror or error}. "
-            "Set DLBENCH_HOME to a folder with room that you may write to."
-        ) from error
     return locate(framework)
 
 
@@ -203,14 +193,6 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
     report(f"{framework.title}: ready")
 
 
-def _names(framework: Framework) -> list[str]:
-    """Return the names of all environments of this framework, whatever its locks were when they were made."""
-    pattern = re.compile(re.escape(framework.name) + r"-[0-9a-f]{8}")
-    folders = (home() / "environments", home() / "downloads")
-    found = {entry.name.removesuffix(".lock") for folder in folders if folder.is_dir() for entry in folder.iterdir()}
-    return sorted(name for name in found if pattern.fullmatch(name))
-
-
 def remove(framework: Framework) -> bool:
     """Remove the framework's environments, their downloads and its adapter's cache; False where there was none.
 
@@ -220,13 +202,16 @@ def remove(framework: Framework) -> bool:
         return False
     if framework.environment == "host":
         raise FrameworkEnvironmentError(f"{framework.name} uses dlbench's own environment; there is nothing to remove.")
+    pattern = re.compile(re.escape(framework.name) + r"-[0-9a-f]{8}")
+    places = (home() / "environments", home() / "downloads")
     try:
         with ExitStack() as locks:
-            environments = [home() / "environments" / name for name in _names(framework)]
+            names = {each.name.removesuffix(".lock") for place in places if place.is_dir() for each in place.iterdir()}
+            environments = [places[0] / name for name in sorted(names) if pattern.fullmatch(name)]
             for directory in environments:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock's file stays: who waits for it and who comes later must mean the same file.
-                locks.enter_context(_lock(directory, _PATIENCE))
+                locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
             folders = [home() / "cache" / framework.name, *environments, *map(downloads, environments)]
             there = [folder for folder in folders if folder.exists()]
             for folder in there:

@@ -16,6 +16,7 @@ from ..errors import FrameworkEnvironmentError
 from ..planning.framework import Framework
 
 MEGABYTE = 1_000_000
+NO_ROOM = "no space is left. Free some, or set DLBENCH_HOME to a folder on a larger disk."
 _REMEDY = "Set DLBENCH_HOME to a folder with room that you may write to."
 
 
@@ -72,6 +73,12 @@ def make_folder(folder: Path) -> Path:
     except OSError as error:
         raise FrameworkEnvironmentError(f"The folder {folder} cannot be made: {error.strerror}. {_REMEDY}") from error
     return folder
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file; raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

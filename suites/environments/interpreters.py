@@ -78,20 +78,16 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
             check=True,
         )
         found = TypeAdapter(Inspection).validate_json(answer.stdout)
-        return replace(found, distributions={**found.distributions, **_debian_packages(interpreter)})
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise FrameworkEnvironmentError(
             f"{interpreter} is not a Python interpreter that starts. Give the path of its python executable."
         ) from error
-
-
-def _debian_packages(interpreter: Path) -> dict[str, str]:
-    """Return the Debian packages of an environment built here, which no metadata folder of Python lists."""
-    try:
+    # No metadata folder of Python lists the Debian packages of an environment built here.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         manifest = json.loads((interpreter.parent.parent / MANIFEST).read_text(encoding="utf-8"))
-        return {f"debian {name}": version for name, version in manifest.get("debian", {}).items()}
-    except (OSError, ValueError, AttributeError):
-        return {}
+        debian = {f"debian {name}": version for name, version in manifest.get("debian", {}).items()}
+        found = replace(found, distributions={**found.distributions, **debian})
+    return found
 
 
 def name_of(interpreter: Path) -> str:

@@ -3,7 +3,6 @@
 import ctypes
 import email
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import Framework
+from .folders import NO_ROOM, file_digest
 
 ONLY_WHERE = "\n# Only where"
 """Begins the section of a lock that holds packages to be installed only where another package asks for them."""
@@ -121,10 +121,11 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
         shutil.rmtree(directory, ignore_errors=True)
         code, text = run([str(python), "-m", "venv", "--without-pip", str(directory)], log)
         if code != 0:
-            if out_of_room(text, log):
-                raise FrameworkEnvironmentError(_no_room(framework))
+            failed = f"{python} cannot make virtual environments"
             raise FrameworkEnvironmentError(
-                f"{python} cannot make virtual environments ({last_line(text)}). Install its venv package."
+                f"{failed}: {NO_ROOM}"
+                if out_of_room(text, log)
+                else f"{failed} ({last_line(text)}). Install its venv package."
             )
         pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
     options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
@@ -172,7 +173,7 @@ def _download(
     """
     files.mkdir(parents=True, exist_ok=True)
     one = files.parent / "requirement.txt"
-    there = {_digest(path) for path in files.iterdir()}
+    there = set(map(file_digest, files.iterdir()))
     always, where_asked = map(by_name, sections(framework.lock_file))
     wanted = []
     for number, (name, lines) in enumerate([*always.items(), *where_asked.items()], start=1):
@@ -197,7 +198,15 @@ def _download(
 def _asked_for(files: Path, environment: Path) -> set[str]:
     """Return the names of packages that wheels require in this environment, also by each other's extras."""
     python = next((path.name[6:] for path in (environment / "lib").glob("python3.*")), "")
-    wheels = {canonicalize_name(path.name.partition("-")[0]): _requires(path) for path in sorted(files.glob("*.whl"))}
+    here = {"python_version": python, "python_full_version": f"{python}.0"} if python else {}
+    wheels: dict[str, list[Requirement]] = {}
+    for path in sorted(files.glob("*.whl")):
+        with zipfile.ZipFile(path) as wheel:
+            name = next(each for each in wheel.namelist() if each.endswith(".dist-info/METADATA"))
+            metadata = email.message_from_bytes(wheel.read(name))
+        wheels[canonicalize_name(path.name.partition("-")[0])] = [
+            Requirement(text) for text in metadata.get_all("Requires-Dist", [])
+        ]
     extras: dict[str, set[str]] = {name: {""} for name in wheels}
     needed: list[Requirement] = []
     for _ in wheels:  # an extra may ask for another one
@@ -205,28 +214,11 @@ def _asked_for(files: Path, environment: Path) -> set[str]:
             each
             for name, requirements in wheels.items()
             for each in requirements
-            if any(_applies(each, extra, python) for extra in extras[name])
+            if each.marker is None or any(each.marker.evaluate({**here, "extra": extra}) for extra in extras[name])
         ]
         for each in needed:
             extras.setdefault(canonicalize_name(each.name), {""}).update(each.extras)
     return {canonicalize_name(each.name) for each in needed}
-
-
-def _applies(requirement: Requirement, extra: str, python: str) -> bool:
-    here = {"extra": extra, **({"python_version": python, "python_full_version": f"{python}.0"} if python else {})}
-    return requirement.marker is None or requirement.marker.evaluate(here)
-
-
-def _requires(wheel: Path) -> list[Requirement]:
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
-        metadata = email.message_from_bytes(archive.read(name))
-    return [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _run_pip(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
@@ -243,17 +235,10 @@ def _run_pip(framework: Framework, command: list[str], log: Path, doing: str, dr
         raise FrameworkEnvironmentError(_why_pip_failed(framework, said, log))
 
 
-def _no_room(framework: Framework) -> str:
-    return (
-        f"The environment of {framework.title} could not be installed: no space is left. Free some, or set "
-        "DLBENCH_HOME to a folder on a larger disk."
-    )
-
-
 def _why_pip_failed(framework: Framework, text: str, log: Path) -> str:
     tried = f"The environment of {framework.title} could not be installed"
     if out_of_room(text, log):
-        return _no_room(framework)
+        return f"{tried}: {NO_ROOM}"
     if "DO NOT MATCH THE HASHES" in text:
         return (
             f"{tried}: the package index gave another file than {framework.lock_file} names by its checksum. Check "

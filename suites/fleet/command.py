@@ -205,7 +205,13 @@ def status_command(given: Given) -> None:
         print_json({**asdict(fleet), "jobs": jobs})
     else:
         title = f"fleet {fleet.id}: {fleet.suite} on {fleet.scheduler}"
-        table(title, ["node", "state", "launches", "newest record", ""], [_row(job) for job in jobs])
+        rows = []
+        for job in jobs:
+            age = datetime.now(UTC) - datetime.fromisoformat(job["newest"]) if job["newest"] else None
+            newest = "" if age is None else f"{age.total_seconds():.0f} s ago"
+            launches = f"{job['launches']} of {job['planned']}" if job["planned"] else ""
+            rows.append([job["node"], job["state"], launches, newest, job["text"]])
+        table(title, ["node", "state", "launches", "newest record", ""], rows)
     if any(job["state"] in BROKEN for job in jobs):
         if not given.as_json:
             words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id]
@@ -273,10 +279,3 @@ def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, 
             line.draw(f"  {counted(len(at_work), 'job')} at work, {done} of {planned or '?'} launches")
             time.sleep(pause)
             pause = min(1.5 * pause, longest)
-
-
-def _row(job: dict[str, Any]) -> list[str]:
-    launches = f"{job['launches']} of {job['planned']}" if job["planned"] else ""
-    age = datetime.now(UTC) - datetime.fromisoformat(job["newest"]) if job["newest"] else None
-    newest = "" if age is None else f"{age.total_seconds():.0f} s ago"
-    return [job["node"], job["state"], launches, newest, job["text"]]

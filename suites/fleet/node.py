@@ -3,7 +3,6 @@
 import os
 import platform
 import shlex
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,15 +14,15 @@ from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
-from ..errors import UsageError
+from ..errors import FrameworkEnvironmentError, UsageError
 from ..run import quiet
+from .slurm import ask
 
 _GIB = 1024**3
 _LEAST_MEMORY = 0.9
 """A memory limit above this share is a scheduler's reserve for the system, and costs a job nothing."""
 _LOOK_SECONDS = 300.0
 """Interval at which other jobs are looked for: a query to the controller of a large cluster is not free."""
-_PATIENCE = 20.0
 
 
 def lacking(machine: Machine, gpus_given: int | None = None) -> list[str]:
@@ -55,12 +54,11 @@ def other_jobs(node: str, variables: Mapping[str, str] = os.environ) -> list[str
     own = variables.get("SLURM_JOB_ID")
     if own is None:
         return None
-    asked = ["squeue", "--noheader", "--nodelist", node, "--states", "R,CG,S", "--format", "%A"]
     try:
-        answer = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE)
-    except (OSError, subprocess.TimeoutExpired):
+        answer = ask("squeue", "-h", "-w", node, "-t", "R,CG,S", "-o", "%A")
+    except FrameworkEnvironmentError:
         return None
-    return sorted(set(answer.stdout.split()) - {own}) if answer.returncode == 0 else None
+    return sorted(set(answer.split()) - {own})
 
 
 @dataclass

@@ -18,7 +18,6 @@ from dlbench.adapters.families import ALPHABET
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell, Protocol
-from dlbench.reports.pytest_benchmark.imported import FRAMEWORK
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
@@ -244,6 +243,8 @@ def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
     gathered from others (`claims`) is measured by one that has its network. The path of a row's own interpreter or
     adapter is left to the reader. "" for a benchmark of others, which no suite measures.
     """
+    from dlbench.reports.pytest_benchmark.imported import FRAMEWORK  # loads much that plans do not need
+
     if cell.framework == FRAMEWORK:
         return ""
     if cell.network == Own.name:

@@ -10,17 +10,27 @@ import numpy as np
 import pytest
 from known_networks import AS_JSON, NETWORKS
 from mistakes import MISTAKES
-from small_networks import FURTHER, SMALLEST_SHIPPED, parity_observation, reference_adapter, small_networks
+from small_networks import FURTHER, parity_observation, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.families import ParityRecipe
 from dlbench.adapters.launch import batches, parity
+from dlbench.adapters.protocol import Cell
+from dlbench.adapters.reference.adapter import ReferenceAdapter
 from dlbench.suites.environments import environment
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.planning.framework import GUEST_DIRECTORY, catalogue
 from dlbench.suites.run import preparation
 
 SMALL = small_networks(networks)
+#: Mini-batches of the full networks with a shipped reference: the smallest of each family that behaves.
+SMALLEST_SHIPPED = {"fcn5": 16, "alexnet": 4, "lstm32": 4, "resnet50": 8}
+
+
+def reference_adapter(name, kind=None, dtype="float64"):
+    """Return the reference adapter, or a ``kind`` of it, for the network of this name."""
+    cell = Cell("reference", "reference", dtype, name, "cpu", 1, 4)
+    return (kind or ReferenceAdapter)(cell, {"dtype": dtype}, "")
 
 
 def observed(losses, **updates):

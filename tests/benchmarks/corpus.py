@@ -477,7 +477,9 @@ def slow_with_nobody_waiting(corpus: Corpus) -> tuple[int, int]:
     return sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow), len(slow)
 
 
-def verdicts_under_noise(corpus: Corpus, random: Random, times: int) -> dict[str, tuple[str, Counter[Verdict]]]:
+def verdicts_under_noise(
+    corpus: Corpus, random: Random, times: int, chosen: Sequence[str] = (SEEN, BLIND, MISSED, REAL)
+) -> dict[str, tuple[str, Counter[Verdict]]]:
     """Return the verdicts of so many gates of each framework, by kind of noise.
 
     SEEN: the evidence shows it; BLIND: the evidence is taken away; MISSED: it shows nothing; REAL: there is a slowdown
@@ -536,6 +538,8 @@ def verdicts_under_noise(corpus: Corpus, random: Random, times: int) -> dict[str
     )
     found = {}
     for name, kind, source in kinds:
+        if kind not in chosen:
+            continue
         gates = (quick_gate(pairs) for each in corpus.frameworks for _ in range(times) if (pairs := source(each)))
         found[name] = kind, Counter(decision.verdict for decision in gates)
     return found

@@ -3,7 +3,7 @@
     .venv/bin/python tests/benchmarks/decision_rules.py                       20,000 simulations, some minutes
     .venv/bin/python tests/benchmarks/decision_rules.py --simulations 2000    shorter
 
-Every rule sees the same kind of machine (`simulated_launches.py`): quiet (launches vary by 1 %), a CI machine (3 %, the
+Every rule sees the same kind of machine (`simulated.py`): quiet (launches vary by 1 %), a CI machine (3 %, the
 level drifts by 0.5 % from launch to launch, 2 % of launches are in somebody's way, sessions differ by 2.5 %) and a bad
 one (4 % with heavy tails, 5 % of launches in somebody's way, sessions differ by 4 %). A launch gives 20 steps, which
 vary by 2 % (bad: 4 %) and are skewed. The rules are those of `corpus.py`:
@@ -34,7 +34,7 @@ from rich.table import Table
 from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
-from simulated_launches import BAD, CI, QUIET, Array, Conditions, gate, launches, pairs_needed, steps
+from simulated import BAD, CI, QUIET, Array, Conditions, gate, launches, pairs_needed, steps
 
 MACHINES = {"quiet": QUIET, "CI": CI, "bad": BAD}
 RATIOS = (1.0, 1.05, 1.1)

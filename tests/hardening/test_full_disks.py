@@ -19,7 +19,7 @@ import pytest
 from processes import fork_command, share_digests, suite_of_null
 
 from dlbench.reports.storage.store import Store
-from dlbench.suites import cli  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.commands import compare, run  # noqa: F401 - loaded once, for all the forks
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_NAMESPACE = 0x00020000

@@ -19,7 +19,7 @@ from processes import PATIENCE, fork_command, suite_of_null, wait_until
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import database
 from dlbench.reports.storage.store import Store
-from dlbench.suites import cli  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.commands import run  # noqa: F401 - loaded once, for all the forks
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 BRIEF = {"warmup_steps": 1, "steps": 3, "seconds": 0.01, "launches": 2}

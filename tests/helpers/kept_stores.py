@@ -4,7 +4,6 @@ import base64
 import gzip
 import json
 import lzma
-import multiprocessing
 import os
 import re
 from pathlib import Path
@@ -17,7 +16,6 @@ from hostile import STORES
 from dlbench.reports.storage import schema
 from dlbench.reports.storage.store import Store
 
-fresh = multiprocessing.get_context("spawn")
 URL = os.environ.get("DLBENCH_TEST_STORE_URL", "")
 
 

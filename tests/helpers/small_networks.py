@@ -49,18 +49,6 @@ FURTHER = (
     ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
 
-#: Mini-batches of the full networks with a shipped reference: the smallest of each family that behaves.
-SMALLEST_SHIPPED = {"fcn5": 16, "alexnet": 4, "lstm32": 4, "resnet50": 8}
-
-
-def reference_adapter(name, kind=None, dtype="float64"):
-    """Return the reference adapter, or a ``kind`` of it, for the network of this name; on the host only."""
-    from dlbench.adapters.protocol import Cell
-    from dlbench.adapters.reference.adapter import ReferenceAdapter
-
-    cell = Cell("reference", "reference", dtype, name, "cpu", 1, 4)
-    return (kind or ReferenceAdapter)(cell, {"dtype": dtype}, "")
-
 
 def small_networks(networks, tables=SMALL):
     """Return small networks by name, each with a recipe of its own."""

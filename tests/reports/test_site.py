@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import factory_of_records as factory
 import numpy as np
 import pandas as pd
-import simulated_nights as simulated
+import simulated
 
 from dlbench.reports.history.nights import History, build_history
 from dlbench.reports.site import Contents, HistoryPage, Night, Shift, Slower, feed, notices, shifts_of
@@ -73,7 +73,7 @@ def test_the_feed_is_atom_dated_by_the_runs():
 
 def history(nights: int, size: float) -> History:
     """Return that of a cell whose candidate takes ``size`` times as long from night 20 on."""
-    sides = simulated.launches(np.random.default_rng(3), 40, "quiet", [(20, math.log(size))])
+    sides = simulated.nights(np.random.default_rng(3), 40, "quiet", [(20, math.log(size))])
     frames = [
         simulated.rows(1, side, logs[:nights]) for side, logs in zip(("baseline", "candidate"), sides, strict=True)
     ]

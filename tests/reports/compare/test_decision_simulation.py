@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from corpus import mann_whitney
 from scipy import stats
-from simulated_launches import BAD, CI, Conditions, Decision, gate, launches, pairs_needed, steps
+from simulated import BAD, CI, Conditions, Decision, gate, launches, pairs_needed, steps
 
 from dlbench.reports.compare.verdict import DEFAULT
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
-from simulated_launches import BAD, CI, QUIET, Conditions, launches
+from simulated import BAD, CI, QUIET, Conditions, launches
 
 from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_shift
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from properties import examples
-from simulated_launches import gate
+from simulated import gate
 
 from dlbench.reports.compare.verdict import (
     DEFAULT,

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-import simulated_nights
+import simulated
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -23,18 +23,18 @@ def share_alarmed(series: list[np.ndarray], drifting: bool = False) -> float:
     return float(np.mean([bool(confirmed(find_steps([one], drifting=[drifting])[0])) for one in series]))
 
 
-@pytest.mark.parametrize("machine", simulated_nights.MACHINES)
+@pytest.mark.parametrize("machine", simulated.MACHINES)
 def test_ratios_without_change_raise_no_alarm(machine):
     # 1,000 series; the goal is 1 % of them. Observed with other seeds: 0 %, 0.1 %, 0.4 %.
     rng = np.random.default_rng(101)
-    assert share_alarmed([simulated_nights.ratios(rng, 60, machine) for _ in range(1000)]) <= 0.01
+    assert share_alarmed([simulated.ratios(rng, 60, machine) for _ in range(1000)]) <= 0.01
 
 
 def test_a_step_of_five_per_cent_is_found_five_nights_later():
     rng = np.random.default_rng(103)
     found, exact = [], []
     for _ in range(500):
-        steps = confirmed(find_steps([simulated_nights.ratios(rng, 60, "ci", [(55, STEP)])])[0])
+        steps = confirmed(find_steps([simulated.ratios(rng, 60, "ci", [(55, STEP)])])[0])
         found.append(bool(steps))
         exact += [abs(steps[-1].position - 55)] if steps else []
     assert np.mean(found) >= 0.92  # the goal is 85 %; observed 97 to 98 %
@@ -48,7 +48,7 @@ def test_the_interval_of_the_size_covers_the_truth(place):
     rng = np.random.default_rng(105)
     covered = []
     for _ in range(1500):
-        steps = confirmed(find_steps([simulated_nights.ratios(rng, 60, "ci", [(place, STEP)])])[0])
+        steps = confirmed(find_steps([simulated.ratios(rng, 60, "ci", [(place, STEP)])])[0])
         covered += [step.low <= STEP <= step.high for step in steps if step.position == place]
     assert len(covered) > 1000
     assert 0.93 <= np.mean(covered) <= 0.97
@@ -56,7 +56,7 @@ def test_the_interval_of_the_size_covers_the_truth(place):
 
 def test_absolute_times_alarm_more_often_and_far_less_than_without_their_own_test():
     rng = np.random.default_rng(106)
-    series = [simulated_nights.absolute(rng, 60) for _ in range(400)]
+    series = [simulated.absolute(rng, 60) for _ in range(400)]
     drifting, plain = share_alarmed(series, drifting=True), share_alarmed(series)
     assert drifting <= 0.06  # observed 3 to 4 %: no goal, but what the notes warn of
     assert plain >= 0.15

@@ -10,13 +10,13 @@ import factory_of_records as factory
 import numpy as np
 import pandas as pd
 import pytest
-import simulated_nights as simulated
+import simulated
 from exported import exporter
 from scipy import stats
 
 import dlbench.reports
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.history.nights import ABSOLUTE, RATIO, build_history, differences, explained, series_of
+from dlbench.reports.history.nights import build_history, differences, explained, series_of
 
 history_to_terminal, history_to_markdown, history_to_json = (
     exporter("history", form) for form in ("terminal", "markdown", "json")
@@ -42,27 +42,15 @@ def nights() -> pd.DataFrame:
     """60 nights of a gate over two cells, one of which is 5 % slower from night 40 on, and a plain run of a third."""
     rng = np.random.default_rng(5)
     return together(
-        *gate(1, simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])),
-        *gate(2, simulated.launches(rng, 60, "quiet")),
-        simulated.rows(3, "", math.log(0.3) + simulated.launches(rng, 60, "quiet")[1]),
+        *gate(1, simulated.nights(rng, 60, "quiet", [(40, math.log(1.05))])),
+        *gate(2, simulated.nights(rng, 60, "quiet")),
+        simulated.rows(3, "", math.log(0.3) + simulated.nights(rng, 60, "quiet")[1]),
     )
-
-
-def test_series_are_ratios_where_both_sides_were_measured_and_seconds_elsewhere(nights):
-    found = {series.number: series for series in series_of(nights, CELLS)}
-    assert {number: series.kind for number, series in found.items()} == {1: RATIO, 2: RATIO, 3: ABSOLUTE}
-    for number, series in found.items():
-        assert series.cell == CELLS[number]
-        assert list(series.runs) == [f"run-{night:03d}" for night in range(60)]
-    of_three = nights[nights["cell"] == 3]
-    assert found[3].logs == pytest.approx(of_three["log_mean"].to_numpy())
-    sides = nights[nights["cell"] == 1].pivot(index="run", columns="side", values="log_mean")
-    assert found[1].logs == pytest.approx((sides["candidate"] - sides["baseline"]).to_numpy())
 
 
 def test_a_nights_interval_is_welchs_over_the_launches():
     rng = np.random.default_rng(6)
-    baseline, candidate = simulated.launches(rng, 12)
+    baseline, candidate = simulated.nights(rng, 12)
     candidate = candidate * 2
     (ratio,) = series_of(together(*gate(1, (baseline, candidate))), CELLS)
     (plain,) = series_of(simulated.rows(1, "", candidate), CELLS)
@@ -77,7 +65,7 @@ def test_a_nights_interval_is_welchs_over_the_launches():
 
 def test_a_night_with_one_side_only_is_no_ratio():
     rng = np.random.default_rng(7)
-    frame = together(*gate(1, simulated.launches(rng, 20)))
+    frame = together(*gate(1, simulated.nights(rng, 20)))
     lost = frame[~((frame["run"] == "run-007") & (frame["side"] == "baseline"))].reset_index(drop=True)
     (series,) = series_of(lost, CELLS)
     assert list(series.runs) == [f"run-{night:03d}" for night in range(20) if night != 7]
@@ -86,8 +74,8 @@ def test_a_night_with_one_side_only_is_no_ratio():
 def test_machines_are_never_one_series():
     rng = np.random.default_rng(8)
     cells = {1: factory.cell(), 2: factory.cell()}
-    here = simulated.rows(1, "", simulated.launches(rng, 15)[0], machine="here")
-    there = simulated.rows(2, "", simulated.launches(rng, 15)[0] + 1, machine="there")
+    here = simulated.rows(1, "", simulated.nights(rng, 15)[0], machine="here")
+    there = simulated.rows(2, "", simulated.nights(rng, 15)[0] + 1, machine="there")
     found = series_of(together(here, there), cells)
     assert [(series.machine, len(series)) for series in found] == [("here", 15), ("there", 15)]
     assert build_history(together(here, there), cells).changes == []
@@ -95,7 +83,7 @@ def test_machines_are_never_one_series():
 
 def test_disturbed_nights_are_kept_and_not_searched():
     rng = np.random.default_rng(9)
-    baseline, candidate = simulated.launches(rng, 60, "quiet", [(40, math.log(1.05))])
+    baseline, candidate = simulated.nights(rng, 60, "quiet", [(40, math.log(1.05))])
     disturbed = np.isin(np.arange(60), [10, 11, 12, 39, 40, 41])
     some = disturbed | np.isin(np.arange(60), [20, 21])  # of these nights as many launches were quiet
     candidate[disturbed] += 0.5
@@ -131,7 +119,7 @@ def test_the_change_is_told_with_its_night_size_and_direction(nights):
 
 def test_an_environment_that_changes_is_an_event_of_its_side():
     rng = np.random.default_rng(10)
-    baseline, candidate = simulated.launches(rng, 30)
+    baseline, candidate = simulated.nights(rng, 30)
     digests = np.where(np.arange(30) < 12, "old", "new")
     frame = together(
         simulated.rows(1, "baseline", baseline), simulated.rows(1, "candidate", candidate, environment=digests)

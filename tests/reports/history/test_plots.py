@@ -6,7 +6,7 @@ from dataclasses import replace
 import factory_of_records as factory
 import numpy as np
 import pandas as pd
-import simulated_nights as simulated
+import simulated
 from exported import texts
 
 from dlbench.reports.history import report as plots
@@ -21,7 +21,7 @@ def history_of(cells: int, changed: tuple[int, ...] = (), nights: int = 30, side
     frames = []
     for number in named:
         steps = [(15, math.log(1.05))] if number in changed else []
-        baseline, candidate = simulated.launches(rng, nights, "quiet", steps)
+        baseline, candidate = simulated.nights(rng, nights, "quiet", steps)
         frames.append(simulated.rows(number, side, candidate))
         if side:
             frames.append(simulated.rows(number, "baseline", baseline))

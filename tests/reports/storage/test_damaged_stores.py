@@ -13,11 +13,14 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from kept_stores import fill, fresh
+from kept_stores import fill
 from properties import examples
 
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
+
+# No start of another interpreter; and another user may not be able to read this one's files.
+FORK = multiprocessing.get_context("fork")
 
 
 def append_until_refused(store: Store, first: int, match: str) -> int:
@@ -65,7 +68,7 @@ def write_until_the_limit(path: str, limit: int, answer: str) -> None:
 )
 def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(tmp_path: Path, path: Path, limit: int) -> None:
     answer = tmp_path / "answer"
-    writer = fresh.Process(target=write_until_the_limit, args=(str(path), limit, str(answer)))
+    writer = FORK.Process(target=write_until_the_limit, args=(str(path), limit, str(answer)))
     writer.start()
     writer.join()
     assert writer.exitcode == 0
@@ -93,10 +96,8 @@ def try_as_nobody(path: Path, create: bool, answer: "multiprocessing.SimpleQueue
 
 
 def as_nobody(path: Path, create: bool) -> list[str]:
-    # A fork, since another user may not be able to read this interpreter's files.
-    context = multiprocessing.get_context("fork")
-    answer = context.SimpleQueue()
-    child = context.Process(target=try_as_nobody, args=(path, create, answer))
+    answer = FORK.SimpleQueue()
+    child = FORK.Process(target=try_as_nobody, args=(path, create, answer))
     child.start()
     said = list(iter(answer.get, ""))
     child.join()

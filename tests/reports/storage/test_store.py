@@ -1,5 +1,6 @@
 import lzma
 import math
+import multiprocessing
 import os
 import signal
 import sqlite3
@@ -18,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from kept_stores import empty_store, fill, fresh
+from kept_stores import empty_store, fill
 from properties import examples
 
 from dlbench.adapters import axes
@@ -155,7 +156,10 @@ def write_many(path: str, run: str, count: int) -> None:
 
 def test_eight_processes_write_one_store_at_the_same_time(path: Path) -> None:
     # The first to come creates it; no record is lost.
-    writers = [fresh.Process(target=write_many, args=(str(path), f"run-{n}", 10)) for n in range(8)]
+    writers = [
+        multiprocessing.get_context("fork").Process(target=write_many, args=(str(path), f"run-{n}", 10))
+        for n in range(8)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -177,7 +181,7 @@ def write_and_log(path: str, log: str) -> None:
 
 def test_a_writer_that_is_killed_loses_no_finished_record(tmp_path: Path, path: Path) -> None:
     log = tmp_path / "log"
-    writer = fresh.Process(target=write_and_log, args=(str(path), str(log)))
+    writer = multiprocessing.get_context("fork").Process(target=write_and_log, args=(str(path), str(log)))
     writer.start()
     deadline = time.monotonic() + 60
     while (not log.exists() or log.stat().st_size < 25) and time.monotonic() < deadline:

@@ -48,19 +48,16 @@ def test_pytest_benchmark_reads_what_was_exported(command):
         assert word in shown
 
 
-def test_an_import_that_fails_leaves_no_store_behind(command):
-    Path("bad.json").write_text("{")
-    assert command("import", "bad.json", "--store", "new.sqlite")[0] == 2
-    assert not Path("new.sqlite").exists()
-
-
-def test_a_file_does_not_change_what_a_store_knows_of_a_machine(command):
+def test_a_bad_file_makes_no_store_and_a_good_one_does_not_change_what_is_known_of_a_machine(command):
     fill("here.sqlite")
     text = json.loads(command("export", "--store", "here.sqlite")[1])
     text["dlbench"]["machine"]["memory"]["available_bytes"] = 1
     text = json.dumps(text).replace("run-1", "run-2")
     Path("run.json").write_text(text)
     before = contents("here.sqlite")[2]
+    Path("bad.json").write_text("{")
+    assert command("import", "bad.json", "--store", "new.sqlite")[0] == 2
+    assert not Path("new.sqlite").exists()
     assert command("import", "run.json", "--store", "here.sqlite")[0] == 0
     runs, _, machines = contents("here.sqlite")
     assert [run.id for run in runs] == ["run-1", "run-2"]

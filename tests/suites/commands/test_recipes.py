@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from fake_nvml import TWINS, stand_in
-from processes import PATIENCE
+from processes import PATIENCE, suite_of_null
 
 import dlbench.suites
 from dlbench.reports.storage.store import Store
@@ -18,17 +18,7 @@ from dlbench.reports.storage.store import Store
 yaml = pytest.importorskip("yaml", reason="PyYAML reads the workflow file")
 
 RECIPES = Path(next(iter(dlbench.suites.__path__))) / "recipes"
-SUITE = """
-name = "nightly"
-summary = "for tests"
-networks = ["fcn5"]
-frameworks = ["null"]
-threads = [1]
-[protocol]
-warmup_steps = 2
-steps = 5
-seconds = 0.2
-"""
+SUITE = suite_of_null("nightly", 0.001, protocol={"steps": 5})
 PROOF = str(RECIPES / "gpu-proof.sh")
 SLOWER = "--candidate-env DLBENCH_EXTRA_PRODUCTS=1x20000"
 

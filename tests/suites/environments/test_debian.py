@@ -373,12 +373,8 @@ def test_lists_that_another_key_signed_are_refused(recipe, tmp_path):
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/debian", "http://no-such-host.invalid/debian"])
 def test_without_network_it_says_so(recipe, address):
-    right = recipe.variables["DLBENCH_DEBIAN_MIRROR"]
     recipe.variables["DLBENCH_DEBIAN_MIRROR"] = address
-    message = recipe.refused()
-    assert "The Debian mirror could not be reached. Check the network" in message
-    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = right
-    recipe.succeeds()
+    assert "The Debian mirror could not be reached. Check the network" in recipe.refused()
 
 
 def assert_unavailable(recipe: Recipe, *parts: str) -> None:
@@ -470,7 +466,7 @@ def test_a_disk_that_is_full_while_unpacking(recipe):
     recipe.mirror.publish()
     (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
     message = recipe.refused(preexec_fn=no_file_beyond(5_000_000))
-    assert "no space is left to unpack tiny-c" in message
+    assert "tiny-c cannot be unpacked: no space is left" in message
     assert (recipe.kept / "tiny-c_1.0_all.deb").exists()
     recipe.succeeds()
 

@@ -21,7 +21,7 @@ FILES = {
 }
 
 
-NAMES = ["caffe", "cntk"]
+NAMES = ["torch/optim/sgd.py", "torch/lib/libtorch.so", "torch/deeper/file", "sitecustomize.py"]
 
 
 @pytest.fixture(autouse=True)

@@ -26,22 +26,32 @@ def places(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "place",
-    ["path/python3.99", "pyenv/versions/3.99.7/bin/python3.99", "uv/cpython-3.99.1-linux-x86_64-gnu/bin/python3.99"],
+    [
+        "path/python3.99",
+        "pyenv/versions/3.99.7/bin/python3.99",
+        "uv/cpython-3.99.1-linux-x86_64-gnu/bin/python3.99",
+        "home/.pyenv/versions/3.99.7/bin/python3.99",
+        "home/.local/share/uv/python/cpython-3.99/bin/python3.99",
+    ],
 )
-def test_a_python_is_found_where_it_may_lie(places, place):
+def test_a_python_is_found_where_it_may_lie(places, monkeypatch, place):
+    if place.startswith("home"):
+        monkeypatch.delenv("PYENV_ROOT")
+        monkeypatch.delenv("UV_PYTHON_INSTALL_DIR")
     made = make_python(places / place, "3.99")
     assert interpreters.find_python("3.99") == made
     assert interpreters.find_python("3.9") != made
 
 
-@pytest.mark.parametrize(
-    "place", ["home/.pyenv/versions/3.99.7/bin/python3.99", "home/.local/share/uv/python/cpython-3.99/bin/python3.99"]
-)
-def test_pyenv_and_uv_are_looked_for_at_home(places, monkeypatch, place):
-    monkeypatch.delenv("PYENV_ROOT")
-    monkeypatch.delenv("UV_PYTHON_INSTALL_DIR")
-    made = make_python(places / place, "3.99")
+def test_a_shim_of_pyenv_is_not_started_and_a_known_interpreter_only_once(places, monkeypatch):
+    monkeypatch.setenv("PATH", f"{places / 'pyenv/shims'}:/usr/bin:/bin")
+    monkeypatch.setenv("DLBENCH_HOME", str(places / "dlbench"))
+    script(places / "pyenv/shims/python3.99", f"#!/bin/sh\ntouch {places / 'started'}\nexit 127\n")
+    made = make_python(places / "pyenv/versions/3.99.7/bin/python3.99", "3.99")
     assert interpreters.find_python("3.99") == made
+    monkeypatch.setattr(interpreters, "inspect", lambda path: pytest.fail(f"{path} started again"))
+    assert interpreters.name_of(made) == "FakePython 3.99.1"
+    assert not (places / "started").exists()
 
 
 @pytest.mark.parametrize(
@@ -79,27 +89,19 @@ def test_the_hosts_python_path_is_not_seen(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("path", "text"),
     [
-        "#!/bin/sh\necho hello\n",
-        "#!/bin/sh\nexit 1\n",
-        "#!/bin/sh\necho '[]'\n",
-        "#!/bin/sh\necho '{}'\n",
-        "no script",
-        "",
+        ("/no/such/python", ""),
+        ("/", "no script"),
+        ("/bin/cat", "#!/bin/sh\necho hello\n"),
+        ("/bin/true", "#!/bin/sh\necho '[]'\n"),
+        ("a\0b", "#!/bin/sh\necho '{}'\n"),
     ],
 )
-def test_what_is_no_interpreter_is_refused(tmp_path, text):
-    made = script(tmp_path / "python", text)
-    with pytest.raises(FrameworkEnvironmentError, match=r"is not a Python interpreter that starts\. Give the path"):
-        interpreters.inspect(made)
-
-
-@pytest.mark.parametrize("path", ["/no/such/python", "/", "/dev/null", "/bin/cat", "/bin/true", "a\0b"])
-def test_what_is_no_file_of_a_python_is_refused(path):
-    with pytest.raises(FrameworkEnvironmentError) as caught:
-        interpreters.inspect(Path(path))
-    assert caught.value.exit_code == 3
+def test_what_is_no_python_is_refused(tmp_path, path, text):
+    for each in (Path(path), script(tmp_path / "python", text)):
+        with pytest.raises(FrameworkEnvironmentError, match=r"is not a Python interpreter that starts\. Give the path"):
+            interpreters.inspect(each)
 
 
 def test_a_pyenv_of_another_user_is_passed_over(places, monkeypatch):

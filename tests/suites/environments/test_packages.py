@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -60,16 +59,6 @@ def test_an_extra_that_one_wheel_asks_of_another_brings_what_that_extra_needs(tm
     assert packages._asked_for(tmp_path, tmp_path) == {"cuda-kit", "nvidia-blas"}
 
 
-def test_the_second_section_of_a_lock_is_told_from_the_first(tmp_path):
-    lock = tmp_path / "requirements.lock"
-    digest = hashlib.sha256(b"").hexdigest()
-    line = f"--hash=sha256:{digest}"
-    lock.write_text(f"one==1 {line}\n# a remark\ntwo==2 \\\n  {line}\n# Only where asked for:\nthree==3 {line}\n")
-    always, where_asked = packages.sections(lock)
-    assert [each.split("==")[0] for each in always] == ["one", "two"]
-    assert [each.split("==")[0] for each in where_asked] == ["three"]
-
-
 def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     wheel = make_wheel(tmp_path, "tinymodule")
     good = hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -104,7 +93,7 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         monkeypatch.setenv("PIP_TIMEOUT", "60")
         server.stalls = "othermodule-1.0-py3-none-any.whl"
         builder = start_build(framework)
-        assert server.stalled.wait(60)
+        assert server.stalled.wait(240)
         builder.kill()
         builder.wait()
         assert environment.locate(framework).state is State.HALF_BUILT
@@ -240,11 +229,3 @@ def test_a_connection_that_came_back_does_not_hide_a_wrong_checksum(tiny, tmp_pa
     log.write_text(before)
     with pytest.raises(FrameworkEnvironmentError, match=r"by its checksum"):
         packages._run_pip(tiny, ["sh", "-c", f'echo "{now}"; exit 1'], log, "Tiny", lambda line: None)
-
-
-def test_a_disk_so_full_that_no_log_can_be_written_is_told_by_itself(tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)
-    assert not packages.out_of_room("some other failure", tmp_path / "log")
-    assert packages.out_of_room("cannot write: No space left on device", tmp_path / "log")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4096))
-    assert packages.out_of_room("E: cut off in the mid", tmp_path / "log")

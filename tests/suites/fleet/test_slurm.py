@@ -222,10 +222,3 @@ def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own
     assert shared
     assert all(f"other jobs are on it: {other}" in each for each in shared)
     assert "measured on a node of a fleet that the job did not have" in lab.dlbench("report", "matrix").stdout
-
-
-def test_no_such_node_or_partition_is_said_in_one_line(lab: Lab) -> None:
-    for words in (("--nodelist", "n9"), ("--partition", "nowhere", "--nodes", "1"), ("--nodes", "3")):
-        done = lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", *words)
-        assert done.returncode == 2
-        assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -1,4 +1,4 @@
-"""Launches whose truth is known, and decision rules to try on them.
+"""Launches and nights whose truth is known, and decision rules to try on them.
 
 What a launch gives is the logarithm of its median seconds per step: the machine's level at that moment (a random walk
 from launch to launch), the launch's own luck (memory layout, thread placement), now and then somebody in the way (who
@@ -6,10 +6,13 @@ always makes it slower), and the ratio of its side. The two launches of a pair a
 makes them.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from dlbench.reports.compare.verdict import (
     DEFAULT,
@@ -105,3 +108,82 @@ def gate(levels: Array, rule: Rule = DEFAULT) -> Decision:
 def pairs_needed(rule: Rule = DEFAULT) -> int:
     """Return how many pairs `gate` may ask for."""
     return rule.screen_looks[-1] + rule.confirm_pairs
+
+
+# Nights: launches that resemble their neighbours, are skewed and at times far off. The three machines are made after
+# measurements of such: with five launches of each side, what they report of identical code (a 2.5 % rule calls 0, 10
+# and 25 % of comparisons a regression) follows from these deviations. A machine's own shift moves both sides of a
+# night; the order of the launches within a pair is drawn by lot.
+
+MACHINES = {"quiet": (0.005, 0.005), "ci": (0.025, 0.03), "bad": (0.055, 0.06)}
+"""Standard deviation of a launch, and of a night's common shift, in log units."""
+LAUNCHES = 5
+RESEMBLANCE = 0.3
+"""Lag-one correlation of launches after one another; 0.5 that of nights."""
+DRIFT = 0.03
+"""Of the machine over the whole series."""
+
+
+def nights(
+    rng: np.random.Generator, count: int, machine: str = "ci", steps: Sequence[tuple[int, float]] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log seconds (nights, launches) of baseline and candidate; a step moves the candidate by a log size."""
+    deviation, shift = MACHINES[machine]
+    skewed = (rng.gamma(4.0, 1.0, (count, 2 * LAUNCHES)) - 4) / 2
+    noise = np.empty_like(skewed)
+    noise[:, 0] = skewed[:, 0]
+    for place in range(1, 2 * LAUNCHES):
+        noise[:, place] = RESEMBLANCE * noise[:, place - 1] + math.sqrt(1 - RESEMBLANCE**2) * skewed[:, place]
+    noise *= deviation
+    noise += (rng.random(noise.shape) < 0.01) * rng.exponential(0.05, noise.shape)
+    common = np.empty(count)
+    fresh = rng.normal(size=count)
+    common[0] = fresh[0]
+    for night in range(1, count):
+        common[night] = 0.5 * common[night - 1] + math.sqrt(0.75) * fresh[night]
+    noise += (shift * common + DRIFT * np.linspace(0, 1, count))[:, np.newaxis]
+    first = rng.random((count, LAUNCHES)) < 0.5
+    baseline = np.where(first, noise[:, 0::2], noise[:, 1::2])
+    candidate = np.where(first, noise[:, 1::2], noise[:, 0::2])
+    for place, size in steps:
+        candidate[place:] += size
+    return baseline, candidate
+
+
+def ratios(
+    rng: np.random.Generator, count: int, machine: str = "ci", steps: Sequence[tuple[int, float]] = ()
+) -> np.ndarray:
+    """Return the nights' log ratios."""
+    baseline, candidate = nights(rng, count, machine, steps)
+    return np.asarray(candidate.mean(axis=1) - baseline.mean(axis=1))
+
+
+def absolute(
+    rng: np.random.Generator, count: int, machine: str = "ci", steps: Sequence[tuple[int, float]] = ()
+) -> np.ndarray:
+    """Return the nights' log seconds, the machine's shifts and drift included."""
+    return np.asarray(nights(rng, count, machine, steps)[1].mean(axis=1))
+
+
+def started(night: int) -> str:
+    """Return when a night began."""
+    return (pd.Timestamp("2026-01-01T02:00:00+00:00") + pd.Timedelta(days=night)).isoformat()
+
+
+def rows(cell: int, side: str, logs: np.ndarray, **changes: Any) -> pd.DataFrame:
+    """Return what `Store.nights` gives of one cell and side from log seconds (nights, launches)."""
+    nights, count = logs.shape
+    columns = {
+        "run": [f"run-{night:03d}" for night in range(nights)],
+        "started": [started(night) for night in range(nights)],
+        "machine": "m-one",
+        "environment": "abc",
+        "cell": cell,
+        "side": side,
+        "launches": count,
+        "log_mean": logs.mean(axis=1),
+        "log_variance": logs.var(axis=1, ddof=1) if count > 1 else math.nan,
+        "contended_launches": 0,
+        "quiet": True,
+    }
+    return pd.DataFrame({**columns, **changes})
