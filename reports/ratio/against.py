@@ -171,6 +171,12 @@ class Against:
         """Those of all machines."""
         return [pair for match in self.matches for pair in match.pairs]
 
+    @property
+    def common_flags(self) -> set[FlagKind]:
+        """Few launches, where all numbers of now are of few."""
+        timed = [pair.now for pair in self.pairs if pair.now is not None and pair.now.timed]
+        return {FEW_LAUNCHES} & layout.common_flags(timed)
+
 
 def against(
     matrix: Matrix, counterparts: Mapping[str, Counterpart], builds: Builds, all_modes: bool = False
@@ -394,7 +400,7 @@ def _page(found: Against) -> Page:
     tables = []
     for match in found.matches:
         title, means = f"{match.host.name}, against {match.then.name}", match.means
-        columns = _columns(found.study.year, _common_flags(found))
+        columns = _columns(found.study.year, found.common_flags)
         tables.append(
             table(
                 (_named(match.pairs, lambda pair: pair.name, lambda pair: (pair.group, pair.name)), *columns),
@@ -414,11 +420,6 @@ def _page(found: Against) -> Page:
 def _named(rows: Sequence[Row], name: Callable[[Row], str], key: Callable[[Row], Any]) -> Column[Row]:
     first = begins(rows, key)
     return Column("", "", lambda row: name(row) if first(row) else "")
-
-
-def _common_flags(found: Against) -> set[FlagKind]:
-    timed = [pair.now for pair in found.pairs if pair.now is not None and pair.now.timed]
-    return {FEW_LAUNCHES} if timed and all(cell.has(FEW_LAUNCHES) for cell in timed) else set()
 
 
 def _notes_of_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
@@ -469,7 +470,7 @@ def _legend(found: Against) -> list[str]:
             "operations of the networks as they are specified here.",
         ]
     cells = (pair.now for pair in found.pairs if pair.now is not None)
-    flags = layout.flag_lines(cells, _common_flags(found), "every number of today:")
+    flags = layout.flag_lines(cells, found.common_flags, "every number of today:")
     return [*lines, *_frameworks(found), *flags, *found.notes]
 
 

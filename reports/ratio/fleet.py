@@ -24,12 +24,12 @@ from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import CONTENDED, SHARED_NODE
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
+from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number, times
 from dlbench.reports.naming import group_name, name_of, rest_of
 from dlbench.reports.ratio.nodes import FAST, MEAN, SLOW, UNKNOWN, Kind, NodeRatio, NodeSeen, contrasts, pooled_variance
-from dlbench.reports.ratio.pairs import counted, draw, listed
+from dlbench.reports.ratio.pairs import counted, draw, grouped, listed
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
-from dlbench.reports.statistics import SIGNIFICANCE, Ratio, Summary, summarise
+from dlbench.reports.statistics import SIGNIFICANCE, Summary, summarise
 from dlbench.reports.storage.hosts import Host, Node
 from dlbench.reports.storage.record import Record, Run, last_attempts
 
@@ -153,7 +153,7 @@ def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[tuple[Cel
 
 
 def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None:
-    """Give a kind the times of the build that most of its nodes have, of several the newest, and its gaps."""
+    """Give a kind the times of the build that most of its nodes have, of several the newest, and name gaps."""
     alone: list[str] = []
     other_builds, lacking = (defaultdict[str, list[str]](list) for _ in range(2))
     there = [name for name, node in kind.nodes.items() if node.launches or node.readings]
@@ -168,7 +168,22 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
         for node in there:
             if node not in builds[build]:
                 (other_builds if node in everywhere else lacking)[node].append(name)
-    kind.missing = tuple(_missing(kind, there, other_builds, lacking, alone))
+    for name in (each for each in kind.nodes if each not in there):
+        failed = ", ".join(f"{count} {word}" for word, count in sorted(kind.nodes[name].failed.items()))
+        kind.missing.append(f"{name} has no result that counts{f' ({failed})' if failed else ''}.")
+    if len(there) == 1:
+        of_kind = f"of its kind with results ({kind.host.name})"
+        kind.missing.append(f"{there[0]} is the only node {of_kind}: nothing to compare it with.")
+    for name, names in other_builds.items():
+        missing = f"{counted(len(names), 'benchmark')} ({listed(names, 2)})"
+        kind.missing.append(f"{name} is not compared on {missing}, measured with another build than on most nodes.")
+    for nodes in grouped(lacking, lambda node: tuple(lacking[node])).values():
+        names = lacking[nodes[0]]
+        missing = f"{counted(len(names), 'benchmark')} ({listed(names, 2)})"
+        verb = "has" if len(nodes) == 1 else "have"
+        kind.missing.append(f"{listed(nodes)} {verb} no result of {missing}, which other nodes have.")
+    if len(kind.nodes) > 1 and alone:
+        kind.missing.append(f"Compared with nothing, since no two nodes have it of one build: {listed(alone, 2)}.")
 
 
 def _order_of_benchmarks(benchmark: Cell | str) -> tuple[bool, tuple[str, ...]]:
@@ -177,34 +192,6 @@ def _order_of_benchmarks(benchmark: Cell | str) -> tuple[bool, tuple[str, ...]]:
         return True, (str(benchmark == BANDWIDTH),)
     of = benchmark
     return False, (of.network, f"{of.batch_size:09}", of.framework, of.mode, *map(str, of))
-
-
-def _missing(
-    kind: Kind,
-    there: Sequence[str],
-    other_builds: dict[str, list[str]],
-    lacking: dict[str, list[str]],
-    alone: Sequence[str],
-) -> Iterator[str]:
-    """Yield a line for each gap: nodes without results or alone of their kind, and benchmarks that only some have."""
-    for name, node in kind.nodes.items():
-        if name not in there:
-            failed = ", ".join(f"{count} {word}" for word, count in sorted(node.failed.items()))
-            yield f"{name} has no result that counts{f' ({failed})' if failed else ''}."
-    if len(there) == 1:
-        yield f"{there[0]} is the only node of its kind with results ({kind.host.name}): nothing to compare it with."
-    for name, names in other_builds.items():
-        yield f"{name} is not compared on {_benchmarks(names)}, measured with another build than on most nodes."
-    for names, nodes in groupby(sorted(lacking, key=lambda node: lacking[node]), key=lambda node: lacking[node]):
-        known = list(nodes)
-        verb = "has" if len(known) == 1 else "have"
-        yield f"{listed(known)} {verb} no result of {_benchmarks(names)}, which other nodes have."
-    if len(kind.nodes) > 1 and alone:
-        yield f"Compared with nothing, since no two nodes have it of one build: {listed(alone, 2)}."
-
-
-def _benchmarks(names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'benchmark')} ({listed(names, 2)})"
 
 
 def _name(benchmark: Cell | str) -> str:
@@ -231,13 +218,14 @@ def _clear(on: Iterable[NodeRatio]) -> list[NodeRatio]:
     return [each for each in on if each.verdict in (SLOW, FAST)]
 
 
-def _spread(benchmark: Cell | str, times: dict[str, Summary]) -> Spread:
-    between = float(np.std([math.log(each.median) for each in times.values()], ddof=1))
-    variance, freedom = pooled_variance(times.values())
+def _spread(benchmark: Cell | str, by_node: dict[str, Summary]) -> Spread:
+    nodes = by_node.values()
+    between = float(np.std([math.log(each.median) for each in nodes], ddof=1))
+    variance, freedom = pooled_variance(nodes)
     if not freedom:
-        return benchmark, len(times), between, None, None
-    by_noise = variance * math.fsum(1 / each.launches for each in times.values()) / len(times)
-    return benchmark, len(times), between, math.sqrt(variance), math.sqrt(by_noise)
+        return benchmark, len(nodes), between, None, None
+    by_noise = variance * math.fsum(1 / each.launches for each in nodes) / len(nodes)
+    return benchmark, len(nodes), between, math.sqrt(variance), math.sqrt(by_noise)
 
 
 def _spreads(kind: Kind) -> list[Spread]:
@@ -277,27 +265,14 @@ def _sentence(mean: NodeRatio, on: Sequence[NodeRatio], others: str, two: bool =
     overall = mean.verdict in (SLOW, FAST)
     verdict = mean.verdict if overall else SLOW if _slow_somewhere(mean, on) else FAST
     clear = [each for each in on if each.verdict == verdict]
-    most = (clear[0] if verdict == SLOW else clear[-1]) if clear else None
-    if overall or most is None:
-        verb = "takes" if two else f"is {verdict}:"
-        line = f"{mean.node.name} {verb} {_size(mean.ratio)} the time of {others} ({over})"
-        if most is None or len(on) < 2:
-            return f"{line}."
+    most = (clear[0] if verdict == SLOW else clear[-1]) if clear else mean
+    where, said = _name(most.benchmark), f"{mean.node.name} {'takes' if two else f'is {verdict}:'}"
+    if overall:
+        line = f"{said} {times(mean.ratio)} the time of {others} ({over})"
         how = "clearly so only" if len(clear) == 1 else "most"
-        return f"{line}; {how} on {_name(most.benchmark)}, {number(most.ratio.value)}x."
-    where = _name(most.benchmark)
+        return f"{line}; {how} on {where}, {number(most.ratio.value)}x." if clear and len(on) > 1 else f"{line}."
     rest = f" and on {counted(len(clear) - 1, 'other benchmark')}" if len(clear) > 1 else ""
-    if two:
-        return f"{mean.node.name} takes {_size(most.ratio)} the time of {others} on {where}{rest}."
-    return (
-        f"{mean.node.name} is {verdict} on {where}: {_size(most.ratio)} the time of {others}{rest}; "
-        f"{_size(mean.ratio)} over all ({over})."
-    )
-
-
-def _size(found: Ratio) -> str:
-    ends = "" if found.low is None or found.high is None else f" ({number(found.low)}-{number(found.high)})"
-    return f"{number(found.value)}x{ends}"
+    return f"{said} {times(most.ratio)} the time of {others} on {where}{rest}; {times(mean.ratio)} over all ({over})."
 
 
 def _excuse(mean: NodeRatio, on: Iterable[NodeRatio]) -> str:

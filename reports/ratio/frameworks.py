@@ -20,6 +20,7 @@ from dlbench.reports.naming import WORKERS_LEGEND, row_name
 from dlbench.reports.ratio.pairs import (
     Compared,
     Mean,
+    Pair,
     counted,
     draw,
     grouped,
@@ -88,21 +89,13 @@ def _compared(matrix: Matrix, machine: str) -> list[Mean]:
     return sorted(standings, key=lambda each: (len(each.pairs) < most, each.ratio.value))
 
 
-def _mean(pairs: Sequence[Any]) -> Mean:
+def _mean(pairs: Sequence[Pair]) -> Mean:
     found = mean_of(pairs)
     return replace(found, ratio=_ITSELF) if _is_reference(found) else found
 
 
-def _row(mean: Mean) -> Cell:
-    return mean.pairs[0].cell.row
-
-
-def _reference(mean: Mean) -> Cell:
-    return mean.pairs[0].other.row
-
-
 def _is_reference(mean: Mean) -> bool:
-    return _row(mean) == _reference(mean)
+    return mean.row == mean.other_row
 
 
 def _by_place(mean: Mean) -> dict[Place, Mean]:
@@ -121,7 +114,7 @@ def _places(found: Frameworks, means: Sequence[Mean]) -> list[Place]:
 
 def _apart(found: Frameworks, means: Sequence[Mean]) -> list[Cell]:
     """Return the rows that have nothing in common with the reference."""
-    return [row for row in _times_of(found.matrix, _machine(means)) if row not in map(_row, means)]
+    return [row for row in _times_of(found.matrix, _machine(means)) if row not in {each.row for each in means}]
 
 
 def _whole(mean: Mean, means: Sequence[Mean]) -> bool:
@@ -150,7 +143,7 @@ def _table(found: Frameworks, means: Sequence[Mean]) -> Table:
             return Entry("1", marks=count)
         return Entry(number(ratio.value), deviation(ratio.value, ratio.low, ratio.high), count)
 
-    columns: list[Column[Mean]] = [Column("", "", lambda each: row_name(_row(each)))]
+    columns: list[Column[Mean]] = [Column("", "", lambda each: row_name(each.row))]
     for place in _places(found, means):
         columns.append(Column("", place_heading(place.cell), lambda each, place=place: field_of(each, place)))  # type: ignore[misc]
     for name, verdict in (("wins", "better"), ("losses", "worse")):
@@ -162,7 +155,7 @@ def _table(found: Frameworks, means: Sequence[Mean]) -> Table:
     return table(
         columns,
         means,
-        f"Times as long as {row_name(_reference(means[0]))}, on {found.name(_machine(means))}",
+        f"Times as long as {row_name(means[0].other_row)}, on {found.name(_machine(means))}",
         group=(lambda each: _WHOLE if _whole(each, means) else _PART) if several else None,
         notes=(f"Nothing in common with the reference: {apart}.",) if apart else (),
     )
@@ -175,13 +168,13 @@ def headline(found: Frameworks) -> list[str]:
         whole = [each for each in means if _whole(each, means) and not _is_reference(each)]
         ahead = [each for each in whole if judge(each.ratio) == "better"]
         behind = [each for each in whole if judge(each.ratio) == "worse"]
-        reference = row_name(_reference(means[0]))
+        reference = row_name(means[0].other_row)
         if ahead:
             first = ahead[0]
-            line = f"{row_name(_row(first))} takes {times(first.ratio)} the time of {reference}"
+            line = f"{row_name(first.row)} takes {times(first.ratio)} the time of {reference}"
         elif behind and len(behind) == len(whole):
             first = behind[0]
-            line = f"{reference} is the fastest; {row_name(_row(first))} takes {times(first.ratio)} its time"
+            line = f"{reference} is the fastest; {row_name(first.row)} takes {times(first.ratio)} its time"
         else:
             continue
         extent = counted(len(first.groups), "network")
@@ -211,10 +204,10 @@ def _data(found: Frameworks) -> dict[str, Any]:
         "machines": [
             {
                 **objects(machine_columns(found.matrix.hosts, _machine), [means])[0],
-                "against": _axes(_reference(means[0]), ROW),
+                "against": _axes(means[0].other_row, ROW),
                 "rows": [
                     {
-                        **_axes(_row(mean), ROW),
+                        **_axes(mean.row, ROW),
                         "overall": objects(_MEAN, [mean])[0],
                         "places": [
                             {**_axes(place.cell, PLACE), **objects(_MEAN, [there])[0]}
@@ -236,8 +229,8 @@ def _rows(found: Frameworks) -> Rows:
     columns: tuple[Column[Mean], ...] = (
         *machine_columns(found.matrix.hosts, lambda mean: mean.pairs[0].cell.machine),
         *axis_columns(lambda mean: mean.pairs[0].cell.cell, PLACE),
-        *axis_columns(_row, ROW),
-        Column("against", None, lambda mean: _axes(_reference(mean), ROW), fields=ROW),
+        *axis_columns(lambda mean: mean.row, ROW),
+        Column("against", None, lambda mean: _axes(mean.other_row, ROW), fields=ROW),
         *_MEAN,
     )
     return csv_rows(columns, [there for means in found.rows for mean in means for there in _by_place(mean).values()])
@@ -248,12 +241,12 @@ def _draw(found: Frameworks, path: Path) -> list[Path]:
     pages = []
     for means in found.rows:
         points = [
-            ("", row_name(_row(mean)), place_heading(place.cell), there[place].ratio)
+            ("", row_name(mean.row), place_heading(place.cell), there[place].ratio)
             for mean, there in ((mean, _by_place(mean)) for mean in means if not _is_reference(mean))
             for place in _places(found, means)
             if place in there
         ]
-        reference = row_name(_reference(means[0]))
+        reference = row_name(means[0].other_row)
         across = f"times as long as {reference}, geometric mean over the networks of both; 95 % intervals"
         pages.append((f"Framework against framework, on {found.name(_machine(means))}", across, points))
     return draw(pages, path, columns=1)

@@ -84,8 +84,8 @@ def _shown(word: str) -> Entry:
 
 
 _ROWS: tuple[Column[Mean], ...] = (
-    *axis_columns(lambda mean: mean.pairs[0].cell.cell, ROW),
-    Column("", "", lambda mean: row_name(mean.pairs[0].cell.row)),
+    *axis_columns(lambda mean: mean.row, ROW),
+    Column("", "", lambda mean: row_name(mean.row)),
     Column("ratio", "mean", lambda mean: mean.ratio),
     Column("cells", "cells", lambda mean: len(mean.pairs)),
     Column("verdict", "verdict", lambda mean: _verdict(mean) or None, lambda mean: _shown(_verdict(mean))),

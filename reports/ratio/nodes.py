@@ -92,7 +92,7 @@ class Kind:
     """By name, in the order of names."""
     times: dict[Cell | str, dict[str, Summary]] = field(default_factory=dict)
     """By benchmark that two nodes have, and node; the launch, or the reading, is the sampling unit."""
-    missing: tuple[str, ...] = ()
+    missing: list[str] = field(default_factory=list)
     """A sentence for each gap."""
     ratios: tuple[NodeRatio, ...] = ()
     """Node by node, those that differ first, of each its mean first and then its benchmarks, the slowest first."""
@@ -222,7 +222,7 @@ class _Nodes:
             of_node = [
                 _ratio(benchmarks, (row, at), node, each, others[row, at], self.tested[row, at], times.get(node.name))
                 for at, (each, times) in enumerate(self.kind.times.items())
-                if not np.isnan(benchmarks.values[row, at])
+                if not np.isnan(benchmarks[0][row, at])
             ]
             if of_node:
                 found.append(_ratio(nodes, (row,), node, MEAN, most[row], self.all_tested[row]))
@@ -230,19 +230,13 @@ class _Nodes:
         return found
 
 
-class _Judged(NamedTuple):
-    """Differences with their verdicts, arrays of one shape."""
+_Judged = tuple[Floats, Floats, Floats, np.ndarray[tuple[int, ...], np.dtype[np.str_]]]
+"""Differences of one shape: values, half widths of their intervals, p-values after Holm, and verdicts."""
 
-    values: Floats
-    halves: Floats
-    """Of their intervals."""
-    p_adjusted: Floats
-    words: np.ndarray[tuple[int, ...], np.dtype[np.str_]]
 
-    @property
-    def distances(self) -> Floats:
-        """How far out each is that differs, in logarithms; else 0."""
-        return np.where(np.isin(self.words, (SLOW, FAST)), self.values, 0.0)
+def _distances(judged: _Judged) -> Floats:
+    """Return how far out each is that differs, in logarithms; else 0."""
+    return np.where(np.isin(judged[3], (SLOW, FAST)), judged[0], 0.0)
 
 
 def contrasts(kinds: Sequence[Kind]) -> list[list[NodeRatio]]:
@@ -253,7 +247,7 @@ def contrasts(kinds: Sequence[Kind]) -> list[list[NodeRatio]]:
         benchmarks = _judged(differences, [each.tested for each in found])
         means = _judged([each.means() for each in differences], [each.all_tested for each in found])
         both = list(zip(found, benchmarks, means, strict=True))
-        steps = [each.set_aside(one.distances, mean.distances) for each, one, mean in both]
+        steps = [each.set_aside(_distances(one), _distances(mean)) for each, one, mean in both]
         if not any(steps):
             return [each.ratios(one, mean) for each, one, mean in both]
     return []
@@ -279,11 +273,12 @@ def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_
         UNKNOWN,
     )
     ends = np.cumsum([each.values.size for each in differences])[:-1]
-    parts = (np.split(each, ends) for each in (family.values, half, p, words))
-    return [
-        _Judged(*(part.reshape(each.values.shape) for part in of_kind))
-        for each, of_kind in zip(differences, zip(*parts, strict=True), strict=True)
-    ]
+    shapes = [each.values.shape for each in differences]
+    parts = (
+        [each.reshape(shape) for each, shape in zip(np.split(of, ends), shapes, strict=True)]
+        for of in (family.values, half, p, words)
+    )
+    return list(zip(*parts, strict=True))
 
 
 def _ratio(
@@ -301,7 +296,7 @@ def _ratio(
     value, half, p = (float(each[at]) for each in judged[:3])
     ratio = Ratio(math.exp(value), math.exp(value - half), math.exp(value + half), method)
     p_adjusted = None if math.isnan(p) else p
-    return NodeRatio(node, benchmark, ratio, int(others), p_adjusted, str(judged.words[at]), time)
+    return NodeRatio(node, benchmark, ratio, int(others), p_adjusted, str(judged[3][at]), time)
 
 
 def _furthest(distances: Floats, among: Flags) -> Floats:

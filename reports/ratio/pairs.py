@@ -49,6 +49,16 @@ class Mean:
     pairs: tuple[Pair, ...]
 
     @property
+    def row(self) -> Cell:
+        """The row of its first cell."""
+        return self.pairs[0].cell.row
+
+    @property
+    def other_row(self) -> Cell:
+        """The row that this is compared with."""
+        return self.pairs[0].other.row
+
+    @property
     def groups(self) -> tuple[Cell, ...]:
         """The networks, each mini-batch by itself."""
         return tuple(dict.fromkeys(each.cell.group for each in self.pairs))

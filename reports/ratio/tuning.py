@@ -25,7 +25,6 @@ from dlbench.reports.report import ALL_RUNS, Report, Source
 from dlbench.reports.statistics import Ratio, summarise
 from dlbench.reports.storage.hosts import Host, name_among
 from dlbench.reports.storage.record import SEARCH, Record, last_attempts
-from dlbench.reports.storage.results import Results
 
 NO_WORTH = 0.02
 """A setting whose whole interval lies within this share of 1 is worth nothing."""
@@ -181,11 +180,8 @@ def newest_of(parts: Sequence[Tuning]) -> Tuning:
                 known = found.get(at, worth)
                 alone, among = newer(known.alone, worth.alone), newer(known.among, worth.among)
                 found[at] = replace(known, alone=alone, among=among)
-    joined = Tuning(hosts, _in_order(found.values()))
-    used = set(map(id, joined.estimates))
-    of_use = [part for part in parts if used & set(map(id, part.estimates))] or parts
-    counts = {name: sum(getattr(part, name) for part in of_use) for name in ("disturbed", "searched")}
-    return replace(joined, **counts)
+    counts = {name: sum(getattr(part, name) for part in parts) for name in ("disturbed", "searched")}
+    return Tuning(hosts, _in_order(found.values()), **counts)
 
 
 def _in_order(worths: Iterable[Worth]) -> tuple[Worth, ...]:
@@ -348,42 +344,36 @@ def findings(found: Tuning) -> list[str]:
 
 def headline(found: Tuning) -> list[str]:
     """Return for each machine the worth of all settings over networks, and the largest, as far as noise allows."""
-    return [
-        f"{name_among(found.hosts, machine)}: {sentence}."
-        for machine, worths in found.machines.items()
-        for sentence in (_over_networks(worths), _most(worths))
-        if sentence
-    ]
-
-
-def _over_networks(worths: Sequence[Worth]) -> str:
-    means = over_networks(worths)
-    faster = [(name, each) for _, name, each, _ in means if verdict(each) == FASTER]
-    if not faster:
-        return ""
-    words = [f"{name} {each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for name, each in faster]
-    others = len(means) - len(faster)
-    rest = f"; for {counted(others, 'other row')} it cannot be told" if others else ""
-    return f"tuned over installed, geometric mean over networks with Student's t over them: {', '.join(words)}{rest}"
-
-
-def _most(worths: Sequence[Worth]) -> str:
-    compared = [(each.alone, each.cell) for each in worths if not each.setting and each.alone]
-    helped = [(ratio, cell) for ratio, cell in compared if verdict(ratio) == FASTER]
-    if not helped:
-        return ""
-    ratio, cell = min(helped, key=lambda each: each[0].ratio)
-    return (
-        f"tuning makes {len(helped)} of {len(compared)} rows faster, most {name_of(cell)}, to {ratio.ratio:.2f} of "
-        f"its time as installed ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.pairs} pairs)"
-    )
+    lines = []
+    for machine, worths in found.machines.items():
+        on = name_among(found.hosts, machine)
+        means = over_networks(worths)
+        faster = [
+            f"{name} {each.value:.2f} ({each.low:.2f} to {each.high:.2f})"
+            for _, name, each, _ in means
+            if verdict(each) == FASTER
+        ]
+        others = len(means) - len(faster)
+        rest = f"; for {counted(others, 'other row')} it cannot be told" if others else ""
+        if faster:
+            over = "tuned over installed, geometric mean over networks with Student's t over them"
+            lines.append(f"{on}: {over}: {', '.join(faster)}{rest}.")
+        compared = [(each.alone, each.cell) for each in worths if not each.setting and each.alone]
+        helped = sorted((each for each in compared if verdict(each[0]) == FASTER), key=lambda each: each[0].ratio)
+        for most, cell in helped[:1]:
+            lines.append(
+                f"{on}: tuning makes {len(helped)} of {len(compared)} rows faster, most {name_of(cell)}, to "
+                f"{most.ratio:.2f} of its time as installed ({most.low:.2f} to {most.high:.2f}, {most.pairs} pairs)."
+            )
+    return lines
 
 
 def _analyse(source: Source) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may lack its partner.
     parts = [] if source.options.all_runs else [*_of_runs(source)]
     if not any(part.worths for part in parts):
-        parts = [_worth(source.results())]
+        results = source.results()
+        parts = [worth_of_settings(results.records, results.hosts)]
     return newest_of(parts)
 
 
@@ -394,13 +384,10 @@ def _of_runs(source: Source) -> Iterator[Tuning]:
         measures = run.machine, run.plan, run.launches
         if run.sides or not source.narrowing.takes(run) or not applies(run.plan) or alike[measures] >= _ALIKE:
             continue
-        found = _worth(source.narrowing.of(source.of_run(run.id)))
+        results = source.narrowing.of(source.of_run(run.id))
+        found = worth_of_settings(results.records, results.hosts)
         alike[measures] += _ALIKE if run.finished and all(each.low > 0 for each in found.estimates) else 1
         yield found
-
-
-def _worth(results: Results) -> Tuning:
-    return worth_of_settings(results.records, results.hosts)
 
 
 def applies(cells: Iterable[Cell]) -> bool:

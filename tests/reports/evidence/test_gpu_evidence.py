@@ -28,9 +28,7 @@ from dlbench.reports.gpu_evidence import (
     observe_device,
     observe_launch,
     other_processes,
-    points_of,
     region_of,
-    within,
 )
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
@@ -361,17 +359,6 @@ def test_power_is_not_guessed_over_a_gap() -> None:
     points = [(at, 100.0) for at in times() if not 4.0 < at < 5.5]
     assert integrated_joules(points, (2.0, 8.0)) is None
     assert integrated_joules(points, (6.0, 8.0)) == pytest.approx(200.0)
-
-
-@given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=60), fractions, fractions)
-def test_only_readings_in_the_region_count(values: list[float | None], one: float, other: float) -> None:
-    at = [0.2 * place for place in range(len(values))]
-    first, last = sorted((one * at[-1], other * at[-1]))
-    points = points_of({"at": at, "watts": values, "sm_mhz": 1410}, 100.0)
-    region = 100 + first, 100 + last
-    inside = [v for a, v in zip(at, values, strict=True) if region[0] <= 100 + a <= region[1]]
-    assert within(points["watts"], region) == [value for value in inside if value is not None]
-    assert within(points["sm_mhz"], region) == [1410] * len(inside)
 
 
 REGION = (105.0, 108.0)

@@ -66,15 +66,6 @@ def test_a_node_without_the_benchmark_or_without_others_has_no_difference():
     assert found.values[1, 0] == 1.0
 
 
-def test_the_mean_over_benchmarks_has_the_errors_of_each_once():
-    values = np.array([[1.0, 3.0, np.nan], [0.0, 1.0, 2.0]])
-    table = Estimates(values, values + 1.0, values + 2.0)
-    found = against_others(table, np.ones((2, 3), dtype=bool), np.zeros((2, 3), dtype=bool))
-    mean = found.means()
-    assert mean.values.tolist() == [1.5, -1.5]
-    assert mean.variances[0] == pytest.approx((found.variances[0, 0] + found.variances[0, 1]) / 4)
-
-
 def test_launches_without_any_spread_show_the_least_difference_and_none_where_there_is_none():
     found = against([[1.0] * 3, [1.0] * 3, [1.1] * 3])
     assert found.p_values()[:, 0].tolist() == [0.0, 0.0, 0.0]

@@ -121,16 +121,6 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
     assert "the speed-up over fcn5, alexnet, which every row has" in text
 
 
-@examples(30)
-@given(st.floats(0.05, 5.0), st.floats(1.1, 20.0), st.sampled_from((1, 2, 4)))
-def test_a_machine_twice_as_fast_is_a_speedup_but_not_per_peak(seconds: float, factor: float, p: int) -> None:
-    before = only(on(found_in(*launches(seconds, threads=p, **TENSORFLOW)), DESKTOP))
-    faster = {count: rate * factor for count, rate in CEILINGS.items()}
-    after = only(on(found_in(*launches(seconds / factor, threads=p, **TENSORFLOW), ceilings=faster), DESKTOP))
-    assert after.speedup == pytest.approx(before.speedup * factor, rel=1e-6)
-    assert after.per_peak == pytest.approx(before.per_peak, rel=1e-6)
-
-
 def test_several_workers_are_not_compared_with_the_paper_s_one_process() -> None:
     of_one = [*launches(0.5, threads=1, **TENSORFLOW), *launches(0.3, threads=2, **TENSORFLOW)]
     of_two = launches(0.1, threads=4, world_size=2, **TENSORFLOW)

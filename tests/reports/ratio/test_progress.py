@@ -220,16 +220,15 @@ def test_a_geometric_mean_is_scipy_s_and_its_interval_narrows_with_the_number(
     assert geometric_mean([*given_ratios, Ratio(1.0, None, None, "")]).low is None
 
 
-@pytest.mark.parametrize(("launches_each", "deviation"), [(3, 0.03), pytest.param(8, 0.1, marks=pytest.mark.slow)])
 @pytest.mark.slow
-def test_the_interval_of_the_mean_covers_the_truth(launches_each: int, deviation: float) -> None:
+def test_the_interval_of_the_mean_covers_the_truth() -> None:
     rng = np.random.default_rng(20261120)
     truths = np.array([0.5, 1.0, 2.0, 3.0, 1.5, 8.0])
     replicates, covered, cautious = 1500, 0, 0
     for _ in range(replicates):
         pairs = []
         for truth in truths:
-            old, new = (np.exp(rng.normal(math.log(t), deviation, size=launches_each)) for t in (truth, 1.0))
+            old, new = (np.exp(rng.normal(math.log(t), 0.03, size=3)) for t in (truth, 1.0))
             pairs.append((summarise([[t] for t in old]), summarise([[t] for t in new])))
         truth = scipy.stats.gmean(truths)
         for place, mean in enumerate((mean_of_pairs(pairs), geometric_mean([ratio(*pair) for pair in pairs]))):
