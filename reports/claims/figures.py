@@ -11,9 +11,9 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -34,15 +34,8 @@ FACT = "a fact, no ratio"
 PUBLISHED, OF_LOSSES = "of published values", "of published losses"
 ONE_TRAINING = "of one training each, no interval"
 FAILED = (Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
-_FILES = {
-    "brandfonbrener2017": (
-        "brandfonbrener2017.csv",
-        "seconds",
-        ("figure", "device", "n_in", "n_rec", "n_steps"),
-        ("note",),
-    )
-}
-"""Published files: the column of the number, those that identify a point, and further ones."""
+_OF_A_RUN = ("figure", "device", "n_in", "n_rec", "n_steps")
+"""Columns of brandfonbrener2017.csv that identify a point."""
 _FOLLOWERS = {
     "framework": {"mode"},
     "network": {"specification"},
@@ -58,8 +51,7 @@ _RELATION = re.compile(r"(\d+)x|\+(\d+)")
 _USUAL = [axis.name for axis in axes.AXES if axis.usual is not None]
 
 
-@dataclass(frozen=True)
-class Claimed:
+class Claimed(NamedTuple):
     """Bounds and size of a figure by a claim."""
 
     least: float | None = None
@@ -153,9 +145,8 @@ class Tables:
         if table == "elman":
             return list(self._elman())
         if table == "cells":
-            return [
-                self._point(each, {"machine": each.column.machine, **each.cell._asdict()}) for each in self._cells()
-            ]
+            cells = self.matrix.cells.values()
+            return [self._point(each, {"machine": each.machine, **each.cell._asdict()}) for each in cells]
         if table == "losses":
             losses = published_losses() if self.losses is None else self.losses
             return [
@@ -163,10 +154,7 @@ class Tables:
                 for text, of_text in losses.items()
                 for net, loss in of_text.items()
             ]
-        return published(table)
-
-    def _cells(self) -> Iterable[CellResult]:
-        return self.matrix.cells.values()
+        return published()
 
     def _point(self, cell: CellResult, told: Mapping[str, Any]) -> Point:
         place, host = cell.column, self.matrix.hosts[cell.column.machine]
@@ -183,7 +171,7 @@ class Tables:
         return Point({name: value for name, value in told.items() if name != "adapter"}, cell, also=facts)
 
     def _tools(self, usual_batch: bool) -> Iterator[Point]:
-        for cell in self._cells():
+        for cell in self.matrix.cells.values():
             network, batch, place = cell.group.network, cell.group.batch_size, cell.column
             own_batch = network not in FIRST or batch == FIRST[network].batch_size
             if _is_usual(cell.cell) and (own_batch or not usual_batch) and not computes_nothing(cell):
@@ -205,22 +193,17 @@ def _is_usual(cell: Cell) -> bool:
 _OF_A_LINE = ("framework", "mode", "device", "threads")
 
 
-def published(table: str) -> list[Point]:
-    """Return the points of a published file."""
-    name, number, columns, also = _FILES[table]
+def published() -> list[Point]:
+    """Return the points of brandfonbrener2017.csv."""
     return [
         Point(
-            {column: _number(line[column]) for column in columns},
-            value=float(line[number]),
-            also={column: line[column] for column in also},
+            {name: int(line[name]) if line[name].isdecimal() else line[name] for name in _OF_A_RUN},
+            value=float(line["seconds"]),
+            also={"note": line["note"]},
         )
-        for line in lines_of(name)
-        if line[number]
+        for line in lines_of("brandfonbrener2017.csv")
+        if line["seconds"]
     ]
-
-
-def _number(text: str) -> Any:
-    return int(text) if text.isdecimal() else text
 
 
 Number = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]

@@ -1,17 +1,15 @@
 """`dlbench report claims`: the claims with their verdicts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dlbench.reports.cells import CellResult
 from dlbench.reports.claims.claims import OWN, PAPERS, Answer, Claim, Claims, Evidence, Tried, claims, try_claims
 from dlbench.reports.claims.figures import FACT, Claimed, Question, Tables
+from dlbench.reports.columns import Column, csv_rows, objects, table
 from dlbench.reports.curve.training import learnt_of, losses_of
 from dlbench.reports.errors import ReportError
-from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Page, Table, number
+from dlbench.reports.formats.layout import Entry, Page, number
 from dlbench.reports.report import ALL_RUNS, CLAIMS, FAIL_ON, PAPER, REFERENCE, Report, ReportOptions, Source
 from dlbench.reports.storage.networks import networks_of
 
@@ -68,41 +66,53 @@ def _code(found: Claims, options: ReportOptions) -> int:
 NONE = "There is no claim to try."
 SHOWN = 4
 """So many figures of a claim are each shown in words; of more, their range."""
-_COLUMNS = (
-    *("id", "paper", "where", "claim", "verdict_on_paper", "verdict_here"),
-    *("holds_on_paper", "of_on_paper", "holds_here", "of_here", "note", "measure"),
-)
+
+
+def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]:
+    def found(on: str) -> Callable[[Tried], Evidence | None]:
+        return lambda tried: tried.on_paper if on == "on_paper" else tried.here
+
+    def of(on: str, name: str) -> Callable[[Tried], Any]:
+        return lambda tried: getattr(found(on)(tried), name, None)
+
+    return (
+        Column("id", "", lambda tried: tried.claim.id),
+        Column("paper", None, lambda tried: tried.claim.paper),
+        Column("where", None, lambda tried: tried.claim.where),
+        Column("claim", "claim", lambda tried: tried.claim.words),
+        Column("verdict_on_paper", None if own else "on its own table", of("on_paper", "verdict"), _on_paper),
+        Column("verdict_here", here, of("here", "verdict"), lambda tried: _verdict(tried.here)),
+        *(Column(f"{name}_{on}", None, of(on, name)) for on in ("on_paper", "here") for name in ("holds", "of")),
+        Column("note", None, lambda tried: tried.claim.no_numbers),
+        Column("numbers", None, lambda tried: [*_of_both(tried, _numbers)], fields=None),
+        Column("missing", None, lambda tried: [*_of_both(tried, _missing_numbers)], fields=None),
+        Column("measure", None, lambda tried: tried.claim.measure or None),
+    )
 
 
 def claims_page(found: Claims) -> Page:
     """Return a table of each paper's claims, with the evidence beneath it."""
     if not found.tried:
         return Page((NONE,), ())
-    papers = dict.fromkeys(each.claim.paper for each in found.tried)
     here = f"on {found.reference}" if found.reference else "here"
-    tables = [_table(paper, here, [each for each in found.tried if each.claim.paper == paper]) for paper in papers]
+    papers: dict[str, list[Tried]] = {}
+    for each in found.tried:
+        papers.setdefault(each.claim.paper, []).append(each)
+    tables = [
+        table(
+            _columns(here, paper == OWN),
+            tried,
+            "Claims of one's own" if paper == OWN else PAPERS[paper],
+            notes=_notes(tried, here),
+            words=True,
+        )
+        for paper, tried in papers.items()
+    ]
     return Page(("What was claimed, and what figures say of it.",), tuple(tables), (*_legend(papers), *found.notes))
 
 
-def claims_data(found: Claims) -> list[dict[str, Any]]:
-    """Return an object for each claim."""
-    return [_claim(each) for each in found.tried]
-
-
-def claims_rows(found: Claims) -> Rows:
-    """Return a line for each claim."""
-    return Rows(_COLUMNS, claims_data(found))
-
-
-def _table(paper: str, here: str, tried: Sequence[Tried]) -> Table:
-    own = paper == OWN
-    head = ("", "claim", *(() if own else ("on its own table",)), here)
-    rows = []
-    for each in tried:
-        verdicts = [_verdict(found) for found in (each.on_paper, each.here) if found is not None]
-        rows.append((Entry(each.claim.id), Entry(each.claim.words), *verdicts))
-    title = "Claims of one's own" if own else PAPERS[paper]
-    return Table(title, head, tuple(rows), tuple(_notes(tried, here)), words=True)
+def _on_paper(tried: Tried) -> Entry:
+    return Entry("") if tried.on_paper is None else _verdict(tried.on_paper)
 
 
 def _verdict(found: Evidence) -> Entry:
@@ -129,12 +139,12 @@ def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
 
 def figures(found: Evidence) -> str:
     """Return the figures in words: each of a few, else from the least to the largest, and how many hold."""
-    told = [question for question, _ in found.figures if question.found is not None]
-    facts = all(question.found is not None and question.found.method == FACT for question in told)
-    claimed = "" if facts else f", claimed {_claimed([each.claimed for each in told])}"
-    if len(told) <= SHOWN:
-        return "; ".join(map(_figure, told)) + claimed
-    values = [question.found.value for question in told if question.found is not None]
+    found_ones = [question for question, _ in found.figures if question.found is not None]
+    facts = all(question.found is not None and question.found.method == FACT for question in found_ones)
+    claimed = "" if facts else f", claimed {_claimed([each.claimed for each in found_ones])}"
+    if len(found_ones) <= SHOWN:
+        return "; ".join(map(_figure, found_ones)) + claimed
+    values = [question.found.value for question in found_ones if question.found is not None]
     span = "" if facts else f"{number(min(values))} to {number(max(values))}"
     return f"{span}{claimed}: {found.holds} of {found.of} hold".removeprefix(": ")
 
@@ -145,7 +155,7 @@ def _claimed(several: Sequence[Claimed]) -> str:
     sizes = [each.size for each in several if each.size is not None]
     if len(words) <= SHOWN or not sizes:
         return " or ".join(words)
-    bounds = dict.fromkeys(replace(each, size=None).words for each in several)
+    bounds = dict.fromkeys(each._replace(size=None).words for each in several)
     return f"{' or '.join(bounds)}, about {number(min(sizes))} to {number(max(sizes))}"
 
 
@@ -191,33 +201,33 @@ def _legend(papers: Iterable[str]) -> Iterator[str]:
         )
 
 
-def _claim(tried: Tried) -> dict[str, Any]:
-    claim = tried.claim
-    found = {"on_paper": tried.on_paper, "here": tried.here}
-    shown: dict[str, Any] = {"id": claim.id, "paper": claim.paper, "where": claim.where, "claim": claim.words}
-    shown |= {f"verdict_{on}": None if each is None else each.verdict.value for on, each in found.items()}
-    for on, each in found.items():
-        shown |= {f"holds_{on}": each and each.holds, f"of_{on}": each and each.of}
-    shown["note"] = claim.no_numbers
-    shown["numbers"] = [line for on, each in found.items() if each for line in _numbers(on, each)]
-    shown["missing"] = [line for on, each in found.items() if each for line in _holes(on, each, claim)]
-    return {**shown, "measure": claim.measure or None}
+def _of_both(
+    tried: Tried, lines: Callable[[str, Evidence, Claim], Iterable[dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    for on, found in (("on_paper", tried.on_paper), ("here", tried.here)):
+        if found is not None:
+            yield from ({"on": on, **line} for line in lines(on, found, tried.claim))
 
 
-def _numbers(on: str, found: Evidence) -> Iterator[dict[str, Any]]:
+def _numbers(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
     for question, answer in found.figures:
         if question.found is not None:
             ends = {end: getattr(question.found, end) for end in ("value", "low", "high", "method")}
-            claimed = {"claimed": plain(question.claimed), "answer": answer.value, "flags": plain(question.flags)}
-            yield {"on": on, "what": question.what, **ends, **claimed}
+            yield {
+                "what": question.what,
+                **ends,
+                "claimed": question.claimed,
+                "answer": answer,
+                "flags": question.flags,
+            }
 
 
-def _holes(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
+def _missing_numbers(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
     for question in found.missing:
-        yield {"on": on, "what": question.what, "reason": question.missing}
+        yield {"what": question.what, "reason": question.missing}
     if not found.figures:
         what = claim.needs or "none of its cells" if on == "here" else claim.no_numbers or "its numbers"
-        yield {"on": on, "what": what, "reason": "not measured"}
+        yield {"what": what, "reason": "not measured"}
 
 
 REPORT = Report(
@@ -234,8 +244,8 @@ measured; in the last case it says what to measure. With `--claim FILE.toml` it 
     ),
     analyse=_analyse,
     page=lambda found, options: claims_page(found),
-    data=claims_data,
-    rows=claims_rows,
+    data=lambda found: objects(_columns(), found.tried),
+    rows=lambda found: csv_rows(_columns(), found.tried),
     options=frozenset({REFERENCE, ALL_RUNS, PAPER, CLAIMS, FAIL_ON}),
     trainings=True,
     validate=_check,

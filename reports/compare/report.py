@@ -27,8 +27,6 @@ class Words(NamedTuple):
     """The texts of a verdict."""
 
     word: str
-    title: str
-    """Of its section in Markdown."""
     legend: str
     said: str = ""
     """Of its cells, as the reason why a gate does not pass; empty: they let it pass."""
@@ -36,57 +34,32 @@ class Words(NamedTuple):
     """The element of its test case; empty: it passed."""
 
 
+_SLOWER = "slower by more than {magnitude}, and by chance this rarely: p <= {p}; the only verdict that fails a build"
+_FASTER = "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}"
+_BROKEN = "the candidate fails where the baseline does not"
+_OPEN = "not shown to be slower, and {tolerance} slower is not excluded either"
+_DISTURBED = "other programs interfered with at least half of its launches"
+_IN_PAIRS = "disturbed by other programs in at least half of the pairs"
+_NO_NUMBER = "a side was not measured, or the baseline fails too"
 WORDS = {
-    Verdict.REGRESSION: Words(
-        "REGRESSION",
-        "Regressions",
-        "slower by more than {magnitude}, and by chance this rarely: p <= {p}; the only verdict that fails a build",
-        "slower than the baseline",
-        "failure",
-    ),
-    Verdict.BROKEN: Words(
-        "broken",
-        "Broken",
-        "the candidate fails where the baseline does not",
-        "without a number though the baseline has one",
-        "error",
-    ),
-    Verdict.IMPROVEMENT: Words(
-        "improvement",
-        "Improvements",
-        "faster by more than {magnitude}, and by chance this rarely: p <= {improvement_p}",
-    ),
-    Verdict.INCONCLUSIVE: Words(
-        "inconclusive",
-        "Inconclusive",
-        "not shown to be slower, and {tolerance} slower is not excluded either",
-        "inconclusive",
-        "skipped",
-    ),
-    Verdict.CONTENDED: Words(
-        "contended",
-        "Contended",
-        "other programs interfered with at least half of its launches",
-        "disturbed by other programs in at least half of the pairs",
-        "skipped",
-    ),
-    Verdict.COMPARISON: Words("compared", "Ratios", "of different machines: a ratio, and no verdict on a change"),
-    Verdict.NO_REGRESSION: Words(
-        "no regression", "No regression", "the interval excludes that it is {tolerance} slower"
-    ),
-    Verdict.HOLE: Words(
-        "no number",
-        "No number",
-        "a side was not measured, or the baseline fails too",
-        "without a number on a side or not measured",
-        "skipped",
-    ),
+    Verdict.REGRESSION: Words("REGRESSION", _SLOWER, "slower than the baseline", "failure"),
+    Verdict.BROKEN: Words("broken", _BROKEN, "without a number though the baseline has one", "error"),
+    Verdict.IMPROVEMENT: Words("improvement", _FASTER),
+    Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
+    Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
+    Verdict.COMPARISON: Words("compared", "of different machines: a ratio, and no verdict on a change"),
+    Verdict.NO_REGRESSION: Words("no regression", "the interval excludes that it is {tolerance} slower"),
+    Verdict.HOLE: Words("no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"),
 }
 GRAVE = (Verdict.REGRESSION, Verdict.BROKEN)
 """Verdicts that fail a build."""
 _PLURALS = {Verdict.REGRESSION: "REGRESSIONS", Verdict.IMPROVEMENT: "improvements"}
 _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
 NOTHING = "No cell was measured"
+
+
+def _plural(verdict: Verdict) -> str:
+    return _PLURALS.get(verdict, WORDS[verdict].word)
 
 
 def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ...]]:
@@ -99,9 +72,8 @@ def headline(comparison: Comparison) -> str:
     cells = len(comparison.cells)
     if not cells:
         return NOTHING
-    words = {each: WORDS[each].word for each in Verdict}
     counts = ", ".join(
-        f"{len(found)} {_PLURALS.get(each, words[each]) if len(found) > 1 else words[each]}"
+        f"{len(found)} {_plural(each) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
@@ -113,10 +85,8 @@ def heading(comparison: Comparison) -> str:
     return f"{comparison.candidate} against {comparison.baseline}"
 
 
-def ratio_of(found: Ratio | None) -> str:
+def ratio_of(found: Ratio) -> str:
     """Return a ratio and its interval to a tenth of a per cent: "1.032 (1.021-1.043)"."""
-    if found is None:
-        return ""
     ends = "" if found.low is None or found.high is None else f" ({_three(found.low)}-{_three(found.high)})"
     return f"{_three(found.value)}{ends}"
 
@@ -221,15 +191,15 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def reasons(cells: Iterable[CellComparison], most: int | None = None) -> list[str]:
-    """Return a sentence for each cell worth one, the gravest first; ``most`` limits findings that fail nothing."""
+def _reasons(cells: Iterable[CellComparison]) -> list[str]:
+    """Return a sentence for each cell worth one, the gravest first, so many of each verdict that fails nothing."""
     said: dict[Verdict, list[str]] = {each: [] for each in Verdict if each not in _QUIET}
     for each in cells:
         if each.verdict in said:
             said[each.verdict].append(f"{name_of(each.cell)}: {sentence_of(each)}")
     lines = []
     for found, sentences in said.items():
-        shown = sentences if most is None or found in GRAVE else sentences[:most]
+        shown = sentences if found in GRAVE else sentences[:_MOST_REASONS]
         lines += shown
         if len(shown) < len(sentences):
             lines.append(f"... and {len(sentences) - len(shown)} more of {WORDS[found].word}; --json shows all")
@@ -359,7 +329,7 @@ def comparison_to_markdown(comparison: Comparison) -> str:
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
     parts += [paragraph(text) + "\n" for text in (machines(comparison), *closing(comparison)) if text]
     for found, cells in by_verdict(comparison).items():
-        title = WORDS[found].title
+        title = _plural(found).capitalize()
         if found in _FOLDED:
             parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{_table(cells)}\n</details>\n")
         else:
@@ -451,7 +421,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
     The counts stand at the end, where a terminal leaves the reader.
     """
-    facts = [*reasons(comparison.cells, _MOST_REASONS), *details_of(comparison.cells)]
+    facts = [*_reasons(comparison.cells), *details_of(comparison.cells)]
     end = [*closing(comparison), headline(comparison) + "."]
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)

@@ -8,12 +8,12 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
 from dlbench.hardware_probe import Machine
@@ -90,48 +90,47 @@ class _Own(_Data):
     holes: list[KeptRecord] = []
 
 
-class _Content(_Data):
-    benchmarks: list[Benchmark]
-    datetime: str
-    version: str
-    machine_info: dict[str, Any] = {}
-    commit_info: dict[str, Any] = {}
-    dlbench: _Own | None = None
-
-
-@dataclass(frozen=True)
-class BenchmarkFile:
+class BenchmarkFile(_Data):
     """A file: the run that dlbench wrote into it, if any, and the benchmarks of other programs."""
 
     name: str
     digest: str
     """SHA-256 of its content, hexadecimal."""
-    content: _Content
-    made: datetime
-    records: tuple[Record, ...]
+    benchmarks: list[Benchmark]
+    made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(lambda text: _moment(text))]
+    version: str
+    """Of pytest-benchmark."""
+    machine_info: dict[str, Any] = {}
+    commit_info: dict[str, Any] = {}
+    dlbench: _Own | None = None
+    records: tuple[Record, ...] = ()
     """Of dlbench's run, cells without a number included."""
-    foreign: tuple[Benchmark, ...]
+
+    @property
+    def foreign(self) -> list[Benchmark]:
+        """The benchmarks of other programs."""
+        return [each for each in self.benchmarks if self.dlbench is None or KEY not in each.extra_info]
 
     @property
     def run(self) -> Run | None:
         """The run that dlbench wrote into it."""
-        return None if self.content.dlbench is None else self.content.dlbench.run
+        return None if self.dlbench is None else self.dlbench.run
 
     @property
     def machine(self) -> dict[str, Any] | None:
         """The description of that run's machine."""
-        return None if self.content.dlbench is None else self.content.dlbench.machine
+        return None if self.dlbench is None else self.dlbench.machine
 
     @property
     def fingerprint(self) -> str:
         """The machine's: dlbench's own if the file has it, else one of pytest-benchmark's description of the CPU."""
-        return fingerprint_of(self.content.machine_info) if self.run is None else self.run.machine
+        return fingerprint_of(self.machine_info) if self.run is None else self.run.machine
 
     @property
     def interpreter(self) -> str:
         """The Python that was measured: "CPython 3.11.7"."""
         keys = "python_implementation", "python_implementation_version"
-        words = " ".join(str(self.content.machine_info.get(key) or "") for key in keys)
+        words = " ".join(str(self.machine_info.get(key) or "") for key in keys)
         return clean_name(words.strip()) or "unknown"
 
 
@@ -202,13 +201,14 @@ def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile
         found = parse()
         if _deeper(found, DEEPEST):
             raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-        content = _Content.model_validate(found)
-        names = [benchmark.fullname for benchmark in content.benchmarks]
+        if not isinstance(found, dict):
+            raise ValueError("it should be a valid dictionary")
+        file = BenchmarkFile.model_validate({**found, "name": name, "digest": digest, "records": ()})
+        names = [benchmark.fullname for benchmark in file.benchmarks]
         if twice := next((each for each in names if names.count(each) > 1), None):
             raise ValueError(f"the benchmark {clean_name(twice)} appears in it twice")
-        records = _records(content.dlbench, content.benchmarks) if content.dlbench is not None else ()
-        foreign = [each for each in content.benchmarks if content.dlbench is None or KEY not in each.extra_info]
-        return BenchmarkFile(name, digest, content, _moment(content.datetime), records, tuple(foreign))
+        records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
+        return file.model_copy(update={"records": records})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
         raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {_said(error)}.") from error
 
@@ -298,13 +298,13 @@ def launch_key(record: Record) -> tuple[object, ...]:
     return record.cell, record.side, record.stage, record.launch, record.attempt
 
 
-def _moment(text: str) -> datetime:
+def _moment(text: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
         # pytest-benchmark wrote UTC without saying so for years.
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"its datetime {clean_name(text)[:40]!r} is not a date") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{clean_name(str(text))[:40]!r} is not a date") from error
 
 
 def _fingerprint(machine: Mapping[str, Any]) -> str | None:
@@ -402,19 +402,19 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
         seed=0,
     )
     # Without the host's name: no record has it.
-    info = {key: value for key, value in first.content.machine_info.items() if key != "node"}
+    info = {key: value for key, value in first.machine_info.items() if key != "node"}
     machine = first.machine if first.machine is not None else {FOREIGN_KEY: {"node": "", **info}}
     return Imported(run, tuple(replace(record, protocol=protocol) for record in records), machine)
 
 
 def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run: str, version: str) -> Record:
-    data, iterations, content = benchmark.stats.data, benchmark.stats.iterations, file.content
+    data, iterations = benchmark.stats.data, benchmark.stats.iterations
     if data is None:
         raise FileError(
             f"{file.name}: {clean_name(benchmark.fullname)} was saved without its samples. Save them: --benchmark-json "
             "FILE, or --benchmark-save NAME --benchmark-save-data."
         )
-    kept = {**benchmark.model_dump(exclude={"stats"}), "version": content.version, "commit_info": content.commit_info}
+    kept = {**benchmark.model_dump(exclude={"stats"}), "version": file.version, "commit_info": file.commit_info}
     samples = [round(seconds * iterations * 1e9) for seconds in data]
     return Record(
         run=run,

@@ -63,8 +63,11 @@ _PLOT = "Draw a picture too (.png or .svg), with a panel for each network."
 
 def _options_of(report: Report[Any]) -> options.Options:
     """Return the options of a report's command."""
-    from dlbench.reports.claims.claims import PAPERS
+    papers = ""
+    if of_reports.PAPER in report.options:
+        from dlbench.reports.claims.claims import PAPERS
 
+        papers = ", ".join(PAPERS)
     against = "Beside a published table, with speed-ups: shi2016 (the paper's Table 4)."
     if report.published:
         against = f"Beside a published study: {', '.join(report.published)}."
@@ -86,7 +89,7 @@ def _options_of(report: Report[Any]) -> options.Options:
         of_reports.REFERENCE: option(
             "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""
         ),
-        of_reports.PAPER: option("--paper", f"Only the claims of this paper: {', '.join(PAPERS)}.", str, ""),
+        of_reports.PAPER: option("--paper", f"Only the claims of this paper: {papers}.", str, ""),
         of_reports.AGAINST: option("--against", against, str, ""),
         "plot": option("--plot", _PLOT, Path | None, metavar="FILE"),
     }

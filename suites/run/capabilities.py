@@ -168,7 +168,7 @@ def probe(
     if kept is not None and kept[0] == key:
         return cast(Capabilities, kept[1])
     report(f"asking {framework.title} what it can do, once")
-    statuses, problem, threads = set(), "", None
+    statuses = set()
 
     def watched(request: LaunchRequest, tick: Tick) -> Launched:
         launched = launcher(request, tick)
@@ -178,15 +178,12 @@ def probe(
     try:
         outcome = ask(framework, source, watched, only_capabilities=True)
         if outcome.status is not Status.OK:
-            problem = f"{outcome.status.value}: {outcome.reason}"
-        elif framework.computes and cpus > 1:
-            threads = _threads(framework, source, watched)
+            return Capabilities("", problem=f"{outcome.status.value}: {outcome.reason}")
+        threads = _threads(framework, source, watched) if framework.computes and cpus > 1 else None
     except Interrupted:
         raise
     except DlbenchError as error:
-        problem = str(error)
-    if problem:
-        return Capabilities("", problem=problem)
+        return Capabilities("", problem=str(error))
     answers = outcome.software["capabilities"]
     refused = {key.removeprefix(NETWORK): pair for key, pair in answers.items() if key.startswith(NETWORK)}
     found = Capabilities(

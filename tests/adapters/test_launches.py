@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_networks import NETWORKS
 from pretending_adapter import Pretender, launch_of, run
-from processes import launch_null, workers_of
+from processes import null_order, wait_until
 from small_networks import small_networks
 
 from dlbench.adapters import networks, protocol
@@ -25,12 +26,30 @@ from dlbench.adapters.families import LEARNING_RATE
 from dlbench.adapters.launch import batches, contract, team, worker
 from dlbench.adapters.launch.batches import Batch
 from dlbench.adapters.launch.contract import ContractBroken
-from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
+from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 from dlbench.suites.run.judge import judged
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
+
+
+def launch_null(cache: Path, settings: dict[str, Any], **of_cell: Any) -> Outcome:
+    """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
+    order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache)}, **of_cell)
+    return judged(order, launch_process(order).outcome, None)
+
+
+def workers_of(cache: Path) -> list[psutil.Process]:
+    """Wait for the further workers of a launch to be there, and return them."""
+    return wait_until(lambda: [each for each in psutil.process_iter() if _is_worker(each, str(cache))], "a worker")
+
+
+def _is_worker(process: psutil.Process, cache: str) -> bool:
+    try:
+        return "--worker" in process.cmdline() and process.environ().get("DLBENCH_TEST_LAUNCH") == cache
+    except psutil.Error:
+        return False
 
 
 def test_the_life_of_an_adapter(tmp_path):

@@ -40,7 +40,6 @@ COMMANDS = {
     "a plan": "plan mine.toml --store gates.sqlite",
     "a build": "env build mxnet",
 }
-FREE = (40_960,)
 MORE = (0, 4096, 16_384, 65_536, 131_072, 200_000, 400_000)
 
 
@@ -140,7 +139,7 @@ def disk(tmp_path):
 
 @pytest.mark.parametrize(
     "free",
-    [None, *FREE, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)],
+    [None, 40_960, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)],
     ids=lambda free: "read-only" if free is None else f"{free} bytes",
 )
 @pytest.mark.parametrize("what", COMMANDS)

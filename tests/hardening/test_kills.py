@@ -49,11 +49,6 @@ def of_launches(folder):
                 yield process
 
 
-def kill(process):
-    with contextlib.suppress(psutil.Error, ProcessLookupError):
-        process.kill()
-
-
 def die_in_write(which, before_commit):
     """Let this process be killed in its so-manieth write to the store."""
     really, begun = database.writing, [0]
@@ -86,12 +81,12 @@ def session(folder, kind, words, random):
         for child in children:
             with contextlib.suppress(psutil.Error):
                 if str(GUEST_DIRECTORY) in child.cmdline():
-                    kill(child)
+                    child.kill()
         assert ended(pid) in (0, 1)
         return
-    kill(psutil.Process(pid))
-    for child in children if kind == "both" else ():
-        kill(child)
+    for process in (psutil.Process(pid), *(children if kind == "both" else ())):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     ended(pid)
 
 

@@ -13,7 +13,6 @@ import pytest
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import Framework, Mode
-from dlbench.suites.planning.values import Build
 
 # Answers what dlbench asks of an interpreter; FAKE_* variables make it fail where a real one might.
 _SCRIPT = """#!/bin/sh
@@ -100,12 +99,6 @@ def refused(framework: Framework) -> str:
     assert "\n" not in message
     assert caught.value.exit_code == 3
     return message
-
-
-def source_of(framework, interpreter=None, name="tiny", build_missing=True):
-    said = []
-    found = environment.prepare_sources([Build(name, framework, interpreter)], said.append, build_missing)
-    return found[name], said
 
 
 def start_build(framework, **variables):

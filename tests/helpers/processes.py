@@ -16,9 +16,8 @@ import command_server
 import psutil
 from known_networks import data_of
 
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol
-from dlbench.suites.run.judge import judged
-from dlbench.suites.run.launcher import LaunchRequest, launch_process
+from dlbench.adapters.protocol import Cell, Launch, Protocol
+from dlbench.suites.run.launcher import LaunchRequest
 
 #: Nothing here waits for that long unless it is about to fail: the machine may be busy.
 PATIENCE = 120.0
@@ -65,24 +64,6 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
         time.sleep(min(1.0, max(0.02, 3 * (asked - begun))))
         begun = time.monotonic()
     return value
-
-
-def launch_null(cache: Path, settings: dict[str, Any], **of_cell: Any) -> Outcome:
-    """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
-    order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache)}, **of_cell)
-    return judged(order, launch_process(order).outcome, None)
-
-
-def workers_of(cache: Path) -> list[psutil.Process]:
-    """Wait for the further workers of a launch to be there, and return them."""
-    return wait_until(lambda: [each for each in psutil.process_iter() if _is_worker(each, str(cache))], "a worker")
-
-
-def _is_worker(process: psutil.Process, cache: str) -> bool:
-    try:
-        return "--worker" in process.cmdline() and process.environ().get("DLBENCH_TEST_LAUNCH") == cache
-    except psutil.Error:
-        return False
 
 
 def variables_of_command(home: Path, **more: str) -> dict[str, str]:

@@ -61,19 +61,6 @@ def test_the_fastest_on_gpus(claim: str, tool: str, networks: tuple[str, ...]) -
     assert here(claim, on_gpu(tool, 1.0, networks)).verdict is NOT_MEASURED
 
 
-def test_cntk_on_rnns_on_gpus_and_on_cpus() -> None:
-    def of(seconds: float) -> list[make.Record]:
-        others = [each for tool in ("torch", "tensorflow") for each in on_gpu(tool, 1.0, RNNS)]
-        return [*others, *on_gpu("cntk", seconds, RNNS)]
-
-    assert here("A4", of(3.0)).verdict is REPRODUCES
-    assert here("A4", of(1.5)).verdict is DIFFERS
-    for seconds, expected in ((0.3, REPRODUCES), (0.8, DIFFERS)):
-        cpu = [each for tool in ("torch", "tensorflow") for each in on_cpu(tool, {1: 1.0, 2: 1.0}, RNNS)]
-        found = here("A5", [*cpu, *on_cpu("cntk", {1: seconds, 2: seconds}, RNNS)])
-        assert (found.verdict, found.of) == (expected, 8)
-
-
 def test_gpus_are_known_by_their_models() -> None:
     names = ("NVIDIA GeForce GTX 1080", "NVIDIA GeForce GTX 980", "Tesla K80")
     times = (1.0, 1.5, 3.0)
@@ -109,40 +96,6 @@ def test_twice_as_many_threads_as_cores() -> None:
     assert here("W1", on_cpu("torch", gains, FCNS)).verdict is DIFFERS
     # As many threads as these are none too many on a larger machine.
     assert here("A10", on_cpu("torch", suffers, NETWORKS), cores=8).verdict is NOT_MEASURED
-
-
-def test_the_best_within_the_cores_is_of_the_same_machine() -> None:
-    elsewhere = on_cpu("torch", {4: 0.01}, ("fcn5",), machine="m-two")
-    found = here("A10", [*on_cpu("torch", {4: 1.0, 8: 1.5}, ("fcn5",)), *elsewhere])
-    (value,) = [each.found.value for each, _ in found.figures if each.found is not None]
-    assert value == pytest.approx(1.5)
-
-
-def test_single_tools_on_single_networks() -> None:
-    resnet = ("resnet50",)
-    assert here("A11", on_cpu("torch", {2: 1.0, 4: 50.0, 8: 60.0}, resnet)).verdict is REPRODUCES
-    assert here("A11", on_cpu("torch", {2: 1.0, 4: 0.5, 8: 0.6}, resnet)).verdict is DIFFERS
-    caffe = on_cpu("caffe", {1: 1.0, 4: 0.5}, ("fcn8", *resnet))
-    found = here("A12", [*caffe, *on_cpu("tensorflow", {1: 6.0, 8: 2.0}, ("fcn8",))])
-    assert (found.verdict, found.of) == (REPRODUCES, 1)
-    assert here("A13", [*caffe, *on_cpu("tensorflow", {1: 2.5}, resnet)]).verdict is REPRODUCES
-    assert here("A13", [*caffe, *on_cpu("tensorflow", {1: 9.0}, resnet)]).verdict is Answer.IN_DIRECTION
-    assert here("A13", [*caffe, *on_cpu("tensorflow", {1: 0.5}, resnet)]).verdict is DIFFERS
-
-
-def test_how_rnns_gain_from_threads() -> None:
-    flat, steep = {1: 1.0, 4: 0.9}, {1: 1.0, 4: 0.28}
-    as_said = [*on_cpu("torch", flat, RNNS), *on_cpu("cntk", flat, RNNS), *on_cpu("tensorflow", steep, RNNS)]
-    assert here("A14", as_said).verdict is REPRODUCES
-    assert here("A14", [*on_cpu("torch", steep, RNNS), *on_cpu("tensorflow", flat, RNNS)]).verdict is DIFFERS
-
-
-def test_a_gpu_against_cores() -> None:
-    alexnet = ("alexnet",)
-    gpu, cpu = on_gpu("tensorflow", 0.01, alexnet), on_cpu("tensorflow", {4: 1.0}, alexnet)
-    assert here("A15", [*gpu, *cpu]).verdict is REPRODUCES
-    assert here("A15", [*on_gpu("tensorflow", 0.1, alexnet), *cpu]).verdict is Answer.IN_DIRECTION
-    assert here("A15", [*on_gpu("tensorflow", 2.0, alexnet), *cpu]).verdict is DIFFERS
 
 
 def test_over_mini_batches() -> None:
@@ -257,13 +210,6 @@ def test_growth_with_steps_and_units(claim: str, exponent: float, expected: Answ
     assert found.verdict is expected
 
 
-def test_a_growth_of_each_row_by_itself() -> None:
-    steep = study(lambda n, *_: n / 1e3, (20, 200), mode="loop", **ON_GPU)
-    flat = study(lambda n, *_: 1e-3, (20, 200), mode="eager", **ON_GPU)
-    found = here("B3", [*steep, *flat])
-    assert (found.verdict, found.holds, found.of) == (Answer.PARTLY, 1, 2)
-
-
 @pytest.mark.parametrize(("at_1000", "expected"), [(0.5, REPRODUCES), (2.0, Answer.PARTLY)])
 def test_where_the_gpu_begins_to_win(at_1000: float, expected: Answer) -> None:
     cpu = study(lambda n, *_: 1.0, (100, 500, 1000, 5000), threads=2)
@@ -287,11 +233,6 @@ def test_inputs_and_activations() -> None:
     slow = study(lambda n, t, i, phi: {"relu": 1.0, "sigmoid": 1.2}[phi], (100,), **both)
     assert here("B9", fast).verdict is REPRODUCES
     assert here("B9", slow).verdict is DIFFERS
-
-
-def test_larger_mini_batches_are_another_study() -> None:
-    steep = study(lambda n, *_: n / 1e3, (20, 200), batch_size=64, **ON_GPU)
-    assert here("B3", steep).verdict is NOT_MEASURED
 
 
 def test_a_thread_for_each_core_is_what_is_poor() -> None:

@@ -92,17 +92,11 @@ SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
     ("text", "parts"),
     [
         ("", ["key slower: it is missing"]),
-        ("words = ", ["is not valid TOML"]),
-        (f'words = ""\nleast = 1\n{SIDES}', ["key words: it must not be empty"]),
-        (f"words = 3\nleast = 1\n{SIDES}", ["key words: 3 is not text in quotes"]),
         (f'words = "w"\n{SIDES}', ["least or most must say", "as in least = 1.5"]),
         (f'words = "w"\nleast = "2x"\n{SIDES}', ['key least: "2x" is not a number']),
-        (f'words = "w"\nleast = 0\n{SIDES}', ["key least", "must be more than 0"]),
-        (f'words = "w"\nmost = nan\n{SIDES}', ["key most: it must be a finite number"]),
         (f'words = "w"\nleast = 2\nmost = 1\n{SIDES}', ["least = 2 must be below most = 1"]),
         (f'words = "w"\nleast = 2\nsize = 1.5\n{SIDES}', ["size = 1.5 must lie where"]),
         (f'words = "w"\nlest = 2\n{SIDES}', ["key lest: unknown key. Did you mean 'least'?"]),
-        ('words = "w"\nleast = 1\nslower = { mode = "a" }\n', ["key faster: it is missing"]),
         ('words = "w"\nleast = 1\nslower = "a"\nfaster = "b"\n', ["key slower: it must be a table of axes"]),
         (
             'words = "w"\nleast = 1\nslower = { framwork = "a" }\nfaster = { framework = "b" }\n',

@@ -204,11 +204,6 @@ CHECKS = {
 # -- what each says ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
-def test_one_of_each(name: str) -> None:
-    CHECKS[name](EXPORTERS[name](ALL), ALL)
-
-
 @pytest.mark.parametrize("name", ["terminal", "markdown", "junit"])
 @pytest.mark.parametrize(
     "found",

@@ -22,20 +22,3 @@ def test_it_fails_on_a_regression_passes_on_proof_and_is_undecided_otherwise(cou
     else:
         assert found.outcome == "undecided"
     assert found.line.startswith(f"gate {found.outcome}: ")
-
-
-def test_the_line_says_why():
-    said = {
-        "gate undecided: no cell was measured on both sides": {Verdict.HOLE: 2},
-        "gate undecided: of 1 cell 1 disturbed by other programs in at least half of the pairs": {Verdict.CONTENDED: 1},
-        "gate undecided: of 3 cells 1 inconclusive": {Verdict.INCONCLUSIVE: 1, Verdict.NO_REGRESSION: 2},
-        "gate failed: of 3 cells 1 slower than the baseline": {Verdict.REGRESSION: 1, Verdict.CONTENDED: 2},
-        "gate passed: no slowdown in 2 cells": {Verdict.NO_REGRESSION: 1, Verdict.IMPROVEMENT: 1},
-        "gate undecided: of 6 cells 4 without a number on a side or not measured": {
-            Verdict.NO_REGRESSION: 2,
-            Verdict.HOLE: 4,
-        },
-        "gate undecided: no cell was measured on both sides ": {},
-    }
-    for line, counts in said.items():
-        assert outcome_of(counts, "cell").line == line.strip()

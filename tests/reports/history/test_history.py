@@ -16,7 +16,7 @@ from scipy import stats
 
 import dlbench.reports
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.history.nights import ABSOLUTE, RATIO, build_history, differences, explained, series_of
+from dlbench.reports.history.nights import build_history, differences, explained, series_of
 
 history_to_terminal, history_to_markdown, history_to_json = (
     exporter("history", form) for form in ("terminal", "markdown", "json")
@@ -46,18 +46,6 @@ def nights() -> pd.DataFrame:
         *gate(2, simulated.nights(rng, 60, "quiet")),
         simulated.rows(3, "", math.log(0.3) + simulated.nights(rng, 60, "quiet")[1]),
     )
-
-
-def test_series_are_ratios_where_both_sides_were_measured_and_seconds_elsewhere(nights):
-    found = {series.number: series for series in series_of(nights, CELLS)}
-    assert {number: series.kind for number, series in found.items()} == {1: RATIO, 2: RATIO, 3: ABSOLUTE}
-    for number, series in found.items():
-        assert series.cell == CELLS[number]
-        assert list(series.runs) == [f"run-{night:03d}" for night in range(60)]
-    of_three = nights[nights["cell"] == 3]
-    assert found[3].logs == pytest.approx(of_three["log_mean"].to_numpy())
-    sides = nights[nights["cell"] == 1].pivot(index="run", columns="side", values="log_mean")
-    assert found[1].logs == pytest.approx((sides["candidate"] - sides["baseline"]).to_numpy())
 
 
 def test_a_nights_interval_is_welchs_over_the_launches():

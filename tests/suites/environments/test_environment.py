@@ -12,7 +12,7 @@ import filelock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_pythons import left_behind, make_framework, make_python, refused, script, source_of, start_build
+from made_up_pythons import left_behind, make_framework, make_python, refused, script, start_build
 from processes import run_command, suite_of_null
 
 from dlbench.hardware_probe import probe_cpu
@@ -25,6 +25,12 @@ from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning import framework
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.values import Build
+
+
+def source_of(framework, interpreter=None, name="tiny", build_missing=True):
+    said = []
+    found = environment.prepare_sources([Build(name, framework, interpreter)], said.append, build_missing)
+    return found[name], said
 
 
 def test_the_states_of_an_environment(tiny, home, tmp_path):

@@ -93,7 +93,7 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         monkeypatch.setenv("PIP_TIMEOUT", "60")
         server.stalls = "othermodule-1.0-py3-none-any.whl"
         builder = start_build(framework)
-        assert server.stalled.wait(60)
+        assert server.stalled.wait(240)
         builder.kill()
         builder.wait()
         assert environment.locate(framework).state is State.HALF_BUILT

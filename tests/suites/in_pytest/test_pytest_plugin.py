@@ -201,15 +201,12 @@ def test_only_what_was_chosen_is_measured(session):
     ("words", "part"),
     [
         (["--dlbench-suite", "quik"], "no suite named 'quik'. Did you mean 'quick'?"),
-        (["--dlbench-threads", "0"], "'0' is not a thread count"),
-        (["--dlbench-python", "null=/none/python"], "/none/python"),
         (["--dlbench-baseline", "none.json"], "none.json cannot be read"),
         (
             ["--dlbench-baseline", "none.sqlite"],
             "no result store none.sqlite. Measure first (`dlbench run quick`), or name "
             "another: --dlbench-baseline FILE",
         ),
-        (["--dlbench-launches", "x"], "--dlbench-launches 'x' cannot be read"),
         (["--dlbench-python", "null"], "--dlbench-python 'null' cannot be read"),
         (["--dlbench-budget", "soon"], "'soon' is not a duration"),
     ],
@@ -219,13 +216,6 @@ def test_what_cannot_be_meant_is_one_line(session, words, part):
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [each for each in found.errlines if each.startswith("ERROR")]
     assert part in line
-
-
-def test_an_option_of_a_suite_without_one_is_refused(pytester):
-    pytester.makepyfile("def test_other(): pass")
-    found = pytester.runpytest("--dlbench-frameworks", "null")
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    found.stderr.fnmatch_lines(["*--dlbench-frameworks goes with --dlbench-suite*"])
 
 
 @pytest.mark.slow
