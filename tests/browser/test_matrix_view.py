@@ -175,3 +175,25 @@ def test_arrows_go_through_the_cells_and_tab_leaves_them(show: Show, example: Pa
     expect(page.locator("#cell")).to_be_visible()
     page.keyboard.press("Escape")
     expect(links.nth(2)).to_be_focused()
+
+
+def test_ratios_to_a_machine_compare_the_same_cell(show: Show, machines: Path) -> None:
+    data = data_of(machines)
+    page = show(machines)
+    page.locator("#choose-view optgroup[label='compared with a machine'] option").nth(1).evaluate(
+        "e => { e.selected = true; e.dispatchEvent(new Event('change', { bubbles: true })) }"
+    )
+    first, second = list(dict.fromkeys(cell["machine"] for cell in data["cells"]))[:2]
+    at = {
+        (cell["machine"], *(cell[name] for name in axes.NAMES)): cell["seconds_per_minibatch"] for cell in data["cells"]
+    }
+    pairs = [
+        (place, cell["seconds_per_minibatch"], at.get((second, *(cell[name] for name in axes.NAMES))))
+        for place, cell in enumerate(data["cells"])
+        if cell["machine"] == first
+    ]
+    compared = [(place, one, other) for place, one, other in pairs if one and other]
+    assert compared
+    for place, one, other in compared:
+        shown = page.locator(f"td[data-cell='{place}']")
+        expect(shown).to_contain_text(f"{number(one['median'] / other['median'])}×")  # noqa: RUF001

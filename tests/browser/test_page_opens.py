@@ -115,3 +115,13 @@ def violations(page: Page, where: str) -> list[str]:
         return found.violations.flatMap(each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 200)}`));
     }"""
     return list(page.evaluate(script, where))
+
+
+def test_the_first_screen_has_the_picture_and_the_ranking(show: Show, example: Path) -> None:
+    page = show(example)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert page.evaluate("document.querySelector('#overview table').getBoundingClientRect().top") < 900
+    assert page.locator("#overview svg").count() == page.locator("#overview tbody tr").count() == 2
+    label = page.locator("#overview svg").first.get_attribute("aria-label") or ""
+    winner = page.locator("#overview tbody tr").first.locator("td").first.inner_text()
+    assert f"tied: {winner} " in label

@@ -162,3 +162,9 @@ def test_each_cell_without_a_time_is_counted_once(tmp_path: Path) -> None:
     counts = [int(count) for count in re.findall(r"\b\d+\b", findings(kept.matrix, [])[0])]
     timed, cells, *others = counts
     assert timed + sum(others) == cells == len(kept.matrix.cells)
+
+
+def test_the_head_has_sentences_of_the_reports() -> None:
+    store = EXAMPLES / "2026-11-23-what-tuning-is-worth" / "store.sqlite.xz"
+    text = page_to_file_text(document(store, all_runs=True))
+    assert "tuning makes 3 of 9 rows faster" in text

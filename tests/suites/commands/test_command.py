@@ -1,6 +1,9 @@
 """The real command in processes of its own: whatever ends it, finished records are kept and a resumed run completes."""
 
 import contextlib
+import importlib
+import inspect
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -23,6 +26,7 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
+from dlbench.suites.commands import options
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 SUITE = suite_of_null(networks=["fcn5", "lstm32"], threads=[1, 2, 4], protocol={"launches": 2, "cell_seconds": 100.0})
@@ -172,3 +176,17 @@ def test_two_runners_share_one_store(folder):
     assert len(runs) == 2
     assert all(run.finished for run in runs)
     assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 4 for run in runs})
+
+
+def test_every_option_that_a_command_reads_is_an_option() -> None:
+    """Options are attributes of `Given`, which mypy does not check."""
+    folder = Path(options.__file__).parent
+    known, read = set(), set()
+    for module in (
+        importlib.import_module(f"dlbench.suites.commands.{path.stem}") for path in folder.glob("[a-z]*.py")
+    ):
+        commands = [each for each in vars(module).values() if hasattr(each, "__signature__")]
+        known |= {name for each in commands for name in inspect.signature(each).parameters}
+        read |= set(re.findall(r"\bgiven\.(\w+)", inspect.getsource(module)))
+    assert len(known) > 50
+    assert read - set(dir(dict)) <= known
