@@ -17,7 +17,7 @@ from typing import Any
 from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.figures import Figure, Question, Tables
 from dlbench.reports.curve.training import Losses
-from dlbench.reports.published import TABLES
+from dlbench.reports.published import TABLES, study
 from dlbench.reports.statistics import WORSE, Ratio, Verdict, holm, judge, welch
 
 PAPERS = {
@@ -175,7 +175,7 @@ def on_paper(claim: Claim) -> Evidence:
 
 @functools.cache
 def _published(table: str, machines: frozenset[str]) -> Tables:
-    found = TABLES.get(table, Matrix)()
+    found = study(table).matrix() if table in TABLES else Matrix()
     if machines:
         kept = {key: cell for key, cell in found.cells.items() if cell.column.machine in machines}
         found = replace(found, cells=kept)
