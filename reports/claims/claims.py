@@ -17,7 +17,7 @@ from typing import Any
 from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.figures import Figure, Question, Tables
 from dlbench.reports.curve.training import Losses
-from dlbench.reports.published import TABLES
+from dlbench.reports.published import TABLES, study
 from dlbench.reports.statistics import WORSE, Ratio, Verdict, holm, judge, welch
 
 PAPERS = {
@@ -178,8 +178,7 @@ def on_paper(claim: Claim) -> Evidence:
 
 @functools.cache
 def _published(table: str, machines: frozenset[str]) -> Tables:
-    read = TABLES.get(table, Matrix)
-    found = read()
+    found = study(table).matrix() if table in TABLES else Matrix()
     if machines:
         found = replace(
             found, cells={key: cell for key, cell in found.cells.items() if cell.column.machine in machines}
