@@ -407,7 +407,7 @@ def _data(found: Tuning) -> dict[str, Any]:
 
 REPORT = Report(
     name="tuning",
-    summary="""What each setting of the tuned rows is worth here, alone and among the others.
+    summary="""What each setting of the tuned rows is worth here, on its own and combined with the others.
 
 Ratios over pairs of launches with and without it. `dlbench run tuning` measures them. For each comparison the newest
 run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
