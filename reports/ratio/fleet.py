@@ -251,7 +251,7 @@ def _of_kind(nodes: Sequence[OfNode]) -> list[str]:
     if slower is None:
         return []
     other = next(mean.node.name for mean, _ in nodes if mean is not slower[0])
-    alone = "With only two nodes, it cannot be told which one is at fault."
+    alone = "With only two nodes, either one may be at fault."
     return [f"{_sentence(*slower, other, two=True)} {alone}{_excuse(*slower)}"]
 
 

@@ -14,7 +14,7 @@ from dlbench.reports.naming import group_name, head_of
 from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
 from dlbench.reports.storage.hosts import Host, name_among
 
-SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
+SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "inconclusive"
 Row = TypeVar("Row")
 Key = TypeVar("Key", bound=Hashable)
 NOTHING = "Nothing was measured yet."
@@ -117,7 +117,7 @@ def with_verdicts(pairs: Sequence[Pair], wanted: Callable[[Pair], bool]) -> list
 
 
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
-    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or that it cannot be told."""
+    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or inconclusive."""
     word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
     same = found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
     return word or (SAME if same else UNKNOWN)
