@@ -43,7 +43,9 @@ _FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": 
 
 _SIDES: options.Options = {
     "baseline_env": several("--baseline-env", "An environment variable of the baseline's launches only.", "NAME=VALUE"),
-    "candidate_env": several("--candidate-env", "An environment variable of the candidate's launches only.", "NAME=VALUE"),
+    "candidate_env": several(
+        "--candidate-env", "An environment variable of the candidate's launches only.", "NAME=VALUE"
+    ),
     **{
         f"{side}_adapters": option(
             f"--{side}-adapters", f"The adapters at this git revision as {side}.", metavar="REVISION"

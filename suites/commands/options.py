@@ -71,7 +71,9 @@ _OF_STORE: dict[str, Any] = {"envvar": "DLBENCH_STORE", "metavar": "FILE"}
 STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE)
 SEED = option("--seed", "Seed of the launching order.", int | None)
 STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
-CELL_BUDGET = option("--cell-budget", "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out.")
+CELL_BUDGET = option(
+    "--cell-budget", "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out."
+)
 BUDGET = option("--budget", "Time for all launches: 90s, 10m, 1.5h.")
 OF_SUITE = option("--suite", "Only runs of this suite.")
 OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
@@ -101,7 +103,9 @@ AXES_TO_SHOW: Options = {
 """Every axis, to narrow stored cells."""
 LAUNCHES: Options = {
     "launches": option(
-        "--launches", "Launches (fresh processes) per cell: 5, or a range, 5-20: until --interval is reached.", metavar="N|N-M"
+        "--launches",
+        "Launches (fresh processes) per cell: 5, or a range, 5-20: until --interval is reached.",
+        metavar="N|N-M",
     ),
     "interval": option(
         "--interval",

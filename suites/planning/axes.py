@@ -75,7 +75,11 @@ def tuning_word(word: str) -> str:
 
 AXIS_OPTIONS = (
     AxisOption(
-        "network", "networks", "Networks, such as `fcn5,resnet50`, or a pattern: `'lstm*'`.", "NAMES", example="fcn5,lstm32"
+        "network",
+        "networks",
+        "Networks, such as `fcn5,resnet50`, or a pattern: `'lstm*'`.",
+        "NAMES",
+        example="fcn5,lstm32",
     ),
     AxisOption(
         "framework",
@@ -90,7 +94,9 @@ AXIS_OPTIONS = (
         "Thread counts: `1,2,4-8`, `cores`, `2*cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...).",
         "COUNTS",
     ),
-    AxisOption("batch_size", "batch_sizes", "Mini-batch sizes: `64`, `16,32,64`, `16..128` (16, 24, 32, ...).", "SIZES"),
+    AxisOption(
+        "batch_size", "batch_sizes", "Mini-batch sizes: `64`, `16,32,64`, `16..128` (16, 24, 32, ...).", "SIZES"
+    ),
     AxisOption(
         "device",
         "devices",
@@ -110,7 +116,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "placement",
         "placements",
-        "Where mini-batches are kept: `resident` on the GPU, or copied in each step from `pinned` or `pageable` memory.",
+        "Where mini-batches are kept: `resident` on the GPU, or copied in each step from `pinned`, `pageable` memory.",
         "NAMES",
         known=PLACEMENTS,
         usual=PLACEMENTS[0],
@@ -144,7 +150,10 @@ AXIS_OPTIONS = (
 LIMITS = (
     AxisOption("threads", "threads_limit", "Leave out the suite's thread counts above this: `4*cpus`.", "COUNT"),
     AxisOption(
-        "threads", "device_threads", "Thread count of cells on a GPU, where threads only launch kernels: `cores`.", "COUNT"
+        "threads",
+        "device_threads",
+        "Thread count of cells on a GPU, where threads only launch kernels: `cores`.",
+        "COUNT",
     ),
 )
 """Further options of an axis."""
