@@ -15,12 +15,12 @@ from typing import Any
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
-from dlbench.reports.columns import Column, axis_columns, csv_rows, objects, table
+from dlbench.reports.cells import grouped
+from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.naming import extra_of_place, group_name, name_of, place_name, row_name, work_name
-from dlbench.reports.ratio.pairs import counted, grouped, machine_columns
+from dlbench.reports.naming import counted, extra_of_place, group_name, name_of, place_name, row_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report, Source
 from dlbench.reports.statistics import Ratio, summarise
 from dlbench.reports.storage.hosts import Host, name_among
@@ -273,7 +273,7 @@ _WORTH: tuple[Column[Worth], ...] = (
 def _settings(found: Tuning) -> tuple[Column[Worth], ...]:
     names = [name for name in axes.NAMES if name != "tuning"]
     return (
-        *machine_columns(found.hosts, lambda worth: worth.machine),
+        *host_columns(lambda worth: found.hosts[worth.machine]),
         *axis_columns(lambda worth: worth.cell, names),
         *_WORTH,
     )
@@ -281,7 +281,7 @@ def _settings(found: Tuning) -> tuple[Column[Worth], ...]:
 
 def _means(found: Tuning) -> tuple[Column[Mean], ...]:
     return (
-        *machine_columns(found.hosts, lambda mean: mean[0]),
+        *host_columns(lambda mean: found.hosts[mean[0]]),
         Column("row", "row", lambda mean: mean[1]),
         Column("networks", None, lambda mean: mean[3]),
         Column("ratio", "ratio", lambda mean: mean[2].value, lambda mean: _shown(mean[2])),

@@ -47,32 +47,6 @@ def test_each_verdict_can_be_brought_about(tensorflow: float, spread: float, exp
     assert (found.of, found.holds) == (2, 2 if expected in HOLDS else 0)
 
 
-def test_what_was_not_measured_is_named_with_its_reason() -> None:
-    found = here(
-        A6,
-        [
-            *timed("torch", 1.0, "lstm32", threads=4),
-            make.hole(
-                Status.OUT_OF_MEMORY,
-                "8 GB",
-                framework="tensorflow",
-                adapter="tensorflow",
-                mode="graph",
-                network="lstm32",
-                batch_size=128,
-                threads=4,
-            ),
-        ],
-    )
-    assert found.verdict is Answer.NOT_MEASURED
-    assert [(each.what, each.missing) for each in found.missing] == [
-        (
-            "lstm32, mini-batch 128: tensorflow graph, 4 threads / torch graph, 4 threads",
-            "the first: out of memory, 8 GB",
-        )
-    ]
-
-
 def test_wrong_mathematics_counts_for_nothing() -> None:
     wrong = make.outcome([1.0] * 5, 4, status=Status.PARITY_FAILED, parity=make.parity("disagrees", "other weights"))
     where = {"framework": "torch", "network": "lstm32", "batch_size": 128, "threads": 4}
