@@ -58,10 +58,6 @@ _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
 NOTHING = "No cell was measured"
 
 
-def _plural(verdict: Verdict) -> str:
-    return _PLURALS.get(verdict, WORDS[verdict].word)
-
-
 def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ...]]:
     """Return the cells by their verdicts, the gravest first."""
     return {each: cells for each in Verdict if (cells := comparison.having(each))}
@@ -73,7 +69,7 @@ def headline(comparison: Comparison) -> str:
     if not cells:
         return NOTHING
     counts = ", ".join(
-        f"{len(found)} {_plural(each) if len(found) > 1 else WORDS[each].word}"
+        f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
@@ -87,12 +83,12 @@ def heading(comparison: Comparison) -> str:
 
 def ratio_of(found: Ratio) -> str:
     """Return a ratio and its interval to a tenth of a per cent: "1.032 (1.021-1.043)"."""
-    ends = "" if found.low is None or found.high is None else f" ({_three(found.low)}-{_three(found.high)})"
-    return f"{_three(found.value)}{ends}"
 
+    def written(value: float) -> str:
+        return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
 
-def _three(value: float) -> str:
-    return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
+    ends = "" if found.low is None or found.high is None else f" ({written(found.low)}-{written(found.high)})"
+    return f"{written(found.value)}{ends}"
 
 
 def ratio_of_cell(cell: CellComparison) -> str:
@@ -329,7 +325,7 @@ def comparison_to_markdown(comparison: Comparison) -> str:
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
     parts += [paragraph(text) + "\n" for text in (machines(comparison), *closing(comparison)) if text]
     for found, cells in by_verdict(comparison).items():
-        title = _plural(found).capitalize()
+        title = _PLURALS.get(found, WORDS[found].word).capitalize()
         if found in _FOLDED:
             parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{_table(cells)}\n</details>\n")
         else:
@@ -377,7 +373,7 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
     cases = suite.findall("testcase")
     totals = {"tests": len(cases)}
     totals |= {key: sum(case.find(tag) is not None for case in cases) for key, tag in _COUNTED.items()}
-    time = f"{sum(_seconds(cell) for cell in comparison.cells):.6f}"
+    time = f"{sum(median(cell.candidate.launch_medians or (0.0,)) for cell in comparison.cells):.6f}"
     root = ElementTree.Element("testsuites", name=one_line(name))
     for element in (root, suite):
         for key, count in totals.items():
@@ -391,7 +387,7 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
 def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
     group = group_name(cell.cell).replace(".", "_")
-    time = f"{_seconds(cell):.6f}"
+    time = f"{median(cell.candidate.launch_medians or (0.0,)):.6f}"
     names = {"classname": one_line(f"{suite}.{group}"), "name": one_line(rest_of(cell.cell))}
     case = ElementTree.Element("testcase", names, time=time)
     words = WORDS[cell.verdict]
@@ -407,10 +403,6 @@ def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
             outcome.set("type", cell.verdict.name)
         outcome.text = visible_lines("\n".join(body))
     return case
-
-
-def _seconds(cell: CellComparison) -> float:
-    return median(cell.candidate.launch_medians) if cell.candidate.launches else 0.0
 
 
 _MOST_REASONS = 8

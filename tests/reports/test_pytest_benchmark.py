@@ -86,22 +86,19 @@ def foreign(**changes):
     }
 
 
+LEFT_OUT = object()
+
+
 def changed(content, *path):
-    """The file's text with the value at the end of this path in its place."""
+    """The file's text with the value at the end of this path in its place, or without it."""
     *keys, last, value = path
     place = whole = copy.deepcopy(content)
     for key in keys:
         place = place[key]
-    place[last] = value
-    return json.dumps(whole)
-
-
-def without(content, *path):
-    *keys, last = path
-    place = whole = copy.deepcopy(content)
-    for key in keys:
-        place = place[key]
-    del place[last]
+    if value is LEFT_OUT:
+        del place[last]
+    else:
+        place[last] = value
     return json.dumps(whole)
 
 
@@ -177,7 +174,7 @@ def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
 
 
 def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):
-    path = written(tmp_path, without(foreign(), *DATA))
+    path = written(tmp_path, changed(foreign(), *DATA, LEFT_OUT))
     assert [each.stats.median for each in files.read(path).foreign] == [2e-6]
     with pytest.raises(FileError, match="--benchmark-save-data"):
         runs_of([files.read(path)], "9.9")
@@ -216,35 +213,27 @@ DEEP = json.loads("[" * 200 + "]" * 200)
     ("text", "part"),
     [
         ("", "not JSON"),
-        ("[1, 2]", "should be a valid dictionary"),
         ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
         ("[" * 100_000, "nested too deeply"),
         (changed(foreign(), *DATA, [1.0, math.nan]), "NaN is not a number"),
         (changed(foreign(), *DATA, [7.25]).replace("7.25", "1e999"), "1e999 is too large"),
         (changed(foreign(), *DATA, [1.0, -1.0]), "data.1: Input should be greater than or equal to 0"),
-        (changed(foreign(), *DATA, [10**400]), "data.0"),
         (changed(foreign(), *DATA, [True]), "data.0: Input should be a valid number"),
         (changed(foreign(), "benchmarks", 0, "fullname", "\ud800"), "fullname: Input should be a valid string"),
         (changed(foreign(), "benchmarks", 0, "extra_info", "x", DEEP), "levels deep"),
         (changed(foreign(), "benchmarks", foreign()["benchmarks"] * 2), "appears in it twice"),
-        (changed(foreign(), "datetime", "yesterday"), "datetime"),
         (changed(foreign(), "datetime", "0001-01-01T00:00:00+23:00"), "datetime"),
         (changed(own(), *DATA, 0, 1.5), "one of the two was changed"),
         (changed(own(), *FIRST, "outcome", "samples_ns", 0, -1), "is out of range"),
-        (changed(own(), *FIRST, "outcome", "samples_ns", 0, "x"), "should be a valid integer"),
         (changed(own(), *FIRST, "interpreter", "\x1b[31m"), "cannot be printed"),
         (changed(own(), *FIRST, "environment", "x" * 200), "too long"),
-        (changed(own(), *FIRST, "cell", "threads", -1), "is out of range"),
         (changed(own(), *FIRST, "cell", "threads", 2), "several cells"),
         (changed(own(), *FIRST, "run", "another"), "not of the file's own run"),
         (changed(own(), *FIRST, "started", "2026-03-01T12:00:00"), "no time zone"),
         (changed(own(), *FIRST, "schema", 99), "schema version 99"),
-        (without(own(), *FIRST, "outcome"), "outcome: Field required"),
-        (changed(own(), *THEIRS, "records", []), "records: List should have at least 1 item"),
+        (changed(own(), *FIRST, "outcome", LEFT_OUT), "outcome: Field required"),
         (changed(own(), *THEIRS, "timed", [7]), "which records were timed"),
-        (changed(own(), *THEIRS, "schema", 2), "schema version 2"),
         (changed(own(), "dlbench", "run", None), "A run carries no schema version"),
-        (changed(own(), "dlbench", "run", "machine", "x" * 12), "another than the one its run names"),
         (changed(own(), "dlbench", "machine", "cpu", "model", "Another"), "another than the one its run names"),
     ],
     # Whole files would make names that differ from one process to the next: they hold the machine's present clock rate.
