@@ -46,7 +46,7 @@ class Answer(Enum):
     PARTLY = "partly"
     DIFFERS = "differs"
     """The interval lies beyond a bound."""
-    CANNOT_BE_TOLD = "cannot be told"
+    INCONCLUSIVE = "inconclusive"
     """A bound lies within the interval."""
     NOT_MEASURED = "not measured"
 
@@ -193,7 +193,7 @@ def verdict(known: Sequence[Answer]) -> Answer:
     """Return the verdict of a claim: the answer of a large majority of its figures, else partly."""
     if not known:
         return Answer.NOT_MEASURED
-    for kinds in ((Answer.REPRODUCES,), HOLDS, (Answer.DIFFERS,), (Answer.CANNOT_BE_TOLD,)):
+    for kinds in ((Answer.REPRODUCES,), HOLDS, (Answer.DIFFERS,), (Answer.INCONCLUSIVE,)):
         if sum(each in kinds for each in known) / len(known) >= MAJORITY:
             return kinds[-1]
     return Answer.PARTLY
@@ -234,7 +234,7 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
     if Answer.DIFFERS in sides:
         return Answer.DIFFERS
     if None in sides:
-        return Answer.CANNOT_BE_TOLD
+        return Answer.INCONCLUSIVE
     as_large = claimed.size is None or claimed.size / SIZE <= found.value <= claimed.size * SIZE
     return Answer.REPRODUCES if as_large else Answer.IN_DIRECTION
 

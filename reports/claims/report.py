@@ -220,7 +220,7 @@ REPORT = Report(
     name="claims",
     summary="""Published claims, evaluated on their own tables and on the results of a store.
 
-Each claim has a verdict of each: reproduces, reproduces in direction, partly, differs, cannot be told or not
+Each claim has a verdict of each: reproduces, reproduces in direction, partly, differs, inconclusive or not
 measured; in the last case it says what to measure. With `--claim FILE.toml` it tries a claim of one's own
 (`reports/README.md` has an example).""",
     examples=(

@@ -120,7 +120,7 @@ CONTENDED_SHARE = 0.5
 ONE_SIDED = 0.01
 """Disturbed launches are mostly those of one side when chance divides them so with less than this probability."""
 _OF_SESSIONS = (
-    "Measured in different sessions: a shift of the machine between them cannot be told from a change of the code. The "
+    "Measured in different sessions: a shift of the machine between them looks like a change of the code. The "
     "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
     "side instead."
 )

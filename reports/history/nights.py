@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RATIO, ABSOLUTE = "ratio", "absolute"
 CAVEATS = {
     RATIO: "ratio to the same night's baseline",
-    ABSOLUTE: "absolute: the machine's own shifts cannot be told from the code's",
+    ABSOLUTE: "absolute: the machine's own shifts look like changes of the code",
 }
 SIDES = {RATIO: ("candidate", "baseline"), ABSOLUTE: ("",)}
 """The sides of the records of each kind of series, the one that may have changed first."""
