@@ -19,7 +19,6 @@ from dlbench.reports.compare.comparison import (
     Comparison,
     compare_runs,
     compare_sides,
-    pairs_of,
 )
 from dlbench.reports.compare.report import outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge_pairs
@@ -105,7 +104,6 @@ def test_a_cell_that_lost_half_of_its_pairs_is_contended_and_never_a_regression(
 
 def test_a_pair_that_was_interrupted_between_its_launches_is_no_pair() -> None:
     records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5)]
-    assert pairs_of(records, HOST, None) == pairs_of(records[:-1], HOST, None)
     assert only(compared(records)).judgement.baseline_launches == 8
 
 
@@ -127,9 +125,7 @@ def test_confirming_pairs_that_others_disturbed_are_contention() -> None:
     assert (cell.judgement.verdict, cell.stage) == (Verdict.CONTENDED, CONFIRM)
 
 
-@pytest.mark.parametrize(
-    "status", [Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT, Status.UNSUPPORTED, Status.PARITY_FAILED]
-)
+@pytest.mark.parametrize("status", [Status.CRASHED, Status.OUT_OF_MEMORY, Status.UNSUPPORTED, Status.PARITY_FAILED])
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
 def test_a_candidate_that_fails_where_the_baseline_does_not_is_broken(purpose: str, status: Status) -> None:
     stage = SCREEN if purpose == "gate" else ""
