@@ -7,11 +7,11 @@ Which records count is decided by the store (`Results.newest`): for each cell on
 that measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Parity, Status
@@ -40,8 +40,19 @@ from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attemp
 from dlbench.reports.storage.results import Results
 from dlbench.reports.thread_evidence import Observed, observe
 
+Row = TypeVar("Row")
+Key = TypeVar("Key", bound=Hashable)
+
 NO_THREADS = -1
 """The thread count of a device that has no threads to choose (a published GPU column)."""
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Return the rows by key, in the order in which the keys first occur."""
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
 
 
 class Place(NamedTuple):
