@@ -164,20 +164,23 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
+def _known(*facts: tuple[str, object]) -> str:
+    return ", ".join(words.format(value) for words, value in facts if value is not None)
+
+
 def _frequency(frequency: Frequency) -> str:
-    facts = (
+    return _known(
         ("min {:.0f} MHz", frequency.minimum_mhz),
         ("max {:.0f} MHz", frequency.maximum_mhz),
         ("now {:.0f} MHz", frequency.current_mhz),
         ("governor {}", frequency.governor),
         ("boost {}", None if frequency.boost is None else "on" if frequency.boost else "off"),
     )
-    return ", ".join(words.format(value) for words, value in facts if value is not None)
 
 
 def _gpu(gpu: Gpu) -> str:
     width = None if gpu.pcie_generation_max is None else gpu.pcie_width_max
-    facts = (
+    return _known(
         ("{}", gpu.name or "not reachable"),
         ("{}", None if gpu.memory_bytes is None else _size(gpu.memory_bytes)),
         ("compute capability {}", gpu.compute_capability),
@@ -187,4 +190,3 @@ def _gpu(gpu: Gpu) -> str:
         ("ECC {}", None if gpu.ecc_enabled is None else "on" if gpu.ecc_enabled else "off"),
         ("MIG with {}", _count(len(gpu.mig_devices), "device") if gpu.mig_enabled else None),
     )
-    return ", ".join(words.format(value) for words, value in facts if value is not None)

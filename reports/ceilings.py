@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters.libraries import gpus
 from dlbench.adapters.protocol import PRECISIONS
 from dlbench.hardware_probe import Ceilings
+from dlbench.reports.cells import numbered
 from dlbench.reports.flags import product_rate
 from dlbench.reports.formats.csv import rows_of_tables
 from dlbench.reports.formats.json import plain
@@ -68,7 +69,7 @@ def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
         if not record.cell.on_cpu and record.outcome.device is not None:
             grouped.setdefault((record.machine, record.cell.device, _board(record)), []).append(record)
     machines = [*results.hosts, *sorted({machine for machine, _, _ in grouped} - set(results.hosts))]
-    order = sorted(grouped, key=lambda gpu: (machines.index(gpu[0]), _numbered(gpu[1]), gpu[2]))
+    order = sorted(grouped, key=lambda gpu: (machines.index(gpu[0]), numbered(gpu[1]), gpu[2]))
     alone = Counter(gpu[:2] for gpu in grouped)
     found = {gpu: _ceilings(grouped[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None) for gpu in order}
     return {gpu: ceilings for gpu, ceilings in found.items() if any(ceilings.values())}
@@ -123,11 +124,6 @@ def _board(record: Record) -> str:
     if isinstance(name, str) and name:
         return name
     return "" if record.outcome.device is None else record.outcome.device.name
-
-
-def _numbered(device: str) -> list[tuple[int, str]]:
-    """Order cuda:2 before cuda:10."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in device.split(":")]
 
 
 def _machines(results: Results, found: Iterable[Gpu]) -> list[str]:
@@ -218,7 +214,7 @@ def ceilings_data(results: Results) -> dict[str, Any]:
 
 REPORT = Report(
     name="ceilings",
-    summary="The best that CPUs and GPUs can do: matrix products, bandwidths, and the cost of starting an operator.",
+    summary="Peak rates of CPUs and GPUs: matrix products, bandwidths, and the cost of launching an operator.",
     examples=("dlbench report ceilings", "dlbench report ceilings --all-runs --json"),
     analyse=lambda source: source.results(),
     page=lambda results, options: Page((), tuple(ceilings_tables(results))),

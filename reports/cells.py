@@ -7,16 +7,17 @@ Which records count is decided by the store (`Results.newest`): for each cell on
 that measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Parity, Status
 from dlbench.reports.flags import (
     CEILING_SLACK,
+    FEW_LAUNCHES,
     LOSS_NOT_FINITE,
     NEAR_PEAK,
     OTHER_ENVIRONMENT,
@@ -28,20 +29,30 @@ from dlbench.reports.flags import (
     FlagKind,
     cell_flags,
     failed_launches,
-    few_launches,
     product_rate,
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.statistics import Summary, clearly_slower, deviation_of_launches, summarise
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, Summary, clearly_slower, deviation_of_launches, summarise
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
 from dlbench.reports.storage.results import Results
 from dlbench.reports.thread_evidence import Observed, observe
 
+Row = TypeVar("Row")
+Key = TypeVar("Key", bound=Hashable)
+
 NO_THREADS = -1
 """The thread count of a device that has no threads to choose (a published GPU column)."""
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Return the rows by key, in the order in which the keys first occur."""
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
 
 
 class Place(NamedTuple):
@@ -307,10 +318,14 @@ def _of_one_name(groups: Iterable[Cell]) -> list[str]:
 
 
 def _device_order(column: Place) -> tuple[object, ...]:
-    """Order devices by their numbers, cuda:2 before cuda:10, and threads within everything else."""
-    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in column.device.split(":")]
+    """Order devices by their numbers, and threads within everything else."""
     others = axes.sort_key(axes.without(column.cell, "device", "threads"))
-    return not column.on_cpu, parts, others, column.threads or 0
+    return not column.on_cpu, numbered(column.device), others, column.threads or 0
+
+
+def numbered(device: str) -> list[tuple[int, str]]:
+    """Return a sort key of a device, cuda:2 before cuda:10."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in device.split(":")]
 
 
 def fair(cells: Iterable[CellResult]) -> list[CellResult]:
@@ -393,7 +408,8 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     if fraction is not None and fraction > CEILING_SLACK:
         flags.append(Flag(OVER_CEILING, f"{fraction:.0%} of the measured ceiling"))
     flags += failed_launches([record for record in records if record not in timed], len(records))
-    flags += few_launches(len(timed))
+    if len(timed) < ENOUGH_LAUNCHES:
+        flags.append(Flag(FEW_LAUNCHES, f"{len(timed)} launch{'es' if len(timed) != 1 else ''}"))
     parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
     default = timed[-1].outcome.software.get("default_threads")
     firsts = [s for record in timed if (s := record.outcome.first_step_seconds) is not None]

@@ -1,15 +1,16 @@
 """A table declared once by its columns: from them follow its text in every format, its JSON and its CSV.
 
-COLUMNS = (
+BY_FRAMEWORK = (
     Column("framework", "", lambda each: each.cell.framework),
     Column("ratio", "times as slow", lambda each: each.ratio, fields=VALUE),
     Column("run", None, lambda each: each.run),
 )
-table(COLUMNS, rows, "Frameworks", key="rows")
+table(BY_FRAMEWORK, rows, "Frameworks", key="rows")
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from dlbench.adapters import axes
@@ -19,6 +20,7 @@ from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Table, interval, number, times
 from dlbench.reports.statistics import Ratio, Summary
+from dlbench.reports.storage.hosts import Host
 
 __all__ = ["MEDIAN", "VALUE", "Column", "attributes", "axis_columns", "csv_rows", "objects", "shown", "table", "within"]
 
@@ -83,6 +85,11 @@ def axis_columns(cell_of: Callable[[Row], Cell], names: Iterable[str] = axes.NAM
     return tuple(Column(name, None, value_of(name)) for name in names)
 
 
+def host_columns(of: Callable[[Any], Host], key: str = "machine") -> tuple[Column[Any], Column[Any]]:
+    """Return the fingerprint and the name of a machine, for JSON and CSV."""
+    return (Column(key, None, lambda row: of(row).fingerprint), Column(f"{key}_name", None, lambda row: of(row).name))
+
+
 def table(
     columns: Sequence[Column[Row]],
     rows: Iterable[Row],
@@ -136,3 +143,9 @@ def csv_rows(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> Rows:
     keyed = [each for each in columns if each.key and each.fields is not None]
     names = [name for each in keyed for name in ([f"{each.key}.{part}" for part in each.fields or ()] or [each.key])]
     return Rows(names, [{each.key: plain((each.csv or each.value)(row)) for each in keyed} for row in rows])
+
+
+def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
+    """Return a test of a row: whether the row before it has another key."""
+    first = {id(next(of)) for _, of in groupby(rows, key)}
+    return lambda row: id(row) in first

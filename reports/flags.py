@@ -17,7 +17,6 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Outcome, Status
 from dlbench.reports import disturbance
 from dlbench.reports.gpu_evidence import observe_launch
-from dlbench.reports.statistics import ENOUGH_LAUNCHES
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import IMPORTED, Record
 from dlbench.reports.thread_evidence import capacity_of, misused_threads
@@ -150,13 +149,6 @@ def failed_launches(failed: Sequence[Record], launches: int) -> list[Flag]:
     return [Flag(FAILED_LAUNCHES, f"{len(failed)} of {launches} launches: {how}")]
 
 
-def few_launches(launches: int) -> list[Flag]:
-    """Return the flag of a cell with too few launches for an interval that covers them."""
-    if launches >= ENOUGH_LAUNCHES:
-        return []
-    return [Flag(FEW_LAUNCHES, f"{launches} launch{'es' if launches != 1 else ''}")]
-
-
 def _of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, str]]:
     found = []
     parity = outcome.parity
@@ -196,25 +188,17 @@ def _of_device(
     ]
 
 
-def starting_share(outcome: Outcome) -> float | None:
-    """Return the share of a step that the host needs to start all its operators one by one; None where unknown.
+def starting_words(outcome: Outcome) -> str:
+    """Return in a sentence the share of a step that the host needs to start all its operators one by one.
 
-    Operators a step by the profile, times the host's seconds to start the smallest one, over the median step.
+    Operators a step by the profile, times the host's seconds to start the smallest one, over the median step; empty
+    where unknown.
     """
     device, steps = outcome.device, outcome.step_seconds()
-    if device is None or device.ceilings is None or not steps:
-        return None
-    if device.launches is None or device.ceilings.operator_start_seconds is None:
-        return None
-    return device.launches * device.ceilings.operator_start_seconds / median(steps)
-
-
-def starting_words(outcome: Outcome) -> str:
-    """Return in a sentence the share of a step spent on starting operators; empty where unknown."""
-    share, device = starting_share(outcome), outcome.device
-    if share is None or device is None or device.ceilings is None:
+    start = None if device is None or device.ceilings is None else device.ceilings.operator_start_seconds
+    if device is None or device.launches is None or start is None or not steps:
         return ""
-    micros = (device.ceilings.operator_start_seconds or 0.0) * 1e6
+    share, micros = device.launches * start / median(steps), start * 1e6
     each = f"{micros:.3g}" if micros < 100 else f"{micros:.0f}"
     bound = "launch-bound, since " if share >= LAUNCH_BOUND_SHARE else ""
     part = f"about {share:.0%} of a step" if share < 1 else "all of a step"

@@ -102,13 +102,10 @@ def energy(samples: Mapping[str, Points], region: Region) -> tuple[float, str] |
     """Return the joules of a region and the method; None where it is too short or not spanned. See the module."""
     if region[1] - region[0] < SHORTEST_REGION:
         return None
-    for name, joules_in, method in (
-        ("joules", counted_joules, "energy counter"),
-        ("watts", integrated_joules, "integral of power"),
-    ):
-        if (joules := joules_in(samples.get(name, ()), region)) is not None:
-            return joules, method
-    return None
+    if (joules := counted_joules(samples.get("joules", ()), region)) is not None:
+        return joules, "energy counter"
+    joules = integrated_joules(samples.get("watts", ()), region)
+    return None if joules is None else (joules, "integral of power")
 
 
 def counted_joules(points: Points, region: Region) -> float | None:
@@ -145,12 +142,6 @@ def _interpolated(moments: NDArray[np.float64], points: Points) -> NDArray[np.fl
 
 def _spans(points: Points, region: Region) -> bool:
     return bool(points) and points[0][0] <= region[0] and points[-1][0] >= region[1]
-
-
-def reason_shares(masks: Sequence[float]) -> dict[str, float]:
-    """Return for each reason in these samples, in words, the share of them that had it."""
-    counts = {word: sum(1 for mask in masks if int(mask) & bit) for bit, word in REASONS.items()}
-    return {word: count / len(masks) for word, count in counts.items() if count}
 
 
 def other_processes(processes: Any, origin: float, region: Region) -> int | None:
@@ -309,8 +300,9 @@ def _of_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict
     found["other_processes"] = other_processes(content.get("processes"), origin, region)
     found["samples"] = len(inside.get("at", ()))
     if masks := inside.get("reasons"):
-        slowed = sum(1 for mask in masks if int(mask) & SLOWING)
-        found |= {"clock_reasons": reason_shares(masks), "slowed_share": slowed / len(masks)}
+        shares = {bits: sum(1 for mask in masks if int(mask) & bits) / len(masks) for bits in (*REASONS, SLOWING)}
+        found["clock_reasons"] = {word: shares[bit] for bit, word in REASONS.items() if shares[bit]}
+        found["slowed_share"] = shares[SLOWING]
     spent = None if part else energy(fast, region)
     seconds, length = outcome.step_seconds(), region[1] - region[0]
     if spent is not None and seconds:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, Place
 from dlbench.reports.columns import Column as TableColumn
-from dlbench.reports.columns import axis_columns, csv_rows, objects
+from dlbench.reports.columns import attributes, axis_columns, csv_rows, objects
 from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
@@ -148,21 +148,20 @@ def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
     evidence = ("framework_says", "wanting_threads", "cpu_per_wall", "waiting_per_wall")
     of_device = ("name", "event_per_wall", "busy_share", "joules_per_minibatch")
     medians = tuple(f"{name}.median" for name in ("sm_mhz", "temperature", "watts"))
+    numbers, json_only = ("items_per_second", "gflops", "ceiling_fraction"), ("first_step_seconds", "peak_memory_bytes")
+
+    def itself(cell: CellResult) -> CellResult:
+        return cell
+
     return (
         TableColumn("machine", None, lambda cell: cell.machine),
         TableColumn("machine_name", None, lambda cell: matrix.hosts[cell.machine].name),
         *axis_columns(lambda cell: cell.cell),
-        TableColumn("status", None, lambda cell: cell.status),
-        TableColumn("reason", None, lambda cell: cell.reason),
+        *attributes(itself, "status", "reason"),
         TableColumn(
             "seconds_per_minibatch", None, lambda cell: cell.seconds, fields=(*MEDIAN, "samples", "launches", "method")
         ),
-        TableColumn("items_per_second", None, lambda cell: cell.items_per_second),
-        TableColumn("gflops", None, lambda cell: cell.gflops),
-        TableColumn("ceiling_fraction", None, lambda cell: cell.ceiling_fraction),
-        TableColumn("best", None, lambda cell: cell.best),
-        TableColumn("parity", None, lambda cell: cell.parity, fields=("verdict",)),
-        TableColumn("flags", None, lambda cell: cell.flags),
+        *attributes(itself, *numbers, "best", "parity", "flags", parity=("verdict",)),
         TableColumn("threads_evidence", None, lambda cell: cell.observed, fields=evidence),
         TableColumn(
             "device_evidence",
@@ -170,11 +169,7 @@ def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
             lambda cell: cell.device_observed,
             fields=(*of_device, *medians, "peak_memory_bytes"),
         ),
-        TableColumn("environment", None, lambda cell: cell.environment),
-        TableColumn("interpreter", None, lambda cell: cell.interpreter),
-        TableColumn("run", None, lambda cell: cell.run),
-        TableColumn("first_step_seconds", None, lambda cell: cell.first_step_seconds, fields=None),
-        TableColumn("peak_memory_bytes", None, lambda cell: cell.peak_memory_bytes, fields=None),
+        *attributes(itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)),
     )
 
 

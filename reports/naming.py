@@ -1,5 +1,7 @@
 """Names of cells, in words: the axes with unusual values, in the order of the table of axes."""
 
+from collections.abc import Sequence
+
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 
@@ -66,6 +68,11 @@ def head_of(cell: Cell, own: str = "own") -> str:
     return short_extra(where, cell)
 
 
+def place_heading(cell: Cell) -> str:
+    """Return a cell's threads, or its device, for a column: "2", "cuda:0", of two workers "2 x2"."""
+    return head_of(cell if cell.on_cpu else cell._replace(threads=-1))
+
+
 def short_extra(name: str, cell: Cell) -> str:
     """Return a column's name with its unusual axes: "4 x2"."""
     return name + _extra(cell, " ", axes.COLUMN)
@@ -84,3 +91,15 @@ def _extra(cell: Cell, joiner: str, role: str) -> str:
 
 def _short(cell: Cell, axis: axes.Axis) -> str:
     return axis.short.format(getattr(cell, axis.name))
+
+
+def counted(count: int, what: str) -> str:
+    """Return "1 node", "2 nodes"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Return the first of these names, and how many others there are."""
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} others"

@@ -6,7 +6,7 @@ Nothing in them has an interval: they give one number for each cell, without its
 import csv
 import tomllib
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -131,7 +131,11 @@ def _cell(of: Study, line: Mapping[str, str]) -> CellResult:
     kind, _, why = (line.get("hole") or "").partition(": ")
     device = value("device") or ("cpu" if threads else "gpu")
     host = of.hosts[machine]
-    rate = FIRST[network].family.training_flops(batch) / seconds if seconds and network in FIRST else None
+    rate = FIRST[network].family.training_flops(batch) / seconds if seconds and network in FIRST else 0.0
+    peak, flags = of.description["machines"][machine].get("peak"), list[Flag]()
+    if peak is not None and rate > DOUBTFUL_SHARE * peak:
+        why = f"{rate * 1e-12:.2f} TFLOP/s are {rate / peak:.0%} of the GPU's theoretical peak"
+        flags.append(Flag(NEAR_PEAK, why))
     return CellResult(
         machine=host.fingerprint,
         cell=axes.BLANK._replace(
@@ -144,22 +148,12 @@ def _cell(of: Study, line: Mapping[str, str]) -> CellResult:
         ),
         status=Status.OK if seconds else _REASONS.get(kind, Status.UNSUPPORTED),
         reason=f"{why}, says the paper" if why else "" if seconds else value("reason"),
-        flags=_doubts(rate, of.description["machines"][machine].get("peak")),
+        flags=tuple(flags),
         seconds=published(seconds) if seconds else None,
         items_per_second=batch / seconds if seconds else None,
         run=of.name,
     )
 
 
-def _doubts(rate: float | None, peak: float | None) -> tuple[Flag, ...]:
-    if rate is None or peak is None or rate <= DOUBTFUL_SHARE * peak:
-        return ()
-    return (Flag(NEAR_PEAK, f"{rate * 1e-12:.2f} TFLOP/s are {rate / peak:.0%} of the GPU's theoretical peak"),)
-
-
-def _table(name: str) -> Matrix:
-    return study(name).matrix()
-
-
-TABLES = {name: partial(_table, name) for name in (SHI2016, WUENSCHE2018, BRANDFONBRENER2017)}
+TABLES = (SHI2016, WUENSCHE2018, BRANDFONBRENER2017)
 """The published tables that may stand in place of a store (`--reference`)."""

@@ -74,9 +74,9 @@ class Source:
     @cached_property
     def _matrix(self) -> Matrix:
         if self.options.reference:
-            from dlbench.reports.published import TABLES
+            from dlbench.reports.published import study
 
-            return TABLES[self.options.reference]()
+            return study(self.options.reference).matrix()
         return build_matrix(self.results())
 
     def builds(self) -> "Builds":

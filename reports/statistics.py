@@ -147,20 +147,6 @@ def deviation_of_launches(summaries: Iterable[Summary]) -> float:
     return max(LEAST_DEVIATION, math.sqrt(max(0.0, float(np.average(variances, weights=freedoms)))))
 
 
-def welch_half_width(pairs: Sequence[tuple[Summary, Summary]], confidence: float) -> float:
-    """Return half the width, in logarithms, of the interval of the mean ratio of pairs with enough launches.
-
-    Degrees of freedom are Satterthwaite's (1946) over all sides; 0 where no launch deviates.
-    """
-    sides = [np.log(side.launch_medians) for pair in pairs for side in pair]
-    parts = [float(np.var(logs, ddof=1)) / len(logs) / len(pairs) ** 2 for logs in sides]
-    variance = math.fsum(parts)
-    if variance == 0.0:
-        return 0.0
-    freedom = variance**2 / math.fsum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
-    return _student(freedom, confidence) * math.sqrt(variance)
-
-
 def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = CONFIDENCE) -> Ratio:
     """Return the geometric mean of ``slower / faster`` over pairs with independent errors; at least one pair.
 
@@ -174,8 +160,14 @@ def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = 
 
 
 def _by_welch(value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, of: str = "") -> Ratio:
-    half = welch_half_width(pairs, confidence)
-    method = f"{confidence:.0%} Welch t over launch log-medians" if half else "launches without any spread"
+    """Return the mean ratio of pairs with enough launches; degrees of freedom are Satterthwaite's over all sides."""
+    sides = [np.log(side.launch_medians) for pair in pairs for side in pair]
+    parts = [float(np.var(logs, ddof=1)) / len(logs) / len(pairs) ** 2 for logs in sides]
+    half, method = 0.0, "launches without any spread"
+    if variance := math.fsum(parts):
+        freedom = variance**2 / math.fsum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
+        half = _student(freedom, confidence) * math.sqrt(variance)
+        method = f"{confidence:.0%} Welch t over launch log-medians"
     return Ratio(value, value * math.exp(-half), value * math.exp(half), of + method)
 
 
@@ -305,12 +297,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Holm's step-down procedure (Holm, A simple sequentially rejective multiple test procedure, 1979): it bounds the
     probability of any false positive, whatever the dependence between the tests. SciPy has no function for it.
     """
-    adjusted = [0.0] * len(p_values)
-    least = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = least
-    return adjusted
+    order = np.argsort(p_values, kind="stable")
+    stepped = np.arange(len(order), 0, -1) * np.asarray(p_values, dtype=float)[order]
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, stepped))
+    return [float(each) for each in adjusted]
 
 
 def adjust(comparisons: Sequence[Contrast]) -> list[Contrast]:

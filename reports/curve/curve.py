@@ -1,42 +1,24 @@
-"""Curves: the times of cells that differ in numeric axes alone (threads, mini-batch size, workers, units); pictures.
+"""Curves: the times of cells that differ in numeric axes alone (threads, mini-batch size, workers, units).
 
 The reports of curves are presets: each says which cells make a curve, what it finds of a curve and of its points
 (`Curve.found` and `Point.found`, by the keys of JSON), and how that is shown.
 """
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Place
-from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
+from dlbench.reports.cells import CellResult, Place, grouped
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.layout import MISSING, Entry
-from dlbench.reports.formats.pictures import (
-    COLOURS,
-    GREY,
-    MARKS,
-    MOST_PANELS,
-    Interval,
-    bars,
-    figure_of,
-    gridded,
-    plain_frame,
-    write_pages,
-)
-from dlbench.reports.statistics import CONFIDENCE, Contrast, Summary, adjust
+from dlbench.reports.statistics import Contrast, Summary, adjust
 from dlbench.reports.storage.hosts import Host
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
@@ -106,18 +88,12 @@ def find_knee(axis: str, found: Mapping[int, Found], *tests: Callable[[Found], b
 
 def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResult]]:
     """Group cells that differ in these axes alone; cells and groups keep their order."""
-    found: dict[Place, list[CellResult]] = {}
-    for cell in cells:
-        found.setdefault(Place(cell.column.machine, axes.without(cell.cell, *names)), []).append(cell)
-    return found
+    return grouped(cells, lambda cell: Place(cell.column.machine, axes.without(cell.cell, *names)))
 
 
 def by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
     """Group curves by their machines; curves and groups keep their order."""
-    found: dict[str, list[Curve]] = {}
-    for curve in curves:
-        found.setdefault(curve.host.fingerprint, []).append(curve)
-    return list(found.values())
+    return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
 
 
 def usable(cell: CellResult) -> Summary | None:
@@ -156,8 +132,7 @@ def grid(entries: Mapping[tuple[Any, Key], Entry], columns: Iterable[Key]) -> li
 def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
     """Return the columns of a curve's machine and of its axes but those left out."""
     return (
-        Column("machine", None, lambda curve: curve.host.fingerprint),
-        Column("machine_name", None, lambda curve: curve.host.name),
+        *host_columns(lambda curve: curve.host),
         *axis_columns(lambda curve: curve.cell, [name for name in axes.NAMES if name not in left_out]),
     )
 
@@ -196,208 +171,3 @@ def curve_rows(curves: Sequence[Curve], of_curve: Sequence[Column[Curve]], of_po
     """Return a CSV line for each point."""
     pairs = [(curve, point) for curve in curves for point in curve.points]
     return csv_rows((*within(of_curve, itemgetter(0)), *within(of_point, itemgetter(1))), pairs)
-
-
-# Pictures: a panel for each network, the axis across, times, speed-ups or losses up.
-
-DASHES: tuple[tuple[int, tuple[float, ...] | None], ...] = (
-    (0, None),
-    (0, (5, 2)),
-    (0, (1, 1.4)),
-    (0, (5, 1.5, 1, 1.5)),
-    (0, (9, 3)),
-    (0, (3, 1, 1, 1, 1, 1)),
-)
-SOLID, BROKEN, DOTTED = DASHES[:3]
-_COLUMNS = 3
-_TICKS = 9
-"""Values written under a panel, at most."""
-_ASIDE = 0.006
-"""How far neighbouring lines are moved aside so that none hides another, as a share of a panel's width."""
-_MARKS: Mapping[str, Mapping[str, Any]] = {
-    "best": {"marker": "*", "markersize": 9, "markeredgecolor": "black", "markeredgewidth": 0.6, "zorder": 4},
-    "knee": {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.1, "zorder": 3},
-    "apart": {"markersize": 4, "markerfacecolor": "white", "zorder": 3},
-    "ended": {"marker": "x", "markersize": 5},
-}
-Style = Mapping[str, Any]
-"""Matplotlib's keywords of a line."""
-
-
-class Line(NamedTuple):
-    """One curve in a panel."""
-
-    points: Sequence[tuple[float, Interval]]
-    style: Style
-    marks: Mapping[str, Sequence[float]] = {}
-    """Where it has marks, by their names: best, knee, apart (does not count), ended (memory did)."""
-
-
-class Panel(NamedTuple):
-    """One panel; both axes are logarithmic unless ``linear`` says that the horizontal one is not."""
-
-    title: str
-    lines: Sequence[Line]
-    ticks: Sequence[float] = ()
-    """Values that may be written across; empty: as Matplotlib chooses."""
-    ideal: Sequence[tuple[float, float]] = ()
-    """Two points or more of a dotted grey line."""
-    limit: float | None = None
-    """Where a black vertical line stands."""
-    levels: Sequence[float] = ()
-    """Heights of grey horizontal lines: solid, then broken."""
-    across: str = ""
-    linear: bool = False
-
-
-class Picture(NamedTuple):
-    """One file of panels; more panels than a page holds continue on further files."""
-
-    title: str
-    panels: Sequence[Panel]
-    legend: Sequence[tuple[str, Style]]
-    across: str = ""
-    up: str = ""
-    unit: str = ""
-    """Unit of the vertical axis, with prefixes: "s"."""
-    binary: bool = False
-    """Whether ticks of the vertical axis are powers of two."""
-    linear: bool = False
-    """Whether the vertical axis is linear."""
-
-
-def style(colour: int, mark: int, dashes: int) -> Style:
-    """Return the style of numbers of a colour, a mark and a kind of line; no meaning rests on one of them alone."""
-    return {
-        "color": COLOURS[colour % len(COLOURS)],
-        "marker": MARKS[mark % len(MARKS)],
-        "linestyle": DASHES[dashes % len(DASHES)],
-    }
-
-
-def marks_of(lines: Iterable[Line], **meanings: str) -> list[tuple[str, Style]]:
-    """Return the legend of those marks that these lines have, with their meanings."""
-    used = {name for line in lines for name, places in line.marks.items() if places}
-    legend = {**meanings, "apart": "does not count", "ended": "memory ended there"}
-    look = {"color": GREY, "linestyle": "", "marker": "o"}
-    return [(meaning, {**look, **_MARKS[name]}) for name, meaning in legend.items() if name in used]
-
-
-def ends(seconds: Summary) -> Interval:
-    """Return a time with the ends of its interval."""
-    return seconds.median, seconds.low, seconds.high
-
-
-def coverage(points: Iterable[Point]) -> str:
-    """Return the coverage of the intervals of these times, "75 to 95 %": from few steps less than 95 %."""
-    known = [each.seconds.coverage for each in points if each.seconds and each.seconds.coverage is not None]
-    low, high = (f"{100 * end:.0f}" for end in (min(known, default=CONFIDENCE), max(known, default=CONFIDENCE)))
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def draw(pictures: Iterable[Picture], path: Path) -> list[Path]:
-    """Write the pictures to this path, to NAME-2.png beside it and so on, and return the files; raises ReportError."""
-    pages = (
-        _figure(picture, picture.panels[start : start + MOST_PANELS])
-        for picture in pictures
-        for start in range(0, max(1, len(picture.panels)), MOST_PANELS)
-    )
-    return write_pages(pages, path)
-
-
-def _figure(picture: Picture, panels: Sequence[Panel]) -> "Figure":
-    from matplotlib.lines import Line2D
-
-    least = (0.0, 0.17 * sum(1 + label.count("\n") for label, _ in picture.legend) + 0.9)
-    figure, axes = figure_of(len(panels), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=least)
-    for drawn, panel in zip(axes.flat, panels, strict=False):
-        _panel(drawn, panel, picture)
-    for row in axes:
-        row[0].set_ylabel(picture.up, fontsize=8)
-    figure.suptitle(picture.title, fontsize=10)
-    if panels:
-        figure.supxlabel(picture.across, fontsize=8)
-        handles = [Line2D([], [], **{"markersize": 4.5, "linewidth": 1.2, **look}) for _, look in picture.legend]
-        labels = [label for label, _ in picture.legend]
-        figure.legend(handles, labels, loc="outside right center", fontsize=7.5, frameon=False, handlelength=3.2)
-    return figure
-
-
-def _panel(drawn: "Axes", panel: Panel, picture: Picture) -> None:
-    drawn.set_xscale("linear" if panel.linear else "log")
-    drawn.set_yscale("linear" if picture.linear else "log")
-    if panel.ideal:
-        drawn.plot(*zip(*panel.ideal, strict=True), color=GREY, linestyle=DOTTED, linewidth=1.0)
-    if panel.limit is not None:
-        drawn.axvline(panel.limit, color="black", linewidth=0.8)
-    for level, dashes in zip(panel.levels, (SOLID, BROKEN), strict=False):
-        drawn.axhline(level, color=GREY, linewidth=0.9, linestyle=dashes)
-    aside = (panel.ticks[-1] / panel.ticks[0]) ** _ASIDE if panel.ticks else 1.0
-    for place, line in enumerate(panel.lines):
-        _line(drawn, line, aside ** (place - (len(panel.lines) - 1) / 2))
-    if panel.ticks:
-        gridded(drawn, panel.title, panel.ticks[:: math.ceil(len(panel.ticks) / _TICKS)])
-    else:
-        _few_ticks(drawn, panel)
-    _vertical_ticks(drawn, picture)
-
-
-def _line(drawn: "Axes", line: Line, aside: float) -> None:
-    at = {x: value[0] for x, value in line.points}
-    across = [x * aside for x in at]
-    bars(
-        drawn,
-        across,
-        [value for _, value in line.points],
-        linewidth=1.1,
-        capsize=2,
-        markevery=max(1, len(at) // 8),
-        **line.style,
-    )
-    for name, places in line.marks.items():
-        look = {**line.style, **_MARKS[name], "linestyle": ""}
-        for x in places:
-            if name == "ended":
-                drawn.axvline(x, color=GREY, linewidth=0.6, linestyle=DOTTED, zorder=0.5)
-                drawn.plot([x * aside], [0.03], transform=drawn.get_xaxis_transform(), **look)
-            else:
-                drawn.plot([x * aside], [at[x]], **look)
-
-
-def _few_ticks(drawn: "Axes", panel: Panel) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    drawn.set_title(panel.title, fontsize=9, loc="left")
-    drawn.set_xlabel(panel.across, fontsize=8)
-    if panel.linear:
-        drawn.set_xlim(left=0)
-    else:
-        # The usual labels of powers are formulas, which pictures do not show.
-        drawn.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        drawn.xaxis.set_minor_formatter(NullFormatter())
-    drawn.grid(color="#dddddd", linewidth=0.5)
-    drawn.set_axisbelow(True)
-    plain_frame(drawn)
-
-
-def _vertical_ticks(drawn: "Axes", picture: Picture) -> None:
-    from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
-
-    if picture.linear:
-        return
-    low, high = drawn.get_ylim()
-    if high < 3 * low:  # at least half a decade
-        middle = math.sqrt(low * high)
-        low, high = middle / 10**0.25, middle * 10**0.25
-        drawn.set_ylim(low, high)
-    span = high / low
-    if picture.binary:
-        drawn.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5) if span < 8 else (1.0,)))
-        drawn.yaxis.set_minor_locator(NullLocator())
-    else:
-        subs = (1.0,) if span > 300 else (1.0, 3.0) if span > 40 else (1.0, 2.0, 5.0)
-        drawn.yaxis.set_major_locator(LogLocator(subs=subs))
-        drawn.yaxis.set_minor_formatter(NullFormatter())
-    number = FuncFormatter(lambda value, _: f"{value:g}")
-    drawn.yaxis.set_major_formatter(number if picture.binary else EngFormatter(unit=picture.unit))

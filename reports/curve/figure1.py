@@ -1,4 +1,4 @@
-"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones stop paying.
+"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones stop helping.
 
 A curve is one row of the matrix at one place (machine, device, threads, precision, placement, workers) over the
 mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput X(b) is
@@ -26,29 +26,21 @@ from pathlib import Path
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, column_of, differ, group_of, row_of
+from dlbench.reports.cells import CellResult, Matrix, Place, column_of, differ, group_of, grouped, row_of
 from dlbench.reports.columns import Column, objects
+from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
-    DASHES,
     Curve,
     Curves,
-    Line,
-    Panel,
-    Picture,
     Point,
-    Style,
     along,
     cell_columns,
-    coverage,
     curve_columns,
     curve_objects,
     curve_rows,
-    draw,
     find_knee,
     found_columns,
     grid,
-    marks_of,
-    style,
     usable,
 )
 from dlbench.reports.formats import layout
@@ -179,12 +171,9 @@ def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
         return layout.Page((NOTHING,), ())
     names, several = _place_names(found.curves), len({curve.host.fingerprint for curve in found.curves}) > 1
     common = layout.common_flags(point.cell for curve in found.curves for point in curve.timed)
-    together: dict[tuple[str, Place], list[Curve]] = {}
-    for curve in found.curves:
-        together.setdefault((curve.cell.network, place_of(curve)), []).append(curve)
     tables = [
         _table(f"{network}, {names[place]}{'' if several else f', on {of[0].host.name}'}", of, quantity, common)
-        for (network, place), of in together.items()
+        for (network, place), of in grouped(found.curves, lambda each: (each.cell.network, place_of(each))).items()
     ]
     before = (f"{QUANTITIES[quantity].capitalize()} against mini-batch size.",)
     return layout.Page(before, tuple(tables), tuple(_legend(found, common, quantity)))
@@ -320,23 +309,24 @@ _POINT: tuple[Column[Point], ...] = (
 def figure1_to_picture(found: Curves, path: Path, quantity: str = "seconds") -> list[Path]:
     """Draw the figure with six places on a page, and return the files written; raises ReportError."""
     places = list(dict.fromkeys(map(place_of, found.curves)))
-    pages = [places[start : start + len(DASHES)] for start in range(0, max(1, len(places)), len(DASHES))]
-    return draw((_picture(found, page, quantity) for page in pages), path)
+    most = len(pictures.DASHES)
+    pages = [places[start : start + most] for start in range(0, max(1, len(places)), most)]
+    return pictures.draw((_picture(found, page, quantity) for page in pages), path)
 
 
-def _picture(found: Curves, places: Sequence[Place], quantity: str) -> Picture:
+def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.Picture:
     """Return a page: a row has a colour and a mark, a place a kind of line; of a single row places have all three."""
     names = _place_names(found.curves)
     drawn = [curve for curve in found.curves if curve.timed and place_of(curve) in places]
     rows = sorted({row_of(curve.cell) for curve in drawn})
     places = [place for place in places if any(place_of(curve) == place for curve in drawn)]
     styles = {
-        (row, place): style(number, number, kind) if len(rows) > 1 else style(kind, kind, kind)
+        (row, place): pictures.style(number, number, kind) if len(rows) > 1 else pictures.style(kind, kind, kind)
         for number, row in enumerate(rows)
         for kind, place in enumerate(places)
     }
 
-    def line(curve: Curve) -> Line:
+    def line(curve: Curve) -> pictures.Line:
         best, knee, ended = (curve.found[name] for name in ("best_batch_size", "knee", "memory_ends_at"))
         marks = {
             "apart": [point.at for point in curve.timed if not point.takes_part],
@@ -345,28 +335,28 @@ def _picture(found: Curves, places: Sequence[Place], quantity: str) -> Picture:
             "ended": [] if ended is None else [ended],
         }
         points = [(point.at, value) for point in curve.timed if (value := shown(point, quantity)) is not None]
-        return Line(points, styles[row_of(curve.cell), place_of(curve)], marks)
+        return pictures.Line(points, styles[row_of(curve.cell), place_of(curve)], marks)
 
     panels = []
     for network, group in groupby(drawn, lambda curve: curve.cell.network):
         lines = list(map(line, group))
         sizes = sorted({size for each in lines for size in (*(x for x, _ in each.points), *each.marks["ended"])})
         powers = [size for size in sizes if int(size) & (int(size) - 1) == 0]
-        panels.append(Panel(network, lines, powers if len(sizes) > 9 and powers else sizes))
-    legend: list[tuple[str, Style]] = []
+        panels.append(pictures.Panel(network, lines, powers if len(sizes) > 9 and powers else sizes))
+    legend: list[tuple[str, pictures.Style]] = []
     if len(rows) > 1:
         legend += [(row_name(row), styles[row, places[0]]) for row in rows]
     if len(places) > 1:
         look = {"color": "black", "marker": ""} if len(rows) > 1 else {}
         legend += [(names[place], {**styles[rows[0], place], **look}) for place in places]
-    legend += marks_of(
+    legend += pictures.marks_of(
         (each for panel in panels for each in panel.lines),
         best="best mini-batch: the smallest\nnot clearly slower than the fastest",
         knee=f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
     on = f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}" if drawn else NOTHING
-    bars = coverage(point for curve in drawn for point in curve.timed)
-    return Picture(
+    bars = pictures.coverage(point for curve in drawn for point in curve.timed)
+    return pictures.Picture(
         f"{QUANTITIES[quantity].capitalize()}, {on}",
         panels,
         legend,
@@ -378,7 +368,7 @@ def _picture(found: Curves, places: Sequence[Place], quantity: str) -> Picture:
 
 REPORT = Report(
     name="figure1",
-    summary="Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones stop paying.",
+    summary="Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones stop helping.",
     examples=("dlbench report figure1 --plot figure1.png", "dlbench report figure1 --quantity items --suite figure1"),
     analyse=lambda source: figure1(source.matrix()),
     page=lambda found, options: figure1_page(found, options.quantity),

@@ -10,35 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, product
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place
+from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, attributes, csv_rows, objects, within
-from dlbench.reports.curve.curve import (
-    BROKEN,
-    SOLID,
-    Curve,
-    Line,
-    Panel,
-    Picture,
-    Point,
-    Style,
-    cell_columns,
-    curve_columns,
-    draw,
-    ends,
-    grid,
-    items,
-    style,
-)
+from dlbench.reports.curve import pictures
+from dlbench.reports.curve.curve import Curve, Point, cell_columns, curve_columns, grid, items
 from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
@@ -58,7 +42,6 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.formats.pictures import GREY
 from dlbench.reports.naming import place_name, rest_of, row_name
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import clearly_slower
@@ -129,7 +112,7 @@ def _times(curves: Iterable[Curve], learnt: Learnt) -> list[dict[str, Any]]:
         for point in curve.timed:
             if (loss := learnt.loss(point.at)) is not None and point.seconds is not None:
                 steps = learnt.nets[point.at].steps_to(learnt.target)
-                hours = None if steps is None else [end and steps / 3600 * end for end in ends(point.seconds)]
+                hours = None if steps is None else [end and steps / 3600 * end for end in pictures.ends(point.seconds)]
                 row: dict[str, Any] = {
                     "curve": curve,
                     "point": point,
@@ -308,12 +291,12 @@ def _order_lines(own: Losses, against: str) -> Iterator[str]:
 
 def _times_tables(times: Sequence[dict[str, Any]]) -> Iterator[Table]:
     """Yield a table for each text and place: rows and their networks down."""
-    groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
-    for row in times:
-        cell = row["curve"].cell
-        key = row["learnt"].text, row["curve"].host.fingerprint, place_name(cell), row["point"].at.work
-        groups.setdefault(key, []).append(row)
-    for of_place in groups.values():
+
+    def place_of(row: Mapping[str, Any]) -> tuple[object, ...]:
+        curve: Curve = row["curve"]
+        return row["learnt"].text, curve.host.fingerprint, place_name(curve.cell), row["point"].at.work
+
+    for of_place in grouped(times, place_of).values():
         learnt: Learnt = of_place[0]["learnt"]
         longest = max((row["hours_to_target"]["value"] for row in of_place if row["hours_to_target"]), default=0.0)
         unit = next((unit for unit, count in _UNITS.items() if longest * count >= 2), "seconds")
@@ -466,12 +449,7 @@ def _finding(name: str, finding: str, evidence: Evidence) -> dict[str, Any]:
 # The picture.
 
 
-def curves_to_picture(found: CellStudy, path: Path) -> list[Path]:
-    """Draw the losses, a page for each text, and return the files written; raises ReportError."""
-    return draw((_picture(found, learnt) for learnt in found.learnt), path)
-
-
-def _picture(found: CellStudy, learnt: Learnt) -> Picture:
+def _picture(found: CellStudy, learnt: Learnt) -> pictures.Picture:
     """Return a page: a panel against steps, then one for each curve against seconds.
 
     A cell has a colour, the number of layers a kind of line, a size a mark.
@@ -481,32 +459,35 @@ def _picture(found: CellStudy, learnt: Learnt) -> Picture:
         key=lambda net: (net.work, cell_order(net.cell), net.layers, net.size),
     )
     sizes = sorted({net.size for net in nets})
-    styles = {net: style(cell_order(net.cell)[0], sizes.index(net.size), net.layers - 1) for net in nets}
+    styles = {net: pictures.style(cell_order(net.cell)[0], sizes.index(net.size), net.layers - 1) for net in nets}
 
-    def lines(seconds: Callable[[Net], float | None]) -> list[Line]:
+    def lines(seconds: Callable[[Net], float | None]) -> list[pictures.Line]:
         return [
-            Line([(x * step, (y, None, None)) for x, y in zip(of.middles, of.losses, strict=True)], styles[net])
+            pictures.Line(
+                [(x * step, (y, None, None)) for x, y in zip(of.middles, of.losses, strict=True)], styles[net]
+            )
             for net in nets
             if (step := seconds(net)) is not None and (of := learnt.nets[net])
         ]
 
     levels = (learnt.floor, learnt.target)
-    panels = [Panel("against steps", lines(lambda net: 1.0), levels=levels, across="steps", linear=True)]
+    panels = [pictures.Panel("against steps", lines(lambda net: 1.0), levels=levels, across="steps", linear=True)]
     for curve in found.curves:
         medians = {net: seconds.median for net, seconds in curve.times.items() if net in nets}
         if medians:
             across = "seconds of updates (logarithmic)"
-            panels.append(Panel(rest_of(curve.cell), lines(medians.get), levels=levels, across=across))
-    named = "floor" if learnt.text[3] is not None else "lowest"
-    legend: list[tuple[str, Style]] = [(net.name, styles[net]) for net in nets]
-    legend.append((f"{named}, {learnt.floor:.3f}", {"color": GREY, "linestyle": SOLID}))
-    legend.append((f"{learnt.share:.0%} of the way, {learnt.target:.3f}", {"color": GREY, "linestyle": BROKEN}))
-    return Picture(f"Loss on the {learnt.title}, nats a symbol", panels, legend, linear=True)
+            panels.append(pictures.Panel(rest_of(curve.cell), lines(medians.get), levels=levels, across=across))
+    lowest = "floor" if learnt.text[3] is not None else "lowest"
+    legend: list[tuple[str, pictures.Style]] = [(net.name, styles[net]) for net in nets]
+    named = (f"{lowest}, {learnt.floor:.3f}", f"{learnt.share:.0%} of the way, {learnt.target:.3f}")
+    dashes = (pictures.SOLID, pictures.BROKEN)
+    legend += [(name, {"color": pictures.GREY, "linestyle": each}) for name, each in zip(named, dashes, strict=True)]
+    return pictures.Picture(f"Loss on the {learnt.title}, nats a symbol", panels, legend, linear=True)
 
 
 REPORT = Report(
     name="cells",
-    summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and the time to a loss.
+    summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a given loss.
 
 Speeds are of whatever suite timed such a network (cells, cells-quick, char); losses of those that trained it on a
 text (char). With `--against karpathy2016` the published losses stand beside one's own.""",
@@ -520,7 +501,7 @@ text (char). With `--against karpathy2016` the published losses stand beside one
     page=lambda found, options: cells_page(found, options.quantity, options.against),
     data=cells_data,
     rows=cells_rows,
-    draw=lambda found, path, options: curves_to_picture(found, path),
+    draw=lambda found, path, options: pictures.draw((_picture(found, each) for each in found.learnt), path),
     drawable=lambda found: any(each.steps for of in found.learnt for each in of.nets.values()),
     suggestion="recurrent cells: speed, loss, and time to a loss",
     applies=lambda cells: any(each.network.startswith("char-") for each in cells),

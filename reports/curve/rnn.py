@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place
+from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, objects, within
 from dlbench.reports.curve.curve import (
     Curve,
@@ -236,22 +236,18 @@ def _crossings_of_threads(
 
 def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a framework is faster on another device, or another machine, each at its best."""
-    found: dict[Cell, dict[tuple[str, str], list[Curve]]] = {}
-    for curve in curves:
-        shared = axes.project(curve.cell, ("framework", "batch_size", "precision", "placement", "tuning"))
-        place = curve.host.fingerprint, curve.cell.device
-        found.setdefault(shared, {}).setdefault(place, []).append(curve)
-    for shared, places in found.items():
+    shared_axes = ("framework", "batch_size", "precision", "placement", "tuning")
+    for shared, alike in grouped(curves, lambda curve: axes.project(curve.cell, shared_axes)).items():
         sides: list[Side] = []
-        for (_, device), of in places.items():
+        for (_, device), of in grouped(alike, lambda curve: (curve.host.fingerprint, curve.cell.device)).items():
             best: dict[Size, Summary] = {}
             for size, seconds in (each for curve in of for each in curve.times.items()):
                 best[size] = min(best.get(size, seconds), seconds, key=lambda each: each.median)
             sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best))
         for first, second in combinations(sides, 2):
-            alike = first[1].cell.on_cpu is second[1].cell.on_cpu
-            ordered = (first, second) if alike or first[1].cell.on_cpu else (second, first)
-            yield from _crossed(*ordered, row_name(shared), swap=alike)
+            swap = first[1].cell.on_cpu is second[1].cell.on_cpu
+            ordered = (first, second) if swap or first[1].cell.on_cpu else (second, first)
+            yield from _crossed(*ordered, row_name(shared), swap=swap)
 
 
 def _of_machine(curves: Iterable[Curve], hosts: Mapping[str, Host], curve: Curve) -> str:
@@ -304,12 +300,12 @@ def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
     Compared are the networks that at least half as many curves have as the one that most have: being the fastest of
     few is no merit.
     """
-    found: dict[tuple[str, Cell], list[tuple[Curve, Times]]] = {}
-    for curve in curves:
-        usual = {size: seconds for size, seconds in curve.times.items() if size == Size(size.hidden, size.steps)}
-        if usual:
-            found.setdefault((curve.host.fingerprint, _work_of(curve)), []).append((curve, usual))
-    for together in found.values():
+
+    def usual(curve: Curve) -> Times:
+        return {size: seconds for size, seconds in curve.times.items() if size == Size(size.hidden, size.steps)}
+
+    for of in grouped(filter(usual, curves), lambda curve: (curve.host.fingerprint, _work_of(curve))).values():
+        together = [(curve, usual(curve)) for curve in of]
         count = Counter(size for _, times in together for size in times)
         sizes = sorted(size for size, curves in count.items() if 2 * curves >= max(count.values()))
         fastest = {
@@ -326,8 +322,8 @@ def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
             ]
             if ratios and len(together) > 1:
                 wins = tuple(size for size in sizes if fastest[size] is times)
-                of = {"sizes": len(ratios), "of": len(sizes), "fastest_at": wins}
-                rows.append({"curve": curve, "times_fastest": geometric_mean(ratios), **of})
+                mean = {"times_fastest": geometric_mean(ratios), "sizes": len(ratios), "of": len(sizes)}
+                rows.append({"curve": curve, **mean, "fastest_at": wins})
         yield from sorted(rows, key=lambda row: row["times_fastest"].value)
 
 
@@ -354,17 +350,13 @@ def _pivot(
 ) -> Iterator[Table]:
     """Yield a table for each subtitle, in their order, with its notes."""
     said = list(dict.fromkeys(notes))
-    for subtitle in dict.fromkeys(subtitle for subtitle, *_ in fields):
-        blocks: dict[str, dict[tuple[Any, str], Entry]] = {}
-        for (of, heading, row, column), entry in fields.items():
-            if of == subtitle:
-                blocks.setdefault(heading, {})[row, column] = entry
-        heads = {column for block in blocks.values() for _, column in block}
+    for subtitle, of_subtitle in grouped(fields, lambda field: field[0]).items():
+        heads = {column for *_, column in of_subtitle}
         columns = sorted(heads, key=lambda head: (head.startswith("i"), int(head.removeprefix("i"))))
         lines: list[tuple[Entry, ...]] = []
-        for heading, block in blocks.items():
+        for heading, block in grouped(of_subtitle, lambda field: field[1]).items():
             lines += [(Entry(heading),)] if heading else []
-            lines += grid(block, columns)
+            lines += grid({field[2:]: fields[field] for field in block}, columns)
         of_table = tuple(note for of, note in said if of == subtitle)
         yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), of_table)
 
@@ -641,7 +633,7 @@ def _analyse(source: Source) -> Study:
 
 REPORT = Report(
     name="rnn",
-    summary="""Small recurrent networks, one example an update: time by units and time steps.
+    summary="""Small recurrent networks at mini-batch 1: time by units and time steps.
 
 Five tables: the times; T = c + s n_steps; growth with the units, and from how many on more threads pay; from how many
 units on one device, machine or thread count is faster than another; rows compared.""",

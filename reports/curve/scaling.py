@@ -19,7 +19,6 @@ more threads altogether than the machine has CPUs share these, and then no speed
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from dlbench.adapters import axes
@@ -27,31 +26,22 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, group_of, row_of
 from dlbench.reports.columns import Column, attributes, table
+from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
-    BROKEN,
-    DOTTED,
-    SOLID,
     Curve,
     Curves,
-    Line,
-    Panel,
-    Picture,
     Point,
-    Style,
     along,
     by_machine,
     cell_columns,
     curve_columns,
     curve_objects,
     curve_rows,
-    draw,
     found_columns,
-    style,
     usable,
 )
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.pictures import GREY
 from dlbench.reports.naming import row_name, threads_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, judge, ratio
@@ -303,12 +293,7 @@ _POINT: tuple[Column[Point], ...] = (
 )
 
 
-def scaling_to_picture(found: Curves, path: Path) -> list[Path]:
-    """Draw speed-ups, each machine on a page of its own, and return the files written; raises ReportError."""
-    return draw(map(_picture, by_machine(found.curves) or [[]]), path)
-
-
-def _picture(curves: list[Curve]) -> Picture:
+def _picture(curves: list[Curve]) -> pictures.Picture:
     """Return a page: a panel for each network; strong scaling with solid lines, weak scaling with broken ones."""
     panels: dict[str, dict[tuple[str, bool], dict[int, Ratio]]] = {}
     for curve in curves:
@@ -320,31 +305,32 @@ def _picture(curves: list[Curve]) -> Picture:
                     key = f"{name}, batch {rival.batch_size}{' each' * (way == WEAK)}", way == WEAK
                     panels.setdefault(work_name(curve.cell), {}).setdefault(key, {})[point.at.world_size] = speedup
     if not panels:
-        return Picture("No cell of several workers has a matching cell of one worker." if curves else NOTHING, (), ())
+        missing = "No cell of several workers has a matching cell of one worker." if curves else NOTHING
+        return pictures.Picture(missing, (), ())
     names = list(dict.fromkeys(name for of in panels.values() for name in of))
-    styles = {name: style(number, number, int(name[1])) for number, name in enumerate(names)}
+    styles = {name: pictures.style(number, number, int(name[1])) for number, name in enumerate(names)}
     drawn = []
     for title, of in panels.items():
         counts = sorted({1, *(count for speedups in of.values() for count in speedups)})
         lines = [
-            Line(
+            pictures.Line(
                 [(1, (1.0, None, None)), *((count, (r.value, r.low, r.high)) for count, r in sorted(speedups.items()))],
                 styles[name],
             )
             for name, speedups in of.items()
         ]
-        drawn.append(Panel(title, lines, counts, [(count, count) for count in counts]))
-    legend: list[tuple[str, Style]] = [(name, styles[name, weak]) for name, weak in names]
-    kinds = ((SOLID, "strong: the same mini-batch"), (BROKEN, "weak: it grows with the workers"))
+        drawn.append(pictures.Panel(title, lines, counts, [(count, count) for count in counts]))
+    legend: list[tuple[str, pictures.Style]] = [(name, styles[name, weak]) for name, weak in names]
+    kinds = ((pictures.SOLID, "strong: the same mini-batch"), (pictures.BROKEN, "weak: it grows with the workers"))
     legend += [(label, {"color": "black", "linestyle": dashes}) for dashes, label in kinds]
-    legend += [("ideal", {"color": GREY, "linestyle": DOTTED})]
+    legend += [("ideal", {"color": pictures.GREY, "linestyle": pictures.DOTTED})]
     title = f"Speed-up over one worker, on {curves[0].host.name}"
-    return Picture(title, drawn, legend, "workers; bars: interval of the ratio", "speed-up", binary=True)
+    return pictures.Picture(title, drawn, legend, "workers; bars: interval of the ratio", "speed-up", binary=True)
 
 
 REPORT = Report(
     name="scaling",
-    summary="""The gain of several workers (GPUs, or processes on the CPU) that share a mini-batch over one.
+    summary="""Speed-up from several workers (GPUs, or processes on the CPU) that share a mini-batch.
 
 Strong scaling compares them with one worker on the same mini-batch, weak scaling with one on a mini-batch as large
 as each worker's part: measure both sizes for it. On the CPU they are also compared with one process with as many
@@ -358,7 +344,7 @@ threads as they have together, where that was measured.""",
     page=lambda found, options: scaling_page(found),
     data=lambda found: {"lines": curve_objects(found.curves, _CURVE, _POINT), "notes": list(found.notes)},
     rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
-    draw=lambda found, path, options: scaling_to_picture(found, path),
+    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves) or [[]]), path),
     drawable=lambda found: bool(found.curves),
     suggestion="the gain of several workers over one",
     applies=lambda cells: any(each.world_size > 1 for each in cells),

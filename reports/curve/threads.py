@@ -22,43 +22,33 @@ gradients, which no law of threads describes; `scaling` reports on them.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND, Cell, Status
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, differ, group_of
+from dlbench.reports.cells import CellResult, Matrix, differ, group_of, grouped
 from dlbench.reports.columns import Column, attributes, table
+from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
-    DOTTED,
     Curve,
     Curves,
-    Line,
-    Panel,
-    Picture,
     Point,
     adjust_together,
     along,
     by_machine,
     cell_columns,
     computes_nothing,
-    coverage,
     curve_columns,
     curve_objects,
     curve_rows,
-    draw,
-    ends,
     found_columns,
-    marks_of,
-    style,
     usable,
 )
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
 from dlbench.reports.disturbance import THROTTLED_SHARE
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
-from dlbench.reports.formats.pictures import GREY
 from dlbench.reports.naming import extra_of_place, group_name, row_name, threads_name
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
@@ -347,8 +337,7 @@ def wait_policies(points: Iterable[Point]) -> str:
     """Return the settings of how waiting threads wait, with their thread counts; empty where nothing was set."""
     places: dict[str, list[str]] = {}
     for point in points:
-        policy = None if point.cell.observed is None else point.cell.observed.wait_policy
-        if policy is not None:
+        if point.cell.observed and (policy := point.cell.observed.wait_policy) is not None:
             words = ", ".join(f"{name}={value}" for name, value in policy.items())
             places.setdefault(words, []).append(str(point.at))
     if len(places) == 1:
@@ -443,11 +432,9 @@ def _failed(curve: Curve, limit: int) -> str:
     """Return the counts beyond the limit at which a network that runs within it fails, and how; else an empty text."""
     if bound(curve) or not any(point.at <= limit for point in curve.timed):
         return ""
-    missing: dict[Status, list[str]] = {}
-    for point in curve.points:
-        if point.at > limit and point.cell.status in _FAILURES:
-            missing.setdefault(point.cell.status, []).append(str(point.at))
-    said = [f"{_FAILURES[status]} at {' and '.join(counts)}" for status, counts in missing.items()]
+    failed = (point for point in curve.points if point.at > limit and point.cell.status in _FAILURES)
+    by_status = grouped(failed, lambda point: point.cell.status)
+    said = [f"{_FAILURES[each]} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()]
     return f"{_workload(curve.cell)} ({', '.join(said)})" if said else ""
 
 
@@ -489,7 +476,11 @@ _LEGENDS = {
 
 
 def _found(name: str, heading: str, form: str) -> Column[Point]:
-    return Column(name, heading, lambda point: point.found.get(name), lambda point: _form(point.found.get(name), form))
+    def text(point: Point) -> str:
+        value = point.found.get(name)
+        return "" if value is None else f"{value:{form}}"
+
+    return Column(name, heading, lambda point: point.found.get(name), text)
 
 
 def _observed(name: str, heading: str, form: Callable[[float], str]) -> Column[Point]:
@@ -500,8 +491,9 @@ def _observed(name: str, heading: str, form: Callable[[float], str]) -> Column[P
     return Column("", heading, lambda point: None, text)
 
 
-def _form(value: float | None, form: str) -> str:
-    return "" if value is None else f"{value:{form}}"
+def _ceiling(point: Point) -> str:
+    share = point.cell.ceiling_fraction
+    return "" if share is None or not point.cell.shown else f"{share:.0%}"
 
 
 def _seconds(point: Point) -> Entry:
@@ -558,7 +550,7 @@ _POINT: tuple[Column[Point], ...] = (
     _observed("cpu_seconds_per_step", "CPU s", number),
     _observed("involuntary_switches_per_step", "switches", "{:.1f}".format),
     _observed("throttled_share", "quota", lambda share: f"{share:.0%}" if share > 0.001 else ""),
-    Column("", "ceil", lambda point: None, lambda p: _form(p.cell.ceiling_fraction, ".0%") if p.cell.shown else ""),
+    Column("", "ceil", lambda point: None, _ceiling),
     *cell_columns("flags"),
 )
 _CURVE: tuple[Column[Curve], ...] = (
@@ -698,21 +690,15 @@ def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
     return [curve for curve in curves if len(curve.timed) > 1]
 
 
-def threads_to_picture(curves: Iterable[Curve], path: Path) -> list[Path]:
-    """Draw the curves, each machine on pages of its own, and return the files; raises ReportError."""
-    return draw(map(_picture, by_machine(drawn_curves(curves))), path)
-
-
-def _picture(curves: Sequence[Curve]) -> Picture:
-    host, groups = curves[0].host, dict[Cell, list[Curve]]()
-    for curve in curves:
-        groups.setdefault(group_of(curve.cell), []).append(curve)
-    styles = {name: style(place, place, place) for place, name in enumerate(sorted(set(map(name_of, curves))))}
+def _picture(curves: Sequence[Curve]) -> pictures.Picture:
+    host, groups = curves[0].host, grouped(curves, lambda curve: group_of(curve.cell))
+    names = sorted(set(map(name_of, curves)))
+    styles = {name: pictures.style(place, place, place) for place, name in enumerate(names)}
     panels = []
     for group, of_group in groups.items():
         lines = [
-            Line(
-                [(count, ends(seconds)) for count, seconds in curve.times.items()],
+            pictures.Line(
+                [(count, pictures.ends(seconds)) for count, seconds in curve.times.items()],
                 styles[name_of(curve)],
                 {"best": [curve.found["best_threads"]]},
             )
@@ -722,21 +708,22 @@ def _picture(curves: Sequence[Curve]) -> Picture:
         alone = [value[0] for line in lines for count, value in line.points if count == 1]
         ideal = [(count, min(alone) / count) for count in (1, counts[-1])] if alone else []
         limit = host.own_cores if host.own_cores is not None and counts[0] <= host.own_cores <= counts[-1] else None
-        panels.append(Panel(group_name(group), lines, counts, ideal, limit))
+        panels.append(pictures.Panel(group_name(group), lines, counts, ideal, limit))
     legend = [
         *styles.items(),
-        *marks_of((line for panel in panels for line in panel.lines), best="threads to use"),
-        ("T(1)/p of the fastest with one", {"color": GREY, "linestyle": DOTTED}),
+        *pictures.marks_of((line for panel in panels for line in panel.lines), best="threads to use"),
+        ("T(1)/p of the fastest with one", {"color": pictures.GREY, "linestyle": pictures.DOTTED}),
     ]
     if host.own_cores is not None:
         legend.append((f"the machine's own cores: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
-    across = f"threads; bars: {coverage(point for curve in curves for point in curve.timed)} interval of the median"
-    return Picture(f"Time against threads, on {host.name}", panels, legend, across, "seconds per mini-batch", unit="s")
+    bars = pictures.coverage(point for curve in curves for point in curve.timed)
+    across, up = f"threads; bars: {bars} interval of the median", "seconds per mini-batch"
+    return pictures.Picture(f"Time against threads, on {host.name}", panels, legend, across, up, unit="s")
 
 
 REPORT = Report(
     name="threads",
-    summary="How many threads to give each framework, and the cost of more, with the evidence why.",
+    summary="How many threads to give each framework, the cost of using more, and the evidence.",
     examples=(
         "dlbench report threads",
         "dlbench report threads --reference shi2016",
@@ -750,7 +737,7 @@ REPORT = Report(
         "notes": list(found.notes),
     },
     rows=lambda found: curve_rows(found.curves, (*_CURVE, *_LAW), _POINT),
-    draw=lambda found, path, options: threads_to_picture(found.curves, path),
+    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(drawn_curves(found.curves))), path),
     drawable=lambda found: bool(drawn_curves(found.curves)),
     suggestion="how many threads to give, and the cost of more",
     applies=lambda cells: differ(

@@ -37,7 +37,8 @@ def visible(text: str, most: int = LINE) -> str:
     """
     text = without_credentials(text)
     if not text.isprintable():
-        text = "".join(map(_visible, text[: most + 1]))
+        shown = text[: most + 1]
+        text = "".join(each if each.isprintable() else " " if each.isspace() else written_out(each) for each in shown)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -49,12 +50,6 @@ def visible_lines(text: str) -> str:
 def one_line(text: str, most: int = LINE) -> str:
     """Return the same without blanks at the ends, and never more than one of them."""
     return " ".join(visible(text, most).split())
-
-
-def _visible(character: str) -> str:
-    if character.isprintable():
-        return character
-    return " " if character.isspace() else written_out(character)
 
 
 def written_out(character: str) -> str:

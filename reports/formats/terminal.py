@@ -127,7 +127,8 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
             shown.add_row(Text(row[0].text, style="bold"), *[""] * (len(table.head) - 1))
         else:
             name = Text((_INDENT if grouped else "") + row[0].plain)
-            shown.add_row(name, *(_styled(entry) for entry in row[1:]))
+            styles = ("bold green" if entry.best else "red" if entry.hole else "" for entry in row[1:])
+            shown.add_row(name, *(Text(entry.plain, style=style) for entry, style in zip(row[1:], styles, strict=True)))
     return _text([shown], width, colour)
 
 
@@ -146,11 +147,6 @@ def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> st
     for renderable in renderables:
         console.print(renderable)
     return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
-
-
-def _styled(entry: layout.Entry) -> Text:
-    style = "bold green" if entry.best else "red" if entry.hole else ""
-    return Text(entry.plain, style=style)
 
 
 def _paragraphs(lines: Iterable[str], width: int) -> str:

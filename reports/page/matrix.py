@@ -5,7 +5,6 @@ Every number is computed here; the page's script only puts one view's texts into
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -160,13 +159,9 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
         if not axis.goes_with and len(values) > 1:
             order = {value: place for place, value in enumerate(axis.order)}
             values.sort(key=lambda v: (order.get(v, len(order)), v if isinstance(v, int) else 0))
-            yield filter_of(axis.name, values, partial(_axis_value, axis.name))
+            yield filter_of(axis.name, values, lambda cell, name=axis.name: axis_value(cell.cell, name))  # type: ignore[misc]
     if len({_has_few_launches(cell) for cell in cells}) > 1:
         yield filter_of("launches", (False, True), _has_few_launches, "3 or more", "fewer than 3")
-
-
-def _axis_value(name: str, cell: CellResult) -> Any:
-    return axis_value(cell.cell, name)
 
 
 def _has_few_launches(cell: CellResult) -> bool:

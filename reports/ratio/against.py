@@ -20,9 +20,9 @@ from typing import Any
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
-from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode
-from dlbench.reports.columns import MEDIAN, Column, csv_rows, objects, table, within
-from dlbench.reports.curve.curve import computes_nothing
+from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode, grouped
+from dlbench.reports.columns import MEDIAN, Column, begins, csv_rows, host_columns, objects, table, within
+from dlbench.reports.curve.curve import computes_nothing, items
 from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
@@ -30,7 +30,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
-from dlbench.reports.ratio.pairs import Row, begins, grouped
+from dlbench.reports.ratio.pairs import Row
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
@@ -189,8 +189,42 @@ def against(
     of = study(SHI2016)
     paper = of.matrix()
     cpus = [each for each in paper.machines if any(column.on_cpu for column in paper.columns_of(each))]
+    # The paper did not bind threads to CPUs, and tuned what it measured.
+    as_then = [c for c in matrix.cells.values() if c.row.affinity == OVERSUBSCRIBED and c.row.tuning == TUNED]
+
+    def match(machine: str, theirs: str) -> Match:
+        host, then = matrix.hosts[machine], paper.hosts[theirs]
+        own, published = (
+            {c.threads for c in m.columns_of(name) if _comparable(c) and c.threads is not None}
+            for m, name in ((matrix, machine), (paper, theirs))
+        )
+        left_out = {count: why for count in sorted(own) if (why := _why_not(count, published, host, then))}
+        peak = of.peaks.get(theirs)
+        usual = [cell for cell in as_then if cell.machine == machine and _comparable(cell.column)]
+        modes_of = grouped(usual, lambda cell: (cell.group, cell.row.framework, cell.column.threads))
+        rows_of = {
+            adapter: sorted({cell.row.framework for cell in cells})
+            for adapter, cells in grouped(usual, lambda cell: builds.of(cell).adapter).items()
+        }
+        pairs: list[Pair] = []
+        fastest: list[Pair] = []
+        for group in (each for each in paper.rows if each in {cell.group for cell in usual}):
+            for framework in (row.framework for row in paper.rows[group]):
+                counterpart = counterparts.get(framework)
+                rows = rows_of.get(counterpart.adapter, ()) if counterpart and counterpart.adapter else ()
+                for name, count in product(rows, sorted(own & published - set(left_out))):
+                    cell = group._replace(framework=framework, mode=of.year, device="cpu", threads=count)
+                    past = paper.cells.get(Place(theirs, cell))
+                    modes = sorted(modes_of.get((group, name, count), ()), key=lambda cell: cell.row)
+                    best = fastest_mode(modes) if modes else None
+                    for now in modes if all_modes and modes else [best]:
+                        build = None if now is None else builds.of(now)
+                        pairs.append(_judged(Pair(group, framework, name, count, now, build, past), peak))
+                        fastest += pairs[-1:] if now is best else []
+        return Match(host, then, peak, tuple(pairs), tuple(fastest), left_out)
+
     matches = tuple(
-        _match(matrix, mine, of, paper, theirs, counterparts, builds, all_modes)
+        match(mine, theirs)
         for mine in matrix.machines
         for theirs in cpus
         if any(map(_comparable, matrix.columns_of(mine)))
@@ -203,53 +237,6 @@ def against(
 def _comparable(column: Place) -> bool:
     # The paper's CPU columns are of one process.
     return column.on_cpu and column.world_size == 1
-
-
-def _match(
-    matrix: Matrix,
-    machine: str,
-    of: Study,
-    paper: Matrix,
-    theirs: str,
-    counterparts: Mapping[str, Counterpart],
-    builds: Builds,
-    all_modes: bool,
-) -> Match:
-    host, then = matrix.hosts[machine], paper.hosts[theirs]
-    own, published = (
-        {c.threads for c in m.columns_of(name) if _comparable(c) and c.threads is not None}
-        for m, name in ((matrix, machine), (paper, theirs))
-    )
-    left_out = {count: why for count in sorted(own) if (why := _why_not(count, published, host, then))}
-    peak = of.peaks.get(theirs)
-    # The paper did not bind threads to CPUs, and tuned what it measured.
-    usual = [
-        cell
-        for cell in matrix.cells.values()
-        if cell.row.affinity == OVERSUBSCRIBED and cell.row.tuning == TUNED
-        if cell.machine == machine and _comparable(cell.column)
-    ]
-    modes_of = grouped(usual, lambda cell: (cell.group, cell.row.framework, cell.column.threads))
-    rows_of = {
-        adapter: sorted({cell.row.framework for cell in cells})
-        for adapter, cells in grouped(usual, lambda cell: builds.of(cell).adapter).items()
-    }
-    pairs: list[Pair] = []
-    fastest: list[Pair] = []
-    for group in (each for each in paper.rows if each in {cell.group for cell in usual}):
-        for framework in (row.framework for row in paper.rows[group]):
-            counterpart = counterparts.get(framework)
-            rows = rows_of.get(counterpart.adapter, ()) if counterpart and counterpart.adapter else ()
-            for name, count in product(rows, sorted(own & published - set(left_out))):
-                cell = group._replace(framework=framework, mode=of.year, device="cpu", threads=count)
-                past = paper.cells.get(Place(theirs, cell))
-                modes = sorted(modes_of.get((group, name, count), ()), key=lambda cell: cell.row)
-                best = fastest_mode(modes) if modes else None
-                for now in modes if all_modes and modes else [best]:
-                    build = None if now is None else builds.of(now)
-                    pairs.append(_judged(Pair(group, framework, name, count, now, build, past), peak))
-                    fastest += pairs[-1:] if now is best else []
-    return Match(host, then, peak, tuple(pairs), tuple(fastest), left_out)
 
 
 def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:
@@ -347,15 +334,9 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
     )
 
 
-_MACHINES: tuple[Column[Match], ...] = (
-    Column("machine", None, lambda match: match.host.fingerprint),
-    Column("machine_name", None, lambda match: match.host.name),
-    Column("machine_then", None, lambda match: match.then.fingerprint),
-    Column("machine_then_name", None, lambda match: match.then.name),
-)
+_MACHINES = (*host_columns(lambda match: match.host), *host_columns(lambda match: match.then, "machine_then"))
 _MEANS: tuple[Column[dict[str, Any]], ...] = (
-    Column("framework", None, lambda mean: mean["framework"]),
-    Column("row", None, lambda mean: mean["row"]),
+    *items(dict, "framework", "row"),
     Column("threads", "p", lambda mean: mean["threads"]),
     Column("networks", "networks", lambda mean: mean["networks"]),
     Column(
@@ -366,7 +347,7 @@ _MEANS: tuple[Column[dict[str, Any]], ...] = (
     ),
     Column("per_peak", "per peak", lambda mean: _span(mean["per_peak"]), lambda mean: _times(mean["per_peak"])),
     Column("common", "of common", lambda mean: mean["common"], lambda mean: _times(mean["common"])),
-    Column("disturbed", None, lambda mean: mean["disturbed"]),
+    *items(dict, "disturbed"),
 )
 
 
@@ -530,7 +511,7 @@ def _analyse(source: Source) -> Against:
 
 REPORT = Report(
     name="against",
-    summary="""One's own results beside the 2016 paper's Table 4, with speed-ups.
+    summary="""Your results beside the 2016 paper's Table 4, with speed-ups.
 
 For each framework of the paper, on as many threads: the seconds of 2016, the speed-up since (hardware and software
 together), and how much is left when both are divided by the cores' peak rates.""",

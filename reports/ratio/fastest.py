@@ -8,23 +8,14 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, differ, in_the_running
-from dlbench.reports.columns import GROUP, MEDIAN, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table
+from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
+from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.flags import FlagKind
+from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, common_flags, entry, flag_lines, times
 from dlbench.reports.matrix import of_cell
-from dlbench.reports.naming import WORKERS_LEGEND, row_name
-from dlbench.reports.ratio.pairs import (
-    NOTHING,
-    Compared,
-    counted,
-    grouped,
-    heading_of,
-    listed,
-    machine_columns,
-    place_heading,
-)
+from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, listed, place_heading, row_name
+from dlbench.reports.ratio.pairs import NOTHING, Compared
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, judge, ratio
 
@@ -49,7 +40,7 @@ class Leader:
     first: CellResult
     """The least median of those that may be compared."""
     ties: tuple[CellResult, ...]
-    """Others that noise cannot tell from it, the fastest first."""
+    """Others that are indistinguishable from it within noise, the fastest first."""
     next: CellResult | None
     """The fastest that is clearly slower, else the second; None where it is alone."""
     ratio: Ratio | None
@@ -93,7 +84,7 @@ def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tupl
     seconds = QUANTITIES["seconds"]
     fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
     return (
-        *machine_columns(found.matrix.hosts, lambda each: each.first.machine),
+        *host_columns(lambda each: found.matrix.hosts[each.first.machine]),
         *axis_columns(lambda each: each.first.cell, (*GROUP, *PLACE)),
         Column("first", "fastest", lambda each: _standing(each.first), lambda each: row_name(each.first.row), fields),
         Column("", "p", lambda each: place_heading(each.first.cell)),
@@ -142,7 +133,7 @@ def _page(found: Compared[Leader]) -> Page:
 
 def _table(found: Compared[Leader], machine: str, here: Sequence[Leader], common: set[FlagKind]) -> Table:
     ties = [
-        f"{heading_of(each.first)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} cannot be told from "
+        f"{group_name(each.first.group)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} ties with "
         f"{listed(_ties(each), _NAMED)}."
         for each in here
         if each.ties
@@ -150,7 +141,8 @@ def _table(found: Compared[Leader], machine: str, here: Sequence[Leader], common
     if len(ties) > _TIES:
         ties = [*ties[:_TIES], f"... and {len(ties) - _TIES} more; --json shows all"]
     title = f"Who is fastest, on {found.name(machine)}"
-    return table(_columns(found, common), here, title, "leaders", lambda each: heading_of(each.first), ties, keys=2)
+    columns = _columns(found, common)
+    return table(columns, here, title, "leaders", lambda each: group_name(each.first.group), ties, keys=2)
 
 
 def headline(found: Compared[Leader]) -> list[str]:
@@ -171,10 +163,6 @@ def headline(found: Compared[Leader]) -> list[str]:
     return lines
 
 
-def _applies(cells: Collection[Cell]) -> bool:
-    return differ({cell._replace(tuning="") for cell in cells}, *ROW)
-
-
 REPORT = Report(
     name="fastest",
     summary="Who is fastest on each network at each thread count or device, who ties, and how far behind the next is.",
@@ -184,7 +172,7 @@ REPORT = Report(
     data=lambda found: {"leaders": objects(_columns(found), found.rows), "notes": list(found.matrix.notes)},
     rows=lambda found: csv_rows(_columns(found), found.rows),
     suggestion="who is fastest, and whether noise may explain it",
-    applies=_applies,
+    applies=lambda cells: differ({cell._replace(tuning="") for cell in cells}, *ROW),
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Who is fastest",
     place=10,

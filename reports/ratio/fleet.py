@@ -18,16 +18,16 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, disturbances
-from dlbench.reports.cells import axis_value
-from dlbench.reports.columns import MEDIAN, VALUE, Column, csv_rows, objects, table, within
+from dlbench.reports.cells import axis_value, grouped
+from dlbench.reports.columns import MEDIAN, VALUE, Column, csv_rows, host_columns, objects, table, within
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import CONTENDED, SHARED_NODE
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number, times
-from dlbench.reports.naming import group_name, name_of, rest_of
+from dlbench.reports.naming import counted, group_name, listed, name_of, rest_of
 from dlbench.reports.ratio.nodes import FAST, MEAN, SLOW, UNKNOWN, Kind, NodeRatio, NodeSeen, contrasts, pooled_variance
-from dlbench.reports.ratio.pairs import counted, draw, grouped, listed
+from dlbench.reports.ratio.pairs import draw
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
 from dlbench.reports.statistics import SIGNIFICANCE, Summary, summarise
 from dlbench.reports.storage.hosts import Host, Node
@@ -54,6 +54,8 @@ _LEGEND = (
 )
 Samples = defaultdict[Cell | str, defaultdict[str, defaultdict[str, list[list[float]]]]]
 """By benchmark, build and node: of each launch its steps in seconds."""
+Sample = tuple[Cell | str, str, str, list[float], str]
+"""Benchmark, build, node, seconds of the steps, and moment of a launch or a reading."""
 OfNode = tuple[NodeRatio, list[NodeRatio]]
 """The mean of a node, and its benchmarks."""
 Spread = tuple[Cell | str, int, float, float | None, float | None]
@@ -117,10 +119,8 @@ def _node(kind: Kind, of: Node) -> NodeSeen:
     return found
 
 
-def _of_records(
-    kind: Kind, of_run: Node, records: list[Record]
-) -> Iterator[tuple[Cell | str, str, str, list[float], str]]:
-    """Yield benchmark, build, node, seconds of the steps, and moment of each launch that counts."""
+def _of_records(kind: Kind, of_run: Node, records: list[Record]) -> Iterator[Sample]:
+    """Yield the launches that count."""
     for record in last_attempts(records):
         node = _node(kind, record.node or of_run)
         parity = record.outcome.parity
@@ -135,7 +135,7 @@ def _of_records(
             yield record.cell._replace(adapter=""), record.environment, node.name, steps, when
 
 
-def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[tuple[Cell | str, str, str, list[float], str]]:
+def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
     """Yield the calm readings of a run; the one after a block is kept again before the next, and counts once."""
     taken = set()
     for _, _, content in source.sentinels(run):
@@ -174,14 +174,16 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
     if len(there) == 1:
         of_kind = f"of its kind with results ({kind.host.name})"
         kind.missing.append(f"{there[0]} is the only node {of_kind}: nothing to compare it with.")
+
+    def listing(names: Sequence[str]) -> str:
+        return f"{counted(len(names), 'benchmark')} ({listed(names, 2)})"
+
     for name, names in other_builds.items():
-        missing = f"{counted(len(names), 'benchmark')} ({listed(names, 2)})"
-        kind.missing.append(f"{name} is not compared on {missing}, measured with another build than on most nodes.")
-    for nodes in grouped(lacking, lambda node: tuple(lacking[node])).values():
-        names = lacking[nodes[0]]
-        missing = f"{counted(len(names), 'benchmark')} ({listed(names, 2)})"
+        on = listing(names)
+        kind.missing.append(f"{name} is not compared on {on}, measured with another build than on most nodes.")
+    for these, nodes in grouped(lacking, lambda node: tuple(lacking[node])).items():
         verb = "has" if len(nodes) == 1 else "have"
-        kind.missing.append(f"{listed(nodes)} {verb} no result of {missing}, which other nodes have.")
+        kind.missing.append(f"{listed(nodes)} {verb} no result of {listing(these)}, which other nodes have.")
     if len(kind.nodes) > 1 and alone:
         kind.missing.append(f"Compared with nothing, since no two nodes have it of one build: {listed(alone, 2)}.")
 
@@ -251,7 +253,7 @@ def _of_kind(nodes: Sequence[OfNode]) -> list[str]:
     if slower is None:
         return []
     other = next(mean.node.name for mean, _ in nodes if mean is not slower[0])
-    alone = "With only two nodes, it cannot be told which one is at fault."
+    alone = "With only two nodes, either one may be at fault."
     return [f"{_sentence(*slower, other, two=True)} {alone}{_excuse(*slower)}"]
 
 
@@ -411,8 +413,7 @@ def _data(kinds: Sequence[Kind]) -> dict[str, Any]:
     return {
         "machines": [
             {
-                "machine": kind.host.fingerprint,
-                "machine_name": kind.host.name,
+                **objects(host_columns(lambda kind: kind.host), [kind])[0],
                 "nodes": objects(_NODE, _by_node(kind)),
                 "ratios": objects(_RATIO, kind.ratios),
                 "spreads": objects(_SPREAD, _spreads(kind)),
@@ -426,8 +427,7 @@ def _data(kinds: Sequence[Kind]) -> dict[str, Any]:
 
 def _rows(kinds: Sequence[Kind]) -> Rows:
     columns: tuple[Column[tuple[Kind, NodeRatio]], ...] = (
-        Column("machine", None, lambda line: line[0].host.fingerprint),
-        Column("machine_name", None, lambda line: line[0].host.name),
+        *host_columns(lambda line: line[0].host),
         Column("shared", None, lambda line: "; ".join(line[1].node.shared)),
         *within(_RATIO, lambda line: line[1]),
     )
@@ -457,7 +457,7 @@ def _compared(kinds: Sequence[Kind]) -> bool:
 
 REPORT = Report(
     name="fleet",
-    summary="""Node against node: which of many machines of one kind is slow, by how much, and on what.
+    summary="""Which of several identical nodes is slow, by how much, and on what.
 
 Compared are the cells that several nodes have, and the machine's own speeds (matrix products and memory on one
 thread) as they were read between launches. Beside that stands how much nodes differ, and how much launches do.""",

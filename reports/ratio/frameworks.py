@@ -5,30 +5,19 @@ the matrix.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, Place, differ, in_the_running
-from dlbench.reports.columns import GROUP, PLACE, ROW, VALUE, Column, axis_columns, csv_rows, objects, table
-from dlbench.reports.formats.csv import Rows
+from dlbench.reports.cells import CellResult, Matrix, Place, differ, grouped, in_the_running
+from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
-from dlbench.reports.naming import WORKERS_LEGEND, row_name
-from dlbench.reports.ratio.pairs import (
-    Compared,
-    Mean,
-    Pair,
-    counted,
-    draw,
-    grouped,
-    machine_columns,
-    mean_of,
-    pair_of,
-    place_heading,
-)
+from dlbench.reports.naming import WORKERS_LEGEND, counted, place_heading, row_name
+from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import Ratio, judge
 
@@ -203,7 +192,7 @@ def _data(found: Frameworks) -> dict[str, Any]:
     return {
         "machines": [
             {
-                **objects(machine_columns(found.matrix.hosts, _machine), [means])[0],
+                **objects(host_columns(lambda of: found.matrix.hosts[_machine(of)]), [means])[0],
                 "against": _axes(means[0].other_row, ROW),
                 "rows": [
                     {
@@ -227,7 +216,7 @@ def _data(found: Frameworks) -> dict[str, Any]:
 def _rows(found: Frameworks) -> Rows:
     """Return a line for each row at each place."""
     columns: tuple[Column[Mean], ...] = (
-        *machine_columns(found.matrix.hosts, lambda mean: mean.pairs[0].cell.machine),
+        *host_columns(lambda mean: found.matrix.hosts[mean.pairs[0].cell.machine]),
         *axis_columns(lambda mean: mean.pairs[0].cell.cell, PLACE),
         *axis_columns(lambda mean: mean.row, ROW),
         Column("against", None, lambda mean: _axes(mean.other_row, ROW), fields=ROW),
@@ -252,14 +241,9 @@ def _draw(found: Frameworks, path: Path) -> list[Path]:
     return draw(pages, path, columns=1)
 
 
-def _applies(cells: Collection[Cell]) -> bool:
-    several = len({axes.project(each, GROUP) for each in cells}) > 1
-    return several and differ(cells, *ROW)
-
-
 REPORT = Report(
     name="frameworks",
-    summary="How many times as long each framework takes as one of them, over the networks that both have.",
+    summary="Each framework's time relative to one of them, over the networks that both have.",
     examples=("dlbench report frameworks", "dlbench report frameworks --threads 1,2 --plot frameworks.png"),
     analyse=lambda source: frameworks(source.matrix()),
     page=lambda found, options: _page(found),
@@ -268,7 +252,7 @@ REPORT = Report(
     draw=lambda found, path, options: _draw(found, path),
     drawable=lambda found: bool(found.rows),
     suggestion="framework against framework, over all networks",
-    applies=_applies,
+    applies=lambda cells: len({axes.project(each, GROUP) for each in cells}) > 1 and differ(cells, *ROW),
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Framework against framework",
     place=15,

@@ -8,26 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, fair
-from dlbench.reports.columns import MEDIAN, ROW, VALUE, Column, axis_columns, csv_rows, objects, table, within
-from dlbench.reports.formats.csv import Rows
+from dlbench.reports.cells import CellResult, Matrix, fair, grouped
+from dlbench.reports.columns import ROW, Column, axis_columns, csv_rows, host_columns, objects, table, within
+from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, number, times
-from dlbench.reports.naming import WORKERS_LEGEND, row_name
+from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, place_heading, row_name
 from dlbench.reports.ratio.pairs import (
     FASTER,
     SLOWER,
     Compared,
     Mean,
     Pair,
-    counted,
     draw,
-    grouped,
-    heading_of,
-    machine_columns,
     mean_of,
     pair_of,
-    place_heading,
     verdict,
     with_verdicts,
 )
@@ -107,13 +102,9 @@ def _median(cell: CellResult) -> str:
     return number(cell.timed.median) if cell.timed else "-"
 
 
-def _row(pair: Pair) -> Cell:
-    return pair.cell.row
-
-
 def _rows_of(pairs: Sequence[Pair]) -> list[Mean]:
     """Return the mean of each row, the least first."""
-    return sorted(map(mean_of, grouped(pairs, _row).values()), key=lambda mean: mean.ratio.value)
+    return sorted(map(mean_of, grouped(pairs, lambda pair: pair.cell.row).values()), key=lambda mean: mean.ratio.value)
 
 
 def _page(found: Machines) -> Page:
@@ -132,7 +123,7 @@ def _page(found: Machines) -> Page:
         of_cells = [column for column in _CELLS if column.key not in hidden]
         tables += [
             table(of_rows, _rows_of(pairs), f"{title}: rows"),
-            table(of_cells, pairs, f"{title}: cells", group=lambda pair: heading_of(pair.cell), keys=2),
+            table(of_cells, pairs, f"{title}: cells", group=lambda pair: group_name(pair.cell.group), keys=2),
         ]
     workers = any(pair.cell.column.world_size > 1 for _, _, pairs in found.rows for pair in pairs)
     some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
@@ -181,7 +172,7 @@ def _data(found: Machines) -> dict[str, object]:
 
 def _both(found: Machines) -> tuple[Column[tuple[str, str]], ...]:
     hosts = found.matrix.hosts
-    return (*machine_columns(hosts, lambda both: both[0]), *machine_columns(hosts, lambda both: both[1], "against"))
+    return (*host_columns(lambda both: hosts[both[0]]), *host_columns(lambda both: hosts[both[1]], "against"))
 
 
 def _rows(found: Machines) -> Rows:
@@ -194,7 +185,8 @@ def _draw(found: Machines, path: Path) -> list[Path]:
     pages = []
     for machine, other, pairs in found.rows:
         points = [
-            (heading_of(pair.cell), row_name(_row(pair)), place_heading(pair.cell.cell), pair.ratio) for pair in pairs
+            (group_name(each.cell.group), row_name(each.cell.row), place_heading(each.cell.cell), each.ratio)
+            for each in pairs
         ]
         title = f"{found.name(machine)} against {found.name(other)}"
         pages += [(title, f"seconds over those on {found.name(other)}; 95 % intervals", points)] if points else []

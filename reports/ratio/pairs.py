@@ -1,22 +1,18 @@
 """Pairs of cells that differ along one axis: their ratios, who is clearly slower, geometric means, and pictures."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import NO_THREADS, CellResult, Matrix
-from dlbench.reports.columns import Column
+from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
-from dlbench.reports.naming import group_name, head_of
 from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
-from dlbench.reports.storage.hosts import Host, name_among
+from dlbench.reports.storage.hosts import name_among
 
-SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
+SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "inconclusive"
 Row = TypeVar("Row")
-Key = TypeVar("Key", bound=Hashable)
 NOTHING = "Nothing was measured yet."
 
 
@@ -80,20 +76,6 @@ class Compared(Generic[Row]):
         return name_among(self.matrix.hosts, machine)
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """Return the rows by key, in the order in which the keys first occur."""
-    found: dict[Key, list[Row]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
-
-
-def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
-    """Return a test that tells of a row whether the row before it has another key."""
-    first = {id(next(of)) for _, of in groupby(rows, key)}
-    return lambda row: id(row) in first
-
-
 def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:
     """Return the pair of two cells; None where one of them has no time that counts."""
     if cell is None or other is None or cell.timed is None or other.timed is None:
@@ -117,34 +99,10 @@ def with_verdicts(pairs: Sequence[Pair], wanted: Callable[[Pair], bool]) -> list
 
 
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
-    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or that it cannot be told."""
+    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or inconclusive."""
     word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
     same = found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
     return word or (SAME if same else UNKNOWN)
-
-
-def place_heading(cell: Cell) -> str:
-    """Return a cell's threads, or its device, for a column: "2", "cuda:0", of two workers "2 x2"."""
-    return head_of(cell if cell.on_cpu else cell._replace(threads=NO_THREADS))
-
-
-def machine_columns(
-    hosts: Mapping[str, Host], of: Callable[[Row], str], prefix: str = "machine"
-) -> tuple[Column[Row], Column[Row]]:
-    """Return the fingerprint and the name of a machine, for JSON and CSV."""
-    return (Column(prefix, None, of), Column(f"{prefix}_name", None, lambda row: hosts[of(row)].name))
-
-
-def counted(count: int, what: str) -> str:
-    """Return "1 node", "2 nodes"."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def listed(names: Sequence[str], most: int = 4) -> str:
-    """Return the first of these names, and how many others there are."""
-    if len(names) <= most + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} others"
 
 
 Point = tuple[str, str, str, Ratio]
@@ -165,8 +123,3 @@ def draw(
         for title, across, points in pages
     ]
     return dots_to_picture(dots, path, columns)
-
-
-def heading_of(cell: CellResult) -> str:
-    """Return the heading over the rows of a cell's network."""
-    return group_name(cell.group)

@@ -15,25 +15,15 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.reports.builds import Build, Builds
-from dlbench.reports.cells import CellResult, Matrix, Place, differ, fastest_mode
-from dlbench.reports.columns import GROUP, MEDIAN, VALUE, Column, axis_columns, csv_rows, objects, table
+from dlbench.reports.cells import CellResult, Matrix, Place, differ, fastest_mode, grouped
+from dlbench.reports.columns import GROUP, Column, axis_columns, begins, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.csv import Rows
+from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.layout import QUANTITIES, Page, Table
-from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, row_name
-from dlbench.reports.ratio.pairs import (
-    NOTHING,
-    Mean,
-    begins,
-    draw,
-    grouped,
-    machine_columns,
-    mean_of,
-    pair_of,
-    place_heading,
-)
+from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, place_heading, row_name
+from dlbench.reports.ratio.pairs import NOTHING, Mean, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
@@ -227,7 +217,7 @@ def _month(build: Build) -> str:
 
 def _where(found: Progress) -> tuple[Column[Standing], ...]:
     return (
-        *machine_columns(found.hosts, lambda each: each.place.machine),
+        *host_columns(lambda each: found.hosts[each.place.machine]),
         *axis_columns(lambda each: each.cell.group, GROUP),
         *axis_columns(lambda each: each.place.cell, _PLACE),
     )
@@ -244,7 +234,7 @@ def _summary(found: Progress) -> tuple[Column[Overall], ...]:
         return CONTENDED.symbol if each.disturbed else ""
 
     return (
-        *machine_columns(found.hosts, lambda each: each.place.machine),
+        *host_columns(lambda each: found.hosts[each.place.machine]),
         *axis_columns(lambda each: each.place.cell, _PLACE),
         Column("", "", lambda each: condition_name(each.place.cell)),
         Column("newest", "newest", lambda each: name(each.newest), lambda each: shown(each.newest)),

@@ -15,12 +15,12 @@ from typing import Any
 
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
-from dlbench.reports.columns import Column, axis_columns, csv_rows, objects, table
+from dlbench.reports.cells import grouped
+from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.naming import extra_of_place, group_name, name_of, place_name, row_name, work_name
-from dlbench.reports.ratio.pairs import counted, grouped, machine_columns
+from dlbench.reports.naming import counted, extra_of_place, group_name, name_of, place_name, row_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report, Source
 from dlbench.reports.statistics import Ratio, summarise
 from dlbench.reports.storage.hosts import Host, name_among
@@ -28,7 +28,7 @@ from dlbench.reports.storage.record import SEARCH, Record, last_attempts
 
 NO_WORTH = 0.02
 """A setting whose whole interval lies within this share of 1 is worth nothing."""
-FASTER, SLOWER, WORTH_NOTHING, UNKNOWN = "faster", "slower", "worth nothing", "cannot be told"
+FASTER, SLOWER, WORTH_NOTHING, UNKNOWN = "faster", "slower", "worth nothing", "inconclusive"
 NOT_TESTED = "not tested"
 """The verdict of too few pairs or networks for an interval."""
 FEWEST_NETWORKS = 3
@@ -104,7 +104,7 @@ class Tuning:
 
 
 def verdict(found: PairedEstimate | Ratio) -> str:
-    """Return faster, slower, worth nothing, that it cannot be told, or that too few pairs were made to test it."""
+    """Return faster, slower, worth nothing, inconclusive, or not tested: too few pairs."""
     if found.low is None or found.high is None or found.low <= 0:
         return NOT_TESTED
     if found.low >= 1 - NO_WORTH and found.high <= 1 + NO_WORTH:
@@ -273,7 +273,7 @@ _WORTH: tuple[Column[Worth], ...] = (
 def _settings(found: Tuning) -> tuple[Column[Worth], ...]:
     names = [name for name in axes.NAMES if name != "tuning"]
     return (
-        *machine_columns(found.hosts, lambda worth: worth.machine),
+        *host_columns(lambda worth: found.hosts[worth.machine]),
         *axis_columns(lambda worth: worth.cell, names),
         *_WORTH,
     )
@@ -281,7 +281,7 @@ def _settings(found: Tuning) -> tuple[Column[Worth], ...]:
 
 def _means(found: Tuning) -> tuple[Column[Mean], ...]:
     return (
-        *machine_columns(found.hosts, lambda mean: mean[0]),
+        *host_columns(lambda mean: found.hosts[mean[0]]),
         Column("row", "row", lambda mean: mean[1]),
         Column("networks", None, lambda mean: mean[3]),
         Column("ratio", "ratio", lambda mean: mean[2].value, lambda mean: _shown(mean[2])),
@@ -354,7 +354,7 @@ def headline(found: Tuning) -> list[str]:
             if verdict(each) == FASTER
         ]
         others = len(means) - len(faster)
-        rest = f"; for {counted(others, 'other row')} it cannot be told" if others else ""
+        rest = f"; {counted(others, 'other row')} inconclusive" if others else ""
         if faster:
             over = "tuned over installed, geometric mean over networks with Student's t over them"
             lines.append(f"{on}: {over}: {', '.join(faster)}{rest}.")
@@ -407,7 +407,7 @@ def _data(found: Tuning) -> dict[str, Any]:
 
 REPORT = Report(
     name="tuning",
-    summary="""What each setting of the tuned rows is worth here, alone and among the others.
+    summary="""What each setting of the tuned rows is worth here, on its own and combined with the others.
 
 Ratios over pairs of launches with and without it. `dlbench run tuning` measures them. For each comparison the newest
 run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",

@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,14 @@ def open_engine(target: str, create: bool) -> tuple[sa.Engine, str]:
     """
     path = _sqlite_path(target)
     if path is None:
-        return _server_engine(target)
+        url = servers.parsed(target)
+        if url.get_backend_name() == "sqlite":
+            return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), target
+        return servers.engine_of(url), servers.public(url)
     if path.suffix == PACKED and path.is_file():
-        return _packed_engine(path, create), str(path)
+        if create:
+            raise StoreError(f"{path} is packed and can only be read; unpack it to write to it: xz --decompress {path}")
+        return _sqlite_engine(partial(_in_memory, _unpacked(path)), StaticPool), str(path)
     _check_file(path, create)
     return _file_engine(path, create), str(path)
 
@@ -130,20 +136,6 @@ def _sqlite_path(target: str) -> Path | None:
     if scheme.partition("+")[0] == "sqlite" and rest.startswith("/") and not rest.startswith("/:memory:"):
         return Path(rest[1:].partition("?")[0])
     return None
-
-
-def _server_engine(target: str) -> tuple[sa.Engine, str]:
-    url = servers.parsed(target)
-    if url.get_backend_name() == "sqlite":
-        return _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool), target
-    return servers.engine_of(url), servers.public(url)
-
-
-def _packed_engine(path: Path, create: bool) -> sa.Engine:
-    if create:
-        raise StoreError(f"{path} is packed and can only be read; unpack it to write to it: xz --decompress {path}")
-    content = _unpacked(path)
-    return _sqlite_engine(lambda: _in_memory(content), StaticPool)
 
 
 def _unpacked(path: Path) -> bytes:

@@ -11,8 +11,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -183,24 +182,13 @@ class DeliveringStore(Store):
                 f"store delivers it, and so does `dlbench store deliver --store {self.name}`."
             )
 
-    def add_machine(self, fingerprint: str, machine: Mapping[str, Any]) -> None:
-        """Keep a machine's description; see Store."""
-        super().add_machine(fingerprint, machine)
-        self._deliver(lambda server: server.add_machine(fingerprint, machine))
+    def replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
+        """Keep a machine's description or ceilings; see Store."""
+        super().replace(table, fingerprint, **values)
+        self._deliver(lambda server: server.replace(table, fingerprint, **values))
 
-    def save_ceilings(self, fingerprint: str, ceilings: Mapping[str, Any]) -> None:
-        """Keep the measured ceilings of a machine; see Store."""
-        super().save_ceilings(fingerprint, ceilings)
-        self._deliver(lambda server: server.save_ceilings(fingerprint, ceilings))
-
-    def begin_run(self, run: Run) -> None:
-        """Keep a run that starts now; see Store."""
-        super().begin_run(run)
-        self._deliver(lambda server: copy_run(self, server, run.id))
-
-    def finish_run(self, run: str, when: datetime) -> None:
-        """Note the end of a run; see Store."""
-        super().finish_run(run, when)
+    def written(self, run: str) -> None:
+        """Deliver the changes of a run."""
         self._deliver(lambda server: copy_run(self, server, run))
 
     def append(self, record: Record) -> None:
@@ -208,11 +196,6 @@ class DeliveringStore(Store):
         super().append(record)
         (newest,) = self.rows(sa.select(sa.func.max(schema.records.c.id)).where(schema.records.c.run == record.run))
         self._deliver(lambda server: copy_run(self, server, record.run, after=newest[0] - 1))
-
-    def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
-        """Keep a reading of the sentinel; see Store."""
-        super().add_sentinel(run, block, moment, content)
-        self._deliver(lambda server: copy_run(self, server, run))
 
     def _deliver(self, write: Callable[[Store], object]) -> None:
         """Pass a write on to the server; where it was away before, everything that it lacks."""

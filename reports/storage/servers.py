@@ -108,7 +108,8 @@ def _connected(dialect: sa.Dialect, record: Any, arguments: Any, settings: Any) 
         try:
             return dialect.connect(*arguments, **settings)
         except Exception as error:
-            if not is_full(error) or time.monotonic() > until:
+            full = is_of_server(error) and _meaning(error)[0] is _FULL
+            if not full or time.monotonic() > until:
                 raise
         time.sleep(random.uniform(*_PAUSE_SECONDS))  # not all at the same time again
 
@@ -171,11 +172,6 @@ _BY_WORDS = (
 def is_of_server(cause: Any) -> bool:
     """Tell whether a driver's error is one of PostgreSQL's."""
     return hasattr(cause, "sqlstate")
-
-
-def is_full(cause: Any) -> bool:
-    """Tell whether a server refused a connection because it has as many as it may."""
-    return is_of_server(cause) and _meaning(cause)[0] is _FULL
 
 
 def remedy(cause: Any) -> str:

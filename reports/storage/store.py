@@ -64,7 +64,7 @@ class Store:
     """An opened store; a context manager. Open one with `Store.open`."""
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
-        self._engine = engine
+        self.engine = engine
         self.name = name
         """As the user calls it: the path, or the URL without its password."""
         self._place = name
@@ -84,11 +84,6 @@ class Store:
             raise
         return cls(engine, name)
 
-    @property
-    def engine(self) -> sa.Engine:
-        """The database, for the modules beside this one."""
-        return self._engine
-
     def __enter__(self) -> Self:
         return self
 
@@ -99,11 +94,11 @@ class Store:
 
     def close(self) -> None:
         """Return the connections; everything appended is already on the disk."""
-        self._engine.dispose()
+        self.engine.dispose()
 
     def add_machine(self, fingerprint: str, machine: Mapping[str, Any]) -> None:
         """Keep a machine's description under its fingerprint; a later description replaces an earlier one."""
-        self._replace(schema.machines, fingerprint, description=_json(machine))
+        self.replace(schema.machines, fingerprint, description=_json(machine))
         self._hosts.pop(fingerprint, None)
 
     def machine(self, fingerprint: str) -> dict[str, Any] | None:
@@ -117,7 +112,7 @@ class Store:
 
     def save_ceilings(self, fingerprint: str, ceilings: Mapping[str, Any]) -> None:
         """Keep the measured ceilings of a machine; a later measurement replaces an earlier one."""
-        self._replace(schema.ceilings, fingerprint, content=_json(ceilings))
+        self.replace(schema.ceilings, fingerprint, content=_json(ceilings))
 
     def ceilings(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the measured ceilings of a machine, or None where there are none."""
@@ -129,6 +124,7 @@ class Store:
         """Keep a run that starts now; raises StoreError where its id is taken."""
         with self._writing() as connection:
             self._insert_run(connection, run)
+        self.written(run.id)
 
     def finish_run(self, run: str, when: datetime) -> None:
         """Note that the run with this id ended; raises StoreError where there is none."""
@@ -136,6 +132,7 @@ class Store:
             statement = sa.update(schema.runs).where(schema.runs.c.id == run)
             if connection.execute(statement.values(finished=when.astimezone(UTC).isoformat())).rowcount == 0:
                 raise StoreError(f"The store {self.name} has no run {run}; begin it first.")
+        self.written(run)
 
     def runs(self) -> list[Run]:
         """Return every run, the oldest first."""
@@ -156,7 +153,7 @@ class Store:
         """Keep a record; it is on the disk when this returns. Raises StoreError, and then nothing is kept."""
         with self._writing() as connection:
             self._insert_records(connection, [record])
-        database.checkpoint(self._engine)
+        database.checkpoint(self.engine)
 
     def append_runs(self, runs: Iterable[tuple[Run, Iterable[Record]]]) -> None:
         """Keep runs and their records in one transaction, e.g. to import them.
@@ -176,6 +173,10 @@ class Store:
         with self._writing() as connection:
             row = {"run": run, "block": block, "moment": moment, "content": _json(content)}
             connection.execute(sa.insert(schema.sentinels).values(row))
+        self.written(run)
+
+    def written(self, run: str) -> None:
+        """Take note that a run has begun or ended, or has another reading of the sentinel."""
 
     def sentinels(self, run: str) -> list[tuple[int, str, dict[str, Any]]]:
         """Return the sentinels of a run in the order they were added: (block, "before" or "after", content)."""
@@ -311,7 +312,8 @@ class Store:
             self._hosts[machine] = read_host(machine, self._parse(described))
         return self._hosts[machine]
 
-    def _replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
+    def replace(self, table: sa.Table, fingerprint: str, **values: str) -> None:
+        """Replace the row of a machine."""
         # Writers of one server may describe the same machine at the same moment: they take turns.
         with self._writing(alone=True) as connection:
             connection.execute(sa.delete(table).where(table.c.fingerprint == fingerprint))
@@ -319,7 +321,7 @@ class Store:
 
     def rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
         """Return the rows of a statement over the tables of `schema`."""
-        with database.explained(self._place), self._engine.begin() as connection:
+        with database.explained(self._place), self.engine.begin() as connection:
             return list(connection.execute(statement))
 
     def pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
@@ -327,7 +329,7 @@ class Store:
         return [tuple(row) for row in self.rows(statement)]
 
     def _writing(self, alone: bool = False) -> AbstractContextManager[sa.Connection]:
-        return database.writing(self._engine, self._place, alone)
+        return database.writing(self.engine, self._place, alone)
 
     @contextmanager
     def _understood(self) -> Iterator[None]:

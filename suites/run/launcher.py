@@ -336,7 +336,10 @@ def _control_directory(launch: Launch) -> Path:
 def _reap(child: "subprocess.Popen[bytes]") -> str:
     """End what is left of a launch, wait for its supervisor, and return the end of the guest's stderr."""
     if child.poll() is None:
-        end_tree(child.pid)
+        with contextlib.suppress(psutil.Error):
+            for process in reversed(psutil.Process(child.pid).children(recursive=True)):  # the last started first
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
     signal_group(child.pid, signal.SIGKILL)
     child.wait()
     assert child.stderr is not None
@@ -473,14 +476,6 @@ def signal_group(leader: int, number: signal.Signals) -> None:
     """Send a signal to a launch's process group, which may be gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
-
-
-def end_tree(root: int) -> None:
-    """Kill all descendants of a process, those first that it started last."""
-    with contextlib.suppress(psutil.Error):
-        for process in reversed(psutil.Process(root).children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
 
 
 def end_strays(mark: str) -> None:

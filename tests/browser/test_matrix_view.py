@@ -81,18 +81,6 @@ def test_filters_narrow_and_the_address_restores_them(show: Show, example: Path)
     expect(page).to_have_url(re.compile("^[^#]*$"))
 
 
-def test_columns_of_a_hidden_machine_go_with_their_heading(show: Show, machines: Path) -> None:
-    page = show(machines)
-    page.locator("#filters > summary").click()
-    heads = page.locator("#matrix-table th[scope=colgroup]")
-    name = heads.first.inner_text()
-    page.locator("#filters fieldset").first.get_by_label(name, exact=True).uncheck()
-    expect(heads.first).to_be_hidden()
-    shown = page.locator("#matrix-table th[aria-sort]:visible").count()
-    spans = page.locator("#matrix-table th[scope=colgroup]:visible").evaluate_all("all => all.map(e => e.colSpan)")
-    assert shown == sum(spans) > 0
-
-
 def test_a_column_sorts_the_rows_of_each_group(show: Show, example: Path) -> None:
     page = show(example)
     usual = rows(page)

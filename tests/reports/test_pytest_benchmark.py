@@ -86,22 +86,19 @@ def foreign(**changes):
     }
 
 
+LEFT_OUT = object()
+
+
 def changed(content, *path):
-    """The file's text with the value at the end of this path in its place."""
+    """The file's text with the value at the end of this path in its place, or without it."""
     *keys, last, value = path
     place = whole = copy.deepcopy(content)
     for key in keys:
         place = place[key]
-    place[last] = value
-    return json.dumps(whole)
-
-
-def without(content, *path):
-    *keys, last = path
-    place = whole = copy.deepcopy(content)
-    for key in keys:
-        place = place[key]
-    del place[last]
+    if value is LEFT_OUT:
+        del place[last]
+    else:
+        place[last] = value
     return json.dumps(whole)
 
 
@@ -156,18 +153,9 @@ def test_somebodys_benchmark_goes_out_as_it_came_in(tmp_path):
     assert again.run.machine == imported.run.machine
 
 
-def three_files(tmp_path):
-    made = []
-    for number in range(3):
-        content = foreign(datetime=f"2026-03-0{3 - number}T12:00:00+00:00")
-        path = tmp_path / f"{number}.json"
-        path.write_text(json.dumps(content))
-        made.append(files.read(path))
-    return made
-
-
 def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
-    read = three_files(tmp_path)
+    dates = [f"2026-03-0{day}T12:00:00+00:00" for day in (3, 2, 1)]
+    read = [files.read(written(tmp_path, foreign(datetime=date))) for date in dates]
     assert [len(each.records) for each in runs_of(read, "9.9")] == [1, 1, 1]
     (joined,) = runs_of(read, "9.9", one_run=True)
     assert [each.launch for each in joined.records] == [0, 1, 2]
@@ -177,7 +165,7 @@ def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
 
 
 def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):
-    path = written(tmp_path, without(foreign(), *DATA))
+    path = written(tmp_path, changed(foreign(), *DATA, LEFT_OUT))
     assert [each.stats.median for each in files.read(path).foreign] == [2e-6]
     with pytest.raises(FileError, match="--benchmark-save-data"):
         runs_of([files.read(path)], "9.9")
@@ -186,11 +174,8 @@ def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):
 def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
     whole = [record(threads=count, minutes=count) for count in (1, 2, 3)]
     its_run = run(plan=tuple(each.cell for each in whole))
-    read = []
-    for number, part in enumerate((whole[:2], whole[1:])):
-        path = tmp_path / f"{number}.json"
-        path.write_text(run_to_pytest_benchmark(its_run, part, None))
-        read.append(files.read(path))
+    parts = (run_to_pytest_benchmark(its_run, part, None) for part in (whole[:2], whole[1:]))
+    read = [files.read(written(tmp_path, part)) for part in parts]
     (joined,) = runs_of(read, "9.9")
     assert list(joined.records) == whole
     changed = run_to_pytest_benchmark(its_run, [record([5.0], threads=1, minutes=1)], None)
@@ -216,35 +201,27 @@ DEEP = json.loads("[" * 200 + "]" * 200)
     ("text", "part"),
     [
         ("", "not JSON"),
-        ("[1, 2]", "should be a valid dictionary"),
         ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
         ("[" * 100_000, "nested too deeply"),
         (changed(foreign(), *DATA, [1.0, math.nan]), "NaN is not a number"),
         (changed(foreign(), *DATA, [7.25]).replace("7.25", "1e999"), "1e999 is too large"),
         (changed(foreign(), *DATA, [1.0, -1.0]), "data.1: Input should be greater than or equal to 0"),
-        (changed(foreign(), *DATA, [10**400]), "data.0"),
         (changed(foreign(), *DATA, [True]), "data.0: Input should be a valid number"),
         (changed(foreign(), "benchmarks", 0, "fullname", "\ud800"), "fullname: Input should be a valid string"),
         (changed(foreign(), "benchmarks", 0, "extra_info", "x", DEEP), "levels deep"),
         (changed(foreign(), "benchmarks", foreign()["benchmarks"] * 2), "appears in it twice"),
-        (changed(foreign(), "datetime", "yesterday"), "datetime"),
         (changed(foreign(), "datetime", "0001-01-01T00:00:00+23:00"), "datetime"),
         (changed(own(), *DATA, 0, 1.5), "one of the two was changed"),
         (changed(own(), *FIRST, "outcome", "samples_ns", 0, -1), "is out of range"),
-        (changed(own(), *FIRST, "outcome", "samples_ns", 0, "x"), "should be a valid integer"),
         (changed(own(), *FIRST, "interpreter", "\x1b[31m"), "cannot be printed"),
         (changed(own(), *FIRST, "environment", "x" * 200), "too long"),
-        (changed(own(), *FIRST, "cell", "threads", -1), "is out of range"),
         (changed(own(), *FIRST, "cell", "threads", 2), "several cells"),
         (changed(own(), *FIRST, "run", "another"), "not of the file's own run"),
         (changed(own(), *FIRST, "started", "2026-03-01T12:00:00"), "no time zone"),
         (changed(own(), *FIRST, "schema", 99), "schema version 99"),
-        (without(own(), *FIRST, "outcome"), "outcome: Field required"),
-        (changed(own(), *THEIRS, "records", []), "records: List should have at least 1 item"),
+        (changed(own(), *FIRST, "outcome", LEFT_OUT), "outcome: Field required"),
         (changed(own(), *THEIRS, "timed", [7]), "which records were timed"),
-        (changed(own(), *THEIRS, "schema", 2), "schema version 2"),
         (changed(own(), "dlbench", "run", None), "A run carries no schema version"),
-        (changed(own(), "dlbench", "run", "machine", "x" * 12), "another than the one its run names"),
         (changed(own(), "dlbench", "machine", "cpu", "model", "Another"), "another than the one its run names"),
     ],
     # Whole files would make names that differ from one process to the next: they hold the machine's present clock rate.

@@ -140,24 +140,7 @@ def test_launches_without_spread_have_a_ratio_without_spread() -> None:
     found = ratio(twice, once)
     assert found.value == pytest.approx(2.0)
     assert found.low == found.high == found.value
-
-
-times = st.lists(st.lists(st.floats(1e-9, 1e6), min_size=1, max_size=12), min_size=1, max_size=6)
-
-
-def ordered(summary: Summary) -> bool:
-    tolerance = 1 + 1e-9
-    if summary.low is None or summary.high is None:
-        return summary.low is None and summary.high is None
-    return summary.low <= summary.median * tolerance and summary.median <= summary.high * tolerance
-
-
-@given(times)
-def test_the_median_lies_in_its_interval(launches: Launches) -> None:
-    summary = summarise(launches)
-    assert ordered(summary)
-    assert summary.samples == sum(len(launch) for launch in launches)
-    assert summary.launches == len(launches)
+    assert (welch(once, twice), welch(once, once)) == (0.0, 1.0)
 
 
 probabilities = st.lists(st.floats(0, 1), max_size=7)
@@ -182,19 +165,6 @@ def summary(random: np.random.Generator, launches: int, centre: float = 1.0, dev
     return summarise([[centre * math.exp(deviation * random.standard_normal())] * 3 for _ in range(launches)])
 
 
-@given(st.integers(0, 10**6), st.integers(3, 8), st.integers(3, 8), st.floats(0.9, 1.1))
-def test_the_p_value_says_what_the_interval_of_the_ratio_says(seed: int, m: int, n: int, shift: float) -> None:
-    random = np.random.default_rng(seed)
-    found = contrast(4, 2, summary(random, m, shift, 0.03), summary(random, n))
-    assert (found.p_value < 0.05) == (not found.ratio.low <= 1.0 <= found.ratio.high)
-
-
-def test_launches_without_spread_differ_or_do_not() -> None:
-    one, two = summarise([[1.0]] * 3), summarise([[2.0]] * 3)
-    assert welch(one, two) == 0.0
-    assert welch(one, one) == 1.0
-
-
 def of(value: float, low: float | None = None, high: float | None = None, p: float | None = None) -> Contrast:
     return Contrast(4, 2, Ratio(value, low, high, ""), p, p)
 
@@ -204,18 +174,13 @@ def of(value: float, low: float | None = None, high: float | None = None, p: flo
     [
         (of(1.5, p=0.01), "worse"),
         (of(1.5, 1.4, 1.6, p=0.06), "no clear difference"),
-        (of(0.5, p=0.01), "better"),
-        (of(0.5, 0.4, 0.6, p=0.06), "no clear difference"),
         (of(1.01, p=1e-9), "no clear difference"),
-        (of(0.99, p=1e-9), "no clear difference"),
         # Untested: by the ratio, and its interval where there is one.
         (of(1.1, 1.01, 1.2), "worse"),
         (of(1.1, 0.99, 1.2), "no clear difference"),
         (of(1.01, 1.005, 1.015), "no clear difference"),
         (of(1.1), "worse"),
         (of(0.9, 0.8, 0.99), "better"),
-        (of(0.9, 0.8, 1.01), "no clear difference"),
-        (of(0.9), "better"),
     ],
 )
 def test_verdicts(found: Contrast, verdict: str) -> None:
@@ -230,18 +195,6 @@ def test_only_what_was_tested_is_adjusted_and_counted() -> None:
     assert [each.family for each in found] == [3, 0, 3, 3]
     assert [each.tested for each in found] == [True, False, True, True]
     assert adjust([]) == []
-
-
-def test_equal_times_rarely_make_a_report_that_claims_anything() -> None:
-    """Forty comparisons of equal things: 5 % of reports at most hold a false claim; unadjusted, most would."""
-    random = np.random.default_rng(11)
-    reports, false, unadjusted = 60, 0, 0
-    for _ in range(reports):
-        pairs = [contrast(4, 2, summary(random, 4), summary(random, 4)) for _ in range(40)]
-        false += any((each.p_adjusted or 0.0) < SIGNIFICANCE for each in adjust(pairs))
-        unadjusted += any((each.p_value or 0.0) < SIGNIFICANCE for each in pairs)
-    assert false <= binom.ppf(0.999, reports, SIGNIFICANCE)
-    assert unadjusted > reports / 2
 
 
 def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:

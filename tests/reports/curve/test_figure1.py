@@ -139,35 +139,25 @@ def test_best_and_knee_keep_to_their_definitions(times: dict[int, Summary], powe
 
 def _times(seconds: Summary, factor: float) -> Summary:
     """Return the seconds of so many times the work."""
-    return replace(
-        seconds,
-        median=seconds.median * factor,
-        low=None if seconds.low is None else seconds.low * factor,
-        high=None if seconds.high is None else seconds.high * factor,
-        launch_medians=tuple(each * factor for each in seconds.launch_medians),
-    )
+    low, high = (end and end * factor for end in (seconds.low, seconds.high))
+    launches = tuple(each * factor for each in seconds.launch_medians)
+    return replace(seconds, median=seconds.median * factor, low=low, high=high, launch_medians=launches)
 
 
 # Which sizes take part.
 
 
-def contended(size: int, seconds: float) -> list[Record]:
-    waiting = make.contention(run_queue_seconds=5 * seconds / 2, others_cpu_seconds=5 * seconds)
-    result = make.outcome([seconds] * 5, threads=make.threads(1, 5 * seconds, 0.5), contention=waiting)
-    return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
+@pytest.mark.parametrize("doubt", ["contended", "unproved", "older"])
+def test_a_doubtful_size_takes_part_only_where_all_are(doubt: str) -> None:
+    def doubtful(size: int, seconds: float) -> list[Record]:
+        if doubt == "older":
+            return records_of({size: seconds}, environment="older", minutes=-60.0)
+        busy = make.contention(run_queue_seconds=5 * seconds / 2, others_cpu_seconds=5 * seconds)
+        waiting = {"threads": make.threads(1, 5 * seconds, 0.5), "contention": busy}
+        changes = waiting if doubt == "contended" else {"parity": make.parity("unchecked", "no reference")}
+        result = make.outcome([seconds] * 5, **changes)
+        return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
 
-
-def unproved(size: int, seconds: float) -> list[Record]:
-    result = make.outcome([seconds] * 5, parity=make.parity("unchecked", "no reference"))
-    return [make.record(result=result, batch_size=size, launch=n) for n in range(3)]
-
-
-def older(size: int, seconds: float) -> list[Record]:
-    return records_of({size: seconds}, environment="older", minutes=-60.0)
-
-
-@pytest.mark.parametrize("doubtful", [contended, unproved, older])
-def test_a_doubtful_size_takes_part_only_where_all_are(doubtful) -> None:
     records = [*records_of({16: 1.0, 32: 1.6, 64: 3.2}), *doubtful(128, 3.0)]
     (line,) = figure_of(records).curves
     assert [point.takes_part for point in line.points] == [True, True, True, False]
@@ -238,19 +228,11 @@ def test_the_picture_names_networks_rows_places_and_marks(tmp_path: Path) -> Non
         assert any(f"{quantity} per" in text for text in words)
 
 
-@pytest.mark.parametrize(
-    ("records", "caption"),
-    [
-        ([], ""),
-        # The extremes of three steps cover their median with 1 - 2 / 2**3.
-        ([make.record([1.0, 1.1, 0.9]), *records_of({128: 1.0})], "bars: 75 to 95 % interval"),
-        (holes({16: Status.CRASHED, 32: Status.OUT_OF_MEMORY}), ""),
-        (records_of({size: 1e-4 * size for size in range(1, 40)}), "bars: 95 % interval"),
-    ],
-    ids=["nothing", "a mixture", "missing", "many sizes"],
-)
-def test_any_figure_is_drawn_and_says_how_much_its_bars_cover(
-    tmp_path: Path, records: list[Record], caption: str
-) -> None:
-    (written,) = figure1_to_picture(figure_of(records), tmp_path / "f.svg")
-    assert caption in written.read_text(encoding="utf-8")
+def test_any_figure_is_drawn_and_says_how_much_its_bars_cover(tmp_path: Path) -> None:
+    # The extremes of three steps cover their median with 1 - 2 / 2**3.
+    mixture = [make.record([1.0, 1.1, 0.9]), *records_of({128: 1.0})]
+    many = records_of({size: 1e-4 * size for size in range(1, 40)})
+    missing = holes({16: Status.CRASHED, 32: Status.OUT_OF_MEMORY})
+    for records, caption in ((mixture, "75 to 95 % interval"), (many, "bars: 95 % interval"), (missing, "")):
+        (written,) = figure1_to_picture(figure_of(records), tmp_path / "f.svg")
+        assert caption in written.read_text(encoding="utf-8")

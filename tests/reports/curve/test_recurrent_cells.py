@@ -18,7 +18,7 @@ from properties import examples
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.curve.recurrent_cells import REPORT, CellStudy, flops, study
 from dlbench.reports.curve.training import ALIKE, learnt_of, training_of
-from dlbench.reports.formats.export import FORMATS, export
+from dlbench.reports.formats.export import export
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
@@ -212,15 +212,10 @@ def test_at_equal_time_a_costly_cell_has_fewer_steps():
 # Formats.
 
 
-@pytest.mark.parametrize(
-    ("form", "quantity"),
-    [*(("terminal", each) for each in REPORT.quantities), *((each, "seconds") for each in FORMATS)],
-)
-def test_every_format_shows_every_quantity(form, quantity):
-    text = shown(study_of(records(layers=(1,))), form, quantity=quantity, against="karpathy2016")
-    assert text
-    if form == "terminal":
-        assert max(map(len, text.splitlines())) <= 80
+@pytest.mark.parametrize("quantity", REPORT.quantities)
+def test_every_quantity_fits_a_terminal_beside_the_published_losses(quantity):
+    text = shown(study_of(records(layers=(1,))), quantity=quantity, against="karpathy2016")
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_line_of_csv_for_each_speed_and_keys_of_json():
@@ -234,7 +229,6 @@ def test_a_line_of_csv_for_each_speed_and_keys_of_json():
     assert by_net["lstm", "2", "256"]["hours_to_target.value"] == by_net["lstm", "2", "256"]["text"] == ""
     assert float(by_net["gru", "1", "64"]["characters_per_second"]) == pytest.approx(100 * 100 / 0.02, rel=1e-3)
     data = json.loads(shown(found, "json"))
-    assert set(data) == {"texts", "speeds", "times", "findings", "notes"}
     (text,) = data["texts"]
     # A training that ended early does not shorten the others.
     assert (text["digest"], text["common_steps"]) == (TEXT["digest"], 600)
@@ -251,9 +245,7 @@ def test_a_curve_that_another_framework_does_not_confirm_is_marked():
     found = study_of([*launches(0.01, curve), *launches(0.02, other[:10], framework="jax", adapter="jax", mode="jit")])
     text = " ".join(shown(found).split())
     assert "not confirmed. jax differs from torch by 5.0% in a block up to step 500" in text
-    empty = study_of([])
-    assert "dlbench run char" in shown(empty)
-    assert shown(empty, "csv").count("\n") == 1
+    assert "dlbench run char" in shown(study_of([]))
 
 
 def test_the_picture_has_numbers_at_its_axes_and_no_formulas(tmp_path):

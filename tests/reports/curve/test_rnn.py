@@ -1,17 +1,14 @@
 """Small recurrent networks: lines, growth, crossings and threads of known laws, and the report in every format."""
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import factory_of_records as make
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from processes import suite_of_null
 from properties import examples
 from records_of_claims import small, tables_of
 
@@ -215,19 +212,3 @@ def test_the_report_fits_a_terminal_and_its_mistakes_a_line(command: Call) -> No
         code, out, errors = command("report", "rnn", "--store", "kept.sqlite", *words)
         assert (code, out) == (2, "")
         assert part in " ".join(errors.split())
-
-
-def test_a_run_of_the_null_framework_is_reported_from_end_to_end(command: Call, tmp_path: Path) -> None:
-    grid = '[[grid]]\nname = "r{hidden}-t{steps}"\nfamily = "elman"\ninputs = 2\nhidden = [4, 8]\noutputs = 2\n'
-    text = suite_of_null(networks=["r*"], threads=[1, 2], step_seconds=0.002, cores=2)
-    Path("mine.toml").write_text(f'{text}\n{grid}steps = 2\nactivation = "relu"\nbatch_size = 1\n')
-    assert command("run", "mine.toml", "--no-ceilings", "--no-quiet-gate")[0] == 0
-    code, out, _ = command("report", "rnn", "--json")
-    data = json.loads(out)
-    assert code == 0
-    assert [(line["framework"], line["threads"]) for line in data["lines"]] == [("null", 1), ("null", 2)]
-    assert [[size["hidden"] for size in line["sizes"]] for line in data["lines"]] == [[4, 8], [4, 8]]
-    assert all(line["growth"] for line in data["lines"])
-    medians = [[size["seconds_per_minibatch"]["median"] for size in line["sizes"]] for line in data["lines"]]
-    ratios = [each["ratio"]["value"] for pays in data["threads"] for each in pays["sizes"]]
-    assert sorted(ratios) == pytest.approx(sorted(two / one for one, two in zip(*medians, strict=True)))

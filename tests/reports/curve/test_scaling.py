@@ -14,7 +14,8 @@ from properties import examples
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curve, Curves, Point
-from dlbench.reports.curve.scaling import scaling, scaling_to_picture, teams_of
+from dlbench.reports.curve.scaling import REPORT, scaling, teams_of
+from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.record import Record
 
 FORMATS = exporters("scaling")
@@ -73,20 +74,20 @@ def test_figures_keep_to_their_definitions(whole: float, part: float, team: floa
 # Rivals.
 
 
-OTHERS: list[dict[str, Any]] = [
-    {"network": "fcn8"},
-    {"machine": "m-two"},
-    {"device": "cuda:0"},
-    {"precision": "bfloat16"},
-    {"affinity": "bound"},
-    {"threads": 2},
-    {"batch_size": 128},
-]
+OTHERS = {
+    "network": "fcn8",
+    "machine": "m-two",
+    "device": "cuda:0",
+    "precision": "bfloat16",
+    "affinity": "bound",
+    "threads": 2,
+    "batch_size": 128,
+}
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=lambda other: next(iter(other)))
-def test_only_what_is_otherwise_alike_is_compared(other: dict[str, Any]) -> None:
-    found = found_in(*launches(1.0, **other), *launches(0.5, world_size=2))
+@pytest.mark.parametrize("axis", OTHERS)
+def test_only_what_is_otherwise_alike_is_compared(axis: str) -> None:
+    found = found_in(*launches(1.0, **{axis: OTHERS[axis]}), *launches(0.5, world_size=2))
     (strong,) = (point.found["strong"] for line in found.curves for point in teams_of(line))
     reason = "one worker of 1 thread at mini-batch 64 was not measured"
     assert strong == {"speedup": None, "efficiency": None, "reason": reason, "measured": False}
@@ -125,28 +126,22 @@ def test_workers_with_more_threads_than_cpus_share_them_and_it_is_said(
     assert ("no speed-up can be expected: 2 x" in text) is shares
 
 
+WRONG = {"status": Status.PARITY_FAILED, "parity": make.parity("disagrees", "update error 0.4")}
+
+
 @pytest.mark.parametrize(
     ("alone", "reason"),
     [
-        ([make.hole(Status.OUT_OF_MEMORY, "no room")], "no room"),
-        (
-            [
-                make.record(
-                    result=make.outcome(
-                        status=Status.PARITY_FAILED, parity=make.parity("disagrees", "update error 0.4")
-                    )
-                )
-            ],
-            "update error 0.4",
-        ),
-        ([make.record(result=make.outcome(final_loss_finite=False))], "something else than the reference"),
-        ([make.record(result=make.outcome(threads=make.threads(1, 3.0, 3.0)))], "more threads worked"),
-        (launches(1.0, environment="another"), "another build"),
+        (make.hole(Status.OUT_OF_MEMORY, "no room"), "no room"),
+        (make.record(result=make.outcome(**WRONG)), "update error 0.4"),
+        (make.record(result=make.outcome(final_loss_finite=False)), "something else than the reference"),
+        (make.record(result=make.outcome(threads=make.threads(1, 3.0, 3.0))), "more threads worked"),
+        (make.record(environment="another"), "another build"),
     ],
     ids=["hole", "parity", "loss", "threads", "build"],
 )
-def test_unusable_cells_are_in_no_ratio_and_the_reason_is_shown(alone: list[Record], reason: str) -> None:
-    found = found_in(*alone, *launches(0.5, world_size=2))
+def test_unusable_cells_are_in_no_ratio_and_the_reason_is_shown(alone: Record, reason: str) -> None:
+    found = found_in(alone, *launches(0.5, world_size=2))
     strong = point_of(found.curves[0]).found["strong"]
     assert (strong["speedup"], strong["measured"]) == (None, True)
     assert strong["reason"].startswith("one worker of 1 thread at mini-batch 64")
@@ -161,17 +156,13 @@ def test_against_one_process_of_as_many_threads_it_says_which_is_faster() -> Non
     slower = found_in(*launches(1.0), *launches(0.7, world_size=2), *launches(0.5, threads=2))
     faster = found_in(*launches(1.0), *launches(0.4, world_size=2), *launches(0.5, threads=2))
     alike = found_in(*launches(1.0), *launches(0.5, world_size=2), *launches([0.45, 0.5, 0.55], threads=2))
-    for found, word in ((slower, "slower"), (faster, "faster"), (alike, "not clearly different")):
+    waited = make.outcome(threads=make.threads(2, 3.0, 1.2), contention=make.contention(run_queue_seconds=3.0))
+    rival = [replace(record, outcome=waited) for record in launches(0.5, threads=2)]
+    disturbed = found_in(*launches(1.0), *launches(0.4, world_size=2), *rival)
+    words = ("slower", "faster", "not clearly different", "faster (other programs interfered)")
+    for found, word in zip((slower, faster, alike, disturbed), words, strict=True):
         text = " ".join(FORMATS["terminal"](found).split())
         assert f"one process of as many threads: 2 x 1 thread on 64 {word}." in text
-
-
-def test_a_verdict_on_a_disturbed_side_says_so() -> None:
-    waited = make.outcome(threads=make.threads(2, 3.0, 1.2), contention=make.contention(run_queue_seconds=3.0))
-    disturbed = [replace(record, outcome=waited) for record in launches(0.5, threads=2)]
-    for rival, said in ((disturbed, True), (launches(0.5, threads=2), False)):
-        found = found_in(*launches(1.0), *launches(0.4, world_size=2), *rival)
-        assert ("(other programs interfered)" in " ".join(FORMATS["terminal"](found).split())) is said
 
 
 def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp_path: Path) -> None:
@@ -181,10 +172,11 @@ def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(tmp
         *launches(1.0, machine="m-two", framework="mxnet"),
         make.hole(Status.CRASHED, "signal 11 | <b>", world_size=2, machine="m-two", framework="mxnet"),
     ]
-    first, second = scaling_to_picture(found_in(*records), tmp_path / "scaling.svg")
+    assert REPORT.draw is not None
+    first, second = REPORT.draw(found_in(*records), tmp_path / "scaling.svg", ReportOptions())
     words = texts(first)
     assert {"fcn5", "resnet50", "torch eager, 1 thread, batch 64", "torch eager, 1 thread, batch 32 each"} <= set(words)
     assert second.name == "scaling-2.svg"
     assert any("one worker" in word for word in texts(second))
-    (empty,) = scaling_to_picture(found_in(), tmp_path / "empty.png")
+    (empty,) = REPORT.draw(found_in(), tmp_path / "empty.png", ReportOptions())
     assert empty.stat().st_size > 1000

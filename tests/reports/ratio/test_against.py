@@ -133,9 +133,7 @@ def test_several_workers_are_not_compared_with_the_paper_s_one_process() -> None
     assert of_gpu.matches == alone.matches
     assert any("cells on GPUs" in note for note in of_gpu.notes)
     assert not any("cells on GPUs" in note for note in both.notes)
-    only_teams = found_in(*of_two)
-    assert only_teams.matches == ()
-    assert "several workers" in FORMATS["terminal"](only_teams)
+    assert "several workers" in FORMATS["terminal"](found_in(*of_two))
 
 
 STATUSES = [status for status in Status if status is not Status.PARITY_FAILED]
@@ -177,10 +175,7 @@ def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
         compared = {pair.threads for pair in match.pairs}
         assert not compared & set(match.left_out)
         assert set(match.left_out) <= own
-    for name, export in FORMATS.items():
-        text = export(found)
-        if name == "terminal":
-            assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, FORMATS["terminal"](found).splitlines())) <= 80
 
 
 def test_threads_beyond_the_cores_of_either_machine_are_left_out_and_said() -> None:
@@ -212,12 +207,3 @@ def test_what_cannot_have_been_this_network_is_not_compared() -> None:
     assert pair.share_then[0] > 2
     assert (pair.speedup, pair.per_peak, match.means) == (None, None, [])
     assert "above the theoretical peak" in pair.reason
-
-
-def test_notes_say_who_stands_for_whom_and_who_is_missing() -> None:
-    text = " ".join(FORMATS["terminal"](found_in(*launches(0.5))).split())
-    assert "PyTorch is shown as the successor of Torch7; it is another program." in text
-    assert "CNTK has no row: its interpreter is gone." in text
-    assert "Caffe of 2016: nothing was measured here for it (Caffe)." in text
-    assert "Per peak favours the software of today" in text
-    assert "57.6 to 60.8 GFLOP/s a core, theoretical" in text

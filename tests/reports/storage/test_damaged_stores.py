@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import re
 import resource
 import signal
 import stat
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import factory_of_records as make
 import pytest
-import sqlalchemy as sa
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from kept_stores import fill
@@ -21,32 +19,6 @@ from dlbench.reports.storage.store import Store
 
 # No start of another interpreter; and another user may not be able to read this one's files.
 FORK = multiprocessing.get_context("fork")
-
-
-def append_until_refused(store: Store, first: int, match: str) -> int:
-    """Return how many records the store holds when it takes no more."""
-    for launch in range(first, 1000):
-        try:
-            store.append(make.record(launch=launch))
-        except StoreError as refusal:
-            message = str(refusal)
-            break
-    assert re.search(match, message)
-    return launch
-
-
-def test_a_full_database_is_told_and_keeps_what_it_had(path: Path) -> None:
-    with Store.open(path) as store:
-        store.append(make.record())
-
-        @sa.event.listens_for(store._engine, "begin")
-        def _limit(connection: sa.Connection) -> None:
-            connection.exec_driver_sql("PRAGMA max_page_count = 20")
-
-        kept = append_until_refused(store, first=1, match=r"full.*make room.*--resume")
-    with Store.open(path) as store:
-        assert [record.launch for record in store.records()] == list(range(kept))
-        store.append(make.record(launch=kept))
 
 
 def write_until_the_limit(path: str, limit: int, answer: str) -> None:
@@ -186,11 +158,4 @@ def test_damaged_stores_are_refused_in_words(tmp_path: Path, image: bytes, data:
     for rest in tmp_path.iterdir():
         rest.unlink()
     path.write_bytes(damaged[:length])
-    use(path)
-
-
-@pytest.mark.parametrize("length", [1, 16, 99, 100, 512, 4095, 4096, 5000, 8192, 20000])
-def test_truncated_stores_are_refused_in_words(tmp_path: Path, image: bytes, length: int) -> None:
-    path = tmp_path / "truncated"
-    path.write_bytes(image[:length])
     use(path)

@@ -124,18 +124,6 @@ def test_of_each_cell_the_newest_run_counts(
     }
 
 
-def test_only_records_that_count_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    original = Store._record
-    monkeypatch.setattr(Store, "_record", lambda self, *args: read.append("") or original(self, *args))  # type: ignore[func-returns-value]
-    with empty_store() as store:
-        for night in range(20):
-            for launch in range(3):
-                store.append(make.record(run=f"run-{night}", launch=launch, minutes=night))
-        assert len(Results.newest([store]).records) == 3
-    assert len(read) == 4  # and one that shows which cell it is
-
-
 def test_a_comparison_shows_its_candidate_only_where_its_run_is_asked_for() -> None:
     sides = [replace(make.record([seconds]), side=side) for side, seconds in (("baseline", 1.0), ("candidate", 2.0))]
     with empty_store() as store:
