@@ -50,7 +50,7 @@ def history_command(given: Given) -> None:
     """Which cells became slower or faster, on which night, by how much, and what else changed that night.
 
     A night is a run. Nights that measured a baseline too give the ratio to it; others give absolute seconds, where the
-    machine's own shifts cannot be told from the code's.
+    machine's own shifts look like changes of the code.
 
     Examples:
 

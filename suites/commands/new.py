@@ -13,7 +13,7 @@ from ..planning import own
 from . import options
 from .options import Given, option, takes
 
-new_app = typer.Typer(no_args_is_help=True, help="Write a file to start from.")
+new_app = typer.Typer(no_args_is_help=True, help="Create a starter file.")
 _FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
 
 
@@ -30,7 +30,7 @@ def _of_files() -> None:
     }
 )
 def step_command(given: Given) -> None:
-    """Write a training step of your own, which runs as it is: put your network in the place of the example's.
+    """Write a training step that runs as it is: replace the example's network by your own.
 
     Examples:
 
