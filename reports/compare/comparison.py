@@ -347,12 +347,10 @@ def _contended(
     """Return CONTENDED where so many of the launches (or pairs) were lost, else None."""
     if not lost or lost < CONTENDED_SHARE * of:
         return None
-    slowed = any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags)
     why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
-    if slowed:
-        why = (
-            f"other programs interfered, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"
-        )
+    if any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags):
+        cause = "other programs interfered, or the GPU was slowed,"
+        why = f"{cause} in {lost} of {of} {what}; measure again when it is cool"
     return undecided(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
 
 

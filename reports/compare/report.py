@@ -111,11 +111,17 @@ def flags_of(cell: CellComparison) -> list[FlagKind]:
     return [kind for kind in KINDS if kind in raised and kind is not PARITY_UNCHECKED]
 
 
+def marks_of(cell: CellComparison) -> str:
+    """Return the symbols of its flags after a space, or nothing."""
+    symbols = "".join(kind.symbol for kind in flags_of(cell))
+    return f" {symbols}" if symbols else ""
+
+
 _OF_A_SIDE = ("status", "launches", "contended", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", lambda each: row_name(each.cell)),
     Column("", "threads", lambda each: head_of(each.cell, own="default")),
-    Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=" ".join(["", *_marks(each)]))),
+    Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))),
     Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
     Column(
         "finding",
@@ -150,12 +156,6 @@ _CELL: tuple[Column[CellComparison], ...] = (
     ),
     *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
 )
-
-
-def _marks(cell: CellComparison) -> list[str]:
-    """Return the symbols of its flags as one word, or none."""
-    symbols = "".join(kind.symbol for kind in flags_of(cell))
-    return [symbols] if symbols else []
 
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
@@ -315,7 +315,6 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
 
 
 _FOLDED = (Verdict.NO_REGRESSION, Verdict.HOLE)
-_MARKDOWN_HEAD = ("cell", "candidate / baseline", "launches", "why")
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
@@ -325,25 +324,21 @@ def comparison_to_markdown(comparison: Comparison) -> str:
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
     parts += [paragraph(text) + "\n" for text in (machines(comparison), *closing(comparison)) if text]
     for found, cells in by_verdict(comparison).items():
+        lines = [pipe_row(("cell", "candidate / baseline", "launches", "why")), pipe_row([":--", "--:", "--:", ":--"])]
+        for each in cells:
+            fields = name_of(each.cell), ratio_of_cell(each) + marks_of(each), launches_of(each), sentence_of(each)
+            lines.append(pipe_row(map(escaped, fields)))
+        shown = "\n".join(lines) + "\n"
         title = _PLURALS.get(found, WORDS[found].word).capitalize()
         if found in _FOLDED:
-            parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{_table(cells)}\n</details>\n")
+            parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{shown}\n</details>\n")
         else:
-            parts.append(f"### {title}\n\n{_table(cells)}")
+            parts.append(f"### {title}\n\n{shown}")
     facts = details_of(comparison.cells)
     about = "".join(f"- {paragraph(text)}\n" for text in (*legend(comparison), *facts))
     if about:
         parts.append(f"<details><summary>What the words mean</summary>\n\n{about}\n</details>\n")
     return "\n".join(parts)
-
-
-def _table(cells: Sequence[CellComparison]) -> str:
-    lines = [pipe_row(_MARKDOWN_HEAD), pipe_row([":--", "--:", "--:", ":--"])]
-    for each in cells:
-        ratio = " ".join([ratio_of_cell(each), *_marks(each)])
-        fields = name_of(each.cell), ratio, launches_of(each), sentence_of(each)
-        lines.append(pipe_row(escaped(field) for field in fields))
-    return "\n".join(lines) + "\n"
 
 
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}

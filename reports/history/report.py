@@ -57,8 +57,8 @@ def changes_page(history: History) -> Page:
         tables += [_cells_table(history), *_environments_table(history)]
     count, first, last = history.nights()
     span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
-    where = ", ".join(_names(history, history.cells))
-    head = f"{counted(count, 'night')} ({span}), {counted(len(history.cells), 'series')} on {where}."
+    on = f"{counted(len(history.cells), 'series')} on {_names(history, history.cells)}"
+    head = f"{counted(count, 'night')} ({span}), {on}."
     return Page((head,), tuple(tables), tuple(_notes(history, history.everything)))
 
 
@@ -126,9 +126,17 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
         series, change = found
         return f"{day(change.night.started)} {name_of(series.cell)}{_machine(history, series)}, run {change.night.run}"
 
+    def in_words(found: _Change) -> str:
+        series, change = found
+        _, low, high = change.percent
+        kind = "" if series.kind == RATIO else ", absolute"
+        nights = counted(change.nights_after, "night")
+        held = f"{nights} since" if change is series.changes[-1] else f"held for {nights}"
+        return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
+
     return (
         Column("", "night and cell", where),
-        Column("", "change (95 % interval)", _in_words),
+        Column("", "change (95 % interval)", in_words),
         Column("", "what else changed", lambda found: what_else(*found)),
         Column("run", None, lambda found: found[1].night.run),
         Column("started", None, lambda found: found[1].night.started),
@@ -142,17 +150,8 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
     )
 
 
-def _in_words(found: _Change) -> str:
-    series, change = found
-    _, low, high = change.percent
-    kind = "" if series.kind == RATIO else ", absolute"
-    nights = counted(change.nights_after, "night")
-    held = f"{nights} since" if change is series.changes[-1] else f"held for {nights}"
-    return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
-
-
-def _names(history: History, cells: Sequence[Series]) -> list[str]:
-    return [history.machines.get(each, each[:12]) for each in dict.fromkeys(series.machine for series in cells)]
+def _names(history: History, cells: Sequence[Series]) -> str:
+    return ", ".join(history.machines.get(each, each[:12]) for each in dict.fromkeys(one.machine for one in cells))
 
 
 def _machine(history: History, series: Series) -> str:
@@ -287,17 +286,13 @@ def what_else(series: Series, change: ChangePoint) -> str:
 
 
 def _difference(found: Difference) -> str:
-    side = f"{found.side}: " if found.side else ""
+    before, after = (
+        text if len(text) <= 40 else text[:37] + "..." for text in (found.before or "-", found.after or "-")
+    )
+    what = f"{found.side}: {found.what}" if found.side else found.what
     if found.before is None:
-        return f"{side}{found.what} {_short(found.after)} was added"
-    if found.after is None:
-        return f"{side}{found.what} {_short(found.before)} was removed"
-    return f"{side}{found.what} {_short(found.before)} -> {_short(found.after)}"
-
-
-def _short(text: str | None) -> str:
-    text = text or "-"
-    return text if len(text) <= 40 else text[:37] + "..."
+        return f"{what} {after} was added"
+    return f"{what} {before} was removed" if found.after is None else f"{what} {before} -> {after}"
 
 
 def level(cell: Series) -> str:
@@ -351,7 +346,7 @@ def _figure(history: History, cells: Sequence[Series]) -> "Figure":
         for panel, cell in zip(axes.flat, cells, strict=False):
             _panel(panel, cell, history)
     _, first, last = history.nights()
-    figure.suptitle(f"{', '.join(_names(history, cells))}: {first[:10]} to {last[:10]}", fontsize=10)
+    figure.suptitle(f"{_names(history, cells)}: {first[:10]} to {last[:10]}", fontsize=10)
     figure.supxlabel(
         "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; hollow: disturbed, "
         "not searched; mark at the foot: another environment",

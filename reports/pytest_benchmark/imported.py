@@ -3,6 +3,7 @@
 No file is trusted: strict JSON within limits, and names that are safe for terminals and databases.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -46,6 +47,15 @@ def _newest(schema: int) -> int:
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Schema = Annotated[int, Field(alias="schema"), AfterValidator(_newest)]
 KeptRecord = Annotated[Record, PlainValidator(Record.from_dict)]
+
+
+def _moment(text: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+        # pytest-benchmark wrote UTC without saying so for years.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{clean_name(str(text))[:40]!r} is not a date") from error
 
 
 class _Data(BaseModel):
@@ -98,7 +108,7 @@ class BenchmarkFile(_Data):
     digest: str
     """SHA-256 of its content, hexadecimal."""
     benchmarks: list[Benchmark]
-    made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(lambda text: _moment(text))]
+    made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
     version: str
     """Of pytest-benchmark."""
     machine_info: dict[str, Any] = {}
@@ -224,8 +234,11 @@ def _deeper(value: Any, levels: int) -> bool:
 def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
     """Return the records of the run that dlbench wrote into a file; raises ValueError where they do not fit it."""
     run = own.run
+    described = None
     names, cells = [run.id, run.suite, run.machine, run.version], {*run.plan}
-    if own.machine is not None and _fingerprint(own.machine) not in (None, run.machine):
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        described = Machine.from_dict(own.machine or {}).fingerprint
+    if own.machine is not None and described not in (None, run.machine):
         raise ValueError("the machine it describes is another than the one its run names")
     found = list(own.holes)
     for benchmark in benchmarks:
@@ -272,22 +285,6 @@ def clean_name(text: str) -> str:
 def launch_key(record: Record) -> tuple[object, ...]:
     """Return the key of a launch within its run."""
     return record.cell, record.side, record.stage, record.launch, record.attempt
-
-
-def _moment(text: Any) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-        # pytest-benchmark wrote UTC without saying so for years.
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{clean_name(str(text))[:40]!r} is not a date") from error
-
-
-def _fingerprint(machine: Mapping[str, Any]) -> str | None:
-    try:
-        return Machine.from_dict(dict(machine)).fingerprint
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 _OF_CPU = ("arch_string_raw", "arch", "brand_raw", "count", "vendor_id_raw", "family", "model", "stepping")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 from records_of_claims import timed
 
-from dlbench.reports.claims.claims import PAPERS, claims
-from dlbench.reports.formats.export import FORMATS
+from dlbench.reports.claims.claims import claims
 from dlbench.reports.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
@@ -36,17 +35,6 @@ def test_json_is_a_list_of_claims_with_both_verdicts(call: Call) -> None:
             assert len([n for n in each["numbers"] if n["on"] == on]) == each[f"of_{on}"]
             lacks = any(m["on"] == on for m in each["missing"])
             assert lacks or each[f"verdict_{on}"] != "not measured"
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-@pytest.mark.parametrize("form", FORMATS)
-def test_each_paper_in_each_format(paper: str, form: str, call: Call) -> None:
-    code, out, _ = call("--paper", paper, "--format", form)
-    assert code == 0
-    assert all((each.id in out) is (each.paper == paper) for each in claims() if each.id not in ("M1", "M2", "M3"))
-    if form == "terminal":
-        folded = (line for line in out.splitlines() if not line.strip().startswith("`dlbench "))
-        assert max(map(len, folded)) <= 80
 
 
 def test_words_that_are_wrong_are_one_line(call: Call) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import factory_of_records as make
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from dlbench.adapters.protocol import Outcome, Status
@@ -19,6 +21,7 @@ from dlbench.reports.compare.comparison import (
     compare_sides,
     pairs_of,
 )
+from dlbench.reports.compare.report import outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge_pairs
 from dlbench.reports.flags import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.storage.hosts import Host
@@ -233,3 +236,17 @@ def test_a_shift_of_the_session_does_not_average_out_over_cells() -> None:
     for cells in (3, 30):
         assert ends(cells, "two") == pytest.approx(1.96 * shift, rel=0.02)
     assert ends(30, "one") < 0.1 * shift
+
+
+COUNTS = st.dictionaries(st.sampled_from([f for f in Verdict if f is not Verdict.COMPARISON]), st.integers(1, 30))
+
+
+@given(COUNTS)
+def test_a_gate_fails_on_a_regression_passes_on_proof_and_is_undecided_otherwise(counts: dict[Verdict, int]) -> None:
+    found = outcome_of(counts, "cell")
+    if counts.keys() & {Verdict.REGRESSION, Verdict.BROKEN}:
+        assert found.outcome == "failed"
+    else:
+        proof = counts and counts.keys() <= {Verdict.NO_REGRESSION, Verdict.IMPROVEMENT}
+        assert found.outcome == ("passed" if proof else "undecided")
+    assert found.line.startswith(f"gate {found.outcome}: ")

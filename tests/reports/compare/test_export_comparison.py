@@ -1,23 +1,19 @@
 import json
-import math
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from exported import exporter
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
-from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import report as layout
 from dlbench.reports.compare.comparison import BASELINE, CellComparison, Comparison, SideOfCell
 from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
-from dlbench.reports.flags import PARITY, THREADS_EXCEEDED, Flag
+from dlbench.reports.flags import THREADS_EXCEEDED, Flag
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 
@@ -72,71 +68,7 @@ ONE_OF_EACH = {
     Verdict.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
 }
 ALL = comparison(*ONE_OF_EACH.values())
-EXPORTERS = {form: exporter("compare", form) for form in ("terminal", "markdown", "json", "csv", "junit")}
-
-
-# -- any names at all -------------------------------------------------------------------------------------------------
-
-hostile = st.one_of(
-    st.text(max_size=40),
-    st.sampled_from(
-        ["</testsuite>", "]]>", "a|b", "\x00\x1b[31m", "<details>", "\ud800", "`x`", "a\nb", "\"&<>'", "=1+1"]
-    ),
-)
-cells = st.builds(
-    lambda framework, mode, network, device, threads, affinity, world_size: Cell(
-        framework, "pytorch", mode, network, device, threads, 64, affinity=affinity, world_size=world_size
-    ),
-    hostile,
-    hostile,
-    hostile,
-    st.one_of(st.just("cpu"), hostile),
-    st.integers(0, 512),
-    st.sampled_from(["bound", "oversubscribed"]),
-    st.sampled_from([1, 1, 2, 8]),
-)
-numbers = st.one_of(st.none(), st.floats(1e-9, 1e9))
-sides = st.builds(
-    lambda status, reason, flag: side(status, reason, flags=(Flag(PARITY, flag),)),
-    st.sampled_from(Status),
-    hostile,
-    hostile,
-)
-judgements = st.builds(
-    lambda verdict, ratio, p, sentence: replace(
-        judged(verdict, sentence=sentence),
-        ratio=ratio,
-        low=ratio and 0.0,
-        high=ratio and math.inf,
-        p=p,
-        smallest_effect=ratio,
-    ),
-    st.sampled_from(Verdict),
-    numbers,
-    st.one_of(st.none(), st.floats(0, 1)),
-    hostile,
-)
-comparisons = st.builds(
-    lambda found, baseline, candidate, notes, host: comparison(
-        *found, baseline=baseline, candidate=candidate, notes=tuple(notes), hosts=(Host("m", host),)
-    ),
-    st.lists(st.builds(CellComparison, cells, sides, sides, judgements), max_size=5),
-    hostile,
-    hostile,
-    st.lists(hostile, max_size=2),
-    hostile,
-)
-
-
-@examples(60, suppress_health_check=[HealthCheck.too_slow])
-@given(comparisons)
-def test_whatever_the_names_every_form_stays_well_formed(found: Comparison) -> None:
-    for name, export in EXPORTERS.items():
-        text = export(found)
-        assert text.endswith("\n")
-        assert text.encode()
-        if name in CHECKS:
-            CHECKS[name](text, found)
+EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "json", "junit")}
 
 
 def check_markdown(text: str, found: Comparison) -> None:
@@ -174,20 +106,18 @@ def check_junit(text: str, found: Comparison) -> None:
 CHECKS = {"markdown": check_markdown, "junit": check_junit}
 
 
-# -- what each says ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.parametrize(
     "found",
-    [comparison(), comparison(ONE_OF_EACH[Verdict.HOLE], geometric_mean=None)],
-    ids=["no cell", "no cell measured"],
+    [ALL, comparison(), comparison(ONE_OF_EACH[Verdict.HOLE], geometric_mean=None)],
+    ids=["all verdicts", "no cell", "no cell measured"],
 )
-def test_where_nothing_was_measured_it_is_said(name: str, found: Comparison) -> None:
+def test_each_form_is_well_formed_and_says_where_nothing_was_measured(name: str, found: Comparison) -> None:
     text = EXPORTERS[name](found)
     CHECKS[name](text, found)
-    assert "o cell was measured" in text or "none measured on both sides" in text
-    assert "above 1 is slower" not in text
+    if found is not ALL:
+        assert "o cell was measured" in text or "none measured on both sides" in text
+        assert "above 1 is slower" not in text
 
 
 def test_junit_outcomes() -> None:
