@@ -14,7 +14,7 @@ from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.report import gate_outcome
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
-from dlbench.reports.formats.outputs import why_not
+from dlbench.reports.formats.pictures import why_not
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host

@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
-from dlbench.reports.formats.outputs import why_not
+from dlbench.reports.formats.pictures import why_not
 from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
