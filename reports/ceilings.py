@@ -214,7 +214,7 @@ def ceilings_data(results: Results) -> dict[str, Any]:
 
 REPORT = Report(
     name="ceilings",
-    summary="The best that CPUs and GPUs can do: matrix products, bandwidths, and the cost of starting an operator.",
+    summary="Peak rates of CPUs and GPUs: matrix products, bandwidths, and the cost of launching an operator.",
     examples=("dlbench report ceilings", "dlbench report ceilings --all-runs --json"),
     analyse=lambda source: source.results(),
     page=lambda results, options: Page((), tuple(ceilings_tables(results))),

@@ -1,11 +1,11 @@
 """A table declared once by its columns: from them follow its text in every format, its JSON and its CSV.
 
-COLUMNS = (
+BY_FRAMEWORK = (
     Column("framework", "", lambda each: each.cell.framework),
     Column("ratio", "times as slow", lambda each: each.ratio, fields=VALUE),
     Column("run", None, lambda each: each.run),
 )
-table(COLUMNS, rows, "Frameworks", key="rows")
+table(BY_FRAMEWORK, rows, "Frameworks", key="rows")
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -17,22 +17,22 @@ from .errors import DlbenchError, HungUp, Interrupted, Terminated, UsageError
 
 COMMANDS = {
     "list": ("commands.list", "List the networks, frameworks and suites."),
-    "plan": ("commands.plan", "Show what a run would measure and how long it takes."),
+    "plan": ("commands.plan", "Show what a run would measure, and for how long."),
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
     "tune": ("commands.run", "Search for the fastest way to run a network here."),
-    "compare": ("commands.compare", "Compare two stored runs, or with --now two sides."),
+    "compare": ("commands.compare", "Compare two stored runs, or measure two sides now."),
     "gate": ("commands.compare", "Fail on a confirmed regression, for CI."),
-    "history": ("commands.history", "Show each cell over many runs, and since when it changed."),
+    "history": ("commands.history", "Show each cell over many runs, and when it changed."),
     "explain": ("commands.explain", "Show where the time of one training step goes."),
     "report": ("commands.report", "Show what was measured, and what it means."),
-    "doctor": ("commands.probe", "Find what on this machine harms measurement."),
+    "doctor": ("commands.probe", "Find what disturbs measurements on this machine."),
     "probe": ("commands.probe", "Show what this machine is, and measure its ceilings."),
-    "export": ("commands.stores", "Write launches or runs in the forms of other tools."),
+    "export": ("commands.stores", "Write launches or runs in other tools' formats."),
     "import": ("commands.stores", "Read result files of pytest-benchmark into a store."),
-    "store": ("commands.stores", "Look after a result store."),
+    "store": ("commands.stores", "Copy result stores, and deliver to a server."),
     "env": ("commands.env", "Build, list and remove the frameworks' environments."),
     "fleet": ("fleet.command", "Measure one suite on many machines."),
-    "new": ("commands.new", "Write a file to start from."),
+    "new": ("commands.new", "Create a starter file."),
 }
 """Each command's module, and its line in --help: only the module of the command given is imported."""
 _SINGULAR = ("history", "explain", "tune")
@@ -68,8 +68,8 @@ def build_app(chosen: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",
         help=(
-            "Which deep-learning framework, which build of it, on how many threads, at which mini-batch, is fastest on "
-            "this machine - and can the number be believed?\n\nStart with `dlbench run quick`."
+            "Which deep-learning framework, which build of it, on how many threads, at which mini-batch size, is "
+            "fastest on this machine, and can the number be believed?\n\nStart with `dlbench run quick`."
         ),
     )
     app.callback()(_options)

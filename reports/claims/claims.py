@@ -46,7 +46,7 @@ class Answer(Enum):
     PARTLY = "partly"
     DIFFERS = "differs"
     """The interval lies beyond a bound."""
-    CANNOT_BE_TOLD = "cannot be told"
+    INCONCLUSIVE = "inconclusive"
     """A bound lies within the interval."""
     NOT_MEASURED = "not measured"
 
@@ -109,15 +109,12 @@ def claims() -> tuple[Claim, ...]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The figures of a claim, and the verdict."""
+    """The verdict on a claim: how many figures are as claimed (``holds``) of those measured (``of``), and all."""
 
     verdict: Answer
     holds: int
-    """Figures that lie as claimed."""
     of: int
-    """Figures that there are."""
     figures: tuple[tuple[Question, Answer], ...]
-    """All of them, those that are missing too."""
     note: str = ""
     """Why there is no figure at all."""
 
@@ -180,9 +177,8 @@ def on_paper(claim: Claim) -> Evidence:
 def _published(table: str, machines: frozenset[str]) -> Tables:
     found = study(table).matrix() if table in TABLES else Matrix()
     if machines:
-        found = replace(
-            found, cells={key: cell for key, cell in found.cells.items() if cell.column.machine in machines}
-        )
+        kept = {key: cell for key, cell in found.cells.items() if cell.column.machine in machines}
+        found = replace(found, cells=kept)
     return Tables(found, lambda cell: cell.row.framework)
 
 
@@ -197,7 +193,7 @@ def verdict(known: Sequence[Answer]) -> Answer:
     """Return the verdict of a claim: the answer of a large majority of its figures, else partly."""
     if not known:
         return Answer.NOT_MEASURED
-    for kinds in ((Answer.REPRODUCES,), HOLDS, (Answer.DIFFERS,), (Answer.CANNOT_BE_TOLD,)):
+    for kinds in ((Answer.REPRODUCES,), HOLDS, (Answer.DIFFERS,), (Answer.INCONCLUSIVE,)):
         if sum(each in kinds for each in known) / len(known) >= MAJORITY:
             return kinds[-1]
     return Answer.PARTLY
@@ -205,8 +201,16 @@ def verdict(known: Sequence[Answer]) -> Answer:
 
 def answers(questions: Sequence[Question]) -> list[Answer]:
     """Answer the questions of one report, in their order."""
-    tests = [(number, bound) for number, each in enumerate(questions) for bound in _bounds(each)]
-    p_values = {test: p for test in tests if (p := _p_value(questions[test[0]], test[1])) is not None}
+    p_values = {}
+    for number, each in enumerate(questions):
+        if each.times is None:
+            continue
+        over, under = each.times
+        for bound in _bounds(each):
+            # The p-value of the ratio being the bound.
+            p = welch(replace(over, launch_medians=tuple(time / bound for time in over.launch_medians)), under)
+            if p is not None:
+                p_values[number, bound] = p
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     return [
         _answer(each, {bound: adjusted.get((number, bound)) for bound in _bounds(each)})
@@ -216,14 +220,6 @@ def answers(questions: Sequence[Question]) -> list[Answer]:
 
 def _bounds(question: Question) -> list[float]:
     return [bound for bound in (question.claimed.least, question.claimed.most) if bound is not None]
-
-
-def _p_value(question: Question, bound: float) -> float | None:
-    """Return the p-value of the ratio being the bound; None where there can be none."""
-    if question.times is None:
-        return None
-    over, under = question.times
-    return welch(replace(over, launch_medians=tuple(each / bound for each in over.launch_medians)), under)
 
 
 def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
@@ -238,7 +234,7 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
     if Answer.DIFFERS in sides:
         return Answer.DIFFERS
     if None in sides:
-        return Answer.CANNOT_BE_TOLD
+        return Answer.INCONCLUSIVE
     as_large = claimed.size is None or claimed.size / SIZE <= found.value <= claimed.size * SIZE
     return Answer.REPRODUCES if as_large else Answer.IN_DIRECTION
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, fastest_mode
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.curve.rnn import sizes_of
@@ -139,7 +139,7 @@ class Tables:
     """None: the published ones."""
 
     def points(self, table: str) -> list[Point]:
-        """Return the points of a table."""
+        """Return the points of a table; of any other name those of brandfonbrener2017.csv."""
         if table in ("tools", "batches"):
             return list(self._tools(usual_batch=table == "tools"))
         if table == "elman":
@@ -154,7 +154,15 @@ class Tables:
                 for text, of_text in losses.items()
                 for net, loss in of_text.items()
             ]
-        return published()
+        return [
+            Point(
+                {name: int(line[name]) if line[name].isdecimal() else line[name] for name in _OF_A_RUN},
+                value=float(line["seconds"]),
+                also={"note": line["note"]},
+            )
+            for line in lines_of("brandfonbrener2017.csv")
+            if line["seconds"]
+        ]
 
     def _point(self, cell: CellResult, told: Mapping[str, Any]) -> Point:
         place, host = cell.column, self.matrix.hosts[cell.column.machine]
@@ -174,36 +182,23 @@ class Tables:
         for cell in self.matrix.cells.values():
             network, batch, place = cell.group.network, cell.group.batch_size, cell.column
             own_batch = network not in FIRST or batch == FIRST[network].batch_size
-            if _is_usual(cell.cell) and (own_batch or not usual_batch) and not computes_nothing(cell):
+            if (
+                axes.project(cell.cell, _USUAL) == axes.BLANK
+                and (own_batch or not usual_batch)
+                and not computes_nothing(cell)
+            ):
                 where = {"machine": place.machine, "device": place.device, "threads": place.threads}
                 told = {**where, "tool": self.tool_of(cell), "network": network, "batch_size": batch}
                 yield self._point(cell, told if place.on_cpu else {**told, "threads": None})
 
     def _elman(self) -> Iterator[Point]:
         for (machine, cell), sizes in sizes_of(self.matrix, self.networks).items():
-            if cell.batch_size == 1 and _is_usual(cell):
-                where = {"machine": machine, **{name: getattr(cell, name) for name in _OF_A_LINE}}
+            if cell.batch_size == 1 and axes.project(cell, _USUAL) == axes.BLANK:
+                where = {
+                    "machine": machine,
+                    **{name: getattr(cell, name) for name in ("framework", "mode", "device", "threads")},
+                }
                 yield from (self._point(each, {**where, **size._asdict()}) for size, each in sizes.items())
-
-
-def _is_usual(cell: Cell) -> bool:
-    return all(getattr(cell, name) == getattr(axes.BLANK, name) for name in _USUAL)
-
-
-_OF_A_LINE = ("framework", "mode", "device", "threads")
-
-
-def published() -> list[Point]:
-    """Return the points of brandfonbrener2017.csv."""
-    return [
-        Point(
-            {name: int(line[name]) if line[name].isdecimal() else line[name] for name in _OF_A_RUN},
-            value=float(line["seconds"]),
-            also={"note": line["note"]},
-        )
-        for line in lines_of("brandfonbrener2017.csv")
-        if line["seconds"]
-    ]
 
 
 Number = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]

@@ -59,33 +59,29 @@ def tools_of_stands(
     return tool_of
 
 
-def _code(found: Claims, options: ReportOptions) -> int:
-    return FOUND if any(each.here.verdict.value == options.fail_on for each in found.tried) else 0
-
-
 NONE = "There is no claim to try."
 SHOWN = 4
 """So many figures of a claim are each shown in words; of more, their range."""
 
 
 def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]:
-    def found(on: str) -> Callable[[Tried], Evidence | None]:
-        return lambda tried: tried.on_paper if on == "on_paper" else tried.here
-
     def of(on: str, name: str) -> Callable[[Tried], Any]:
-        return lambda tried: getattr(found(on)(tried), name, None)
+        return lambda tried: getattr(getattr(tried, on), name, None)
+
+    def of_paper(tried: Tried) -> Entry:
+        return Entry("") if tried.on_paper is None else _verdict(tried.on_paper)
 
     return (
         Column("id", "", lambda tried: tried.claim.id),
         Column("paper", None, lambda tried: tried.claim.paper),
         Column("where", None, lambda tried: tried.claim.where),
         Column("claim", "claim", lambda tried: tried.claim.words),
-        Column("verdict_on_paper", None if own else "on its own table", of("on_paper", "verdict"), _on_paper),
+        Column("verdict_on_paper", None if own else "on its own table", of("on_paper", "verdict"), of_paper),
         Column("verdict_here", here, of("here", "verdict"), lambda tried: _verdict(tried.here)),
         *(Column(f"{name}_{on}", None, of(on, name)) for on in ("on_paper", "here") for name in ("holds", "of")),
         Column("note", None, lambda tried: tried.claim.no_numbers),
-        Column("numbers", None, lambda tried: [*_of_both(tried, _numbers)], fields=None),
-        Column("missing", None, lambda tried: [*_of_both(tried, _missing_numbers)], fields=None),
+        Column("numbers", None, _numbers, fields=None),
+        Column("missing", None, _missing_numbers, fields=None),
         Column("measure", None, lambda tried: tried.claim.measure or None),
     )
 
@@ -111,10 +107,6 @@ def claims_page(found: Claims) -> Page:
     return Page(("What was claimed, and what figures say of it.",), tuple(tables), (*_legend(papers), *found.notes))
 
 
-def _on_paper(tried: Tried) -> Entry:
-    return Entry("") if tried.on_paper is None else _verdict(tried.on_paper)
-
-
 def _verdict(found: Evidence) -> Entry:
     """Return the verdict, how many figures hold where not all agree, and how many there are where some are missing."""
     there = f"{found.of} of {len(found.figures)} figures" if found.of and found.missing else ""
@@ -131,8 +123,12 @@ def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
             if found is not None and found.of:
                 yield f"{each.claim.id} {where}: {figures(found)}{_warnings(found)}."
         if each.here.missing or not each.here.of:
-            how = "Missing for" if each.here.of else "Not measured for"
-            lacking.setdefault((how, _missing(each), each.claim.measure), []).append(each.claim.id)
+            how, what = "Missing for" if each.here.of else "Not measured for", each.claim.needs or "none of its cells"
+            if each.here.missing:
+                first, *others = each.here.missing
+                more = f" and {len(others)} more" if others else ""
+                what = f"{first.what}{more} ({first.missing.removesuffix('.')})"
+            lacking.setdefault((how, what, each.claim.measure), []).append(each.claim.id)
     for (how, what, command), names in lacking.items():
         yield f"{how} {', '.join(names)}: {what}." + (f" Measure: `{command}`" if command else "")
 
@@ -175,15 +171,6 @@ def _figure(question: Question) -> str:
     return f"{question.what} {number(found.value)}{ends}"
 
 
-def _missing(tried: Tried) -> str:
-    found = tried.here
-    if not found.missing:
-        return tried.claim.needs or "none of its cells"
-    first, *others = [question.what for question in found.missing]
-    more = f" and {len(others)} more" if others else ""
-    return f"{first}{more} ({found.missing[0].missing.removesuffix('.')})"
-
-
 def _legend(papers: Iterable[str]) -> Iterator[str]:
     yield (
         "reproduces: the 95 % interval, adjusted for all tests of this report (Holm), lies on the side that the claim "
@@ -201,40 +188,39 @@ def _legend(papers: Iterable[str]) -> Iterator[str]:
         )
 
 
-def _of_both(
-    tried: Tried, lines: Callable[[str, Evidence, Claim], Iterable[dict[str, Any]]]
-) -> Iterator[dict[str, Any]]:
-    for on, found in (("on_paper", tried.on_paper), ("here", tried.here)):
-        if found is not None:
-            yield from ({"on": on, **line} for line in lines(on, found, tried.claim))
+def _numbers(tried: Tried) -> list[dict[str, Any]]:
+    return [
+        {
+            "on": on,
+            "what": question.what,
+            **{name: getattr(question.found, name) for name in ("value", "low", "high", "method")},
+            "claimed": question.claimed,
+            "answer": answer,
+            "flags": question.flags,
+        }
+        for on, found in (("on_paper", tried.on_paper), ("here", tried.here))
+        for question, answer in (found.figures if found is not None else ())
+        if question.found is not None
+    ]
 
 
-def _numbers(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
-    for question, answer in found.figures:
-        if question.found is not None:
-            ends = {end: getattr(question.found, end) for end in ("value", "low", "high", "method")}
-            yield {
-                "what": question.what,
-                **ends,
-                "claimed": question.claimed,
-                "answer": answer,
-                "flags": question.flags,
-            }
-
-
-def _missing_numbers(on: str, found: Evidence, claim: Claim) -> Iterator[dict[str, Any]]:
-    for question in found.missing:
-        yield {"what": question.what, "reason": question.missing}
-    if not found.figures:
-        what = claim.needs or "none of its cells" if on == "here" else claim.no_numbers or "its numbers"
-        yield {"what": what, "reason": "not measured"}
+def _missing_numbers(tried: Tried) -> list[dict[str, Any]]:
+    without = tried.claim.no_numbers or "its numbers", tried.claim.needs or "none of its cells"
+    return [
+        {"on": on, "what": what, "reason": reason}
+        for (on, found), nothing in zip((("on_paper", tried.on_paper), ("here", tried.here)), without, strict=True)
+        if found is not None
+        for what, reason in (
+            [(each.what, each.missing) for each in found.missing] if found.figures else [(nothing, "not measured")]
+        )
+    ]
 
 
 REPORT = Report(
     name="claims",
     summary="""Published claims, evaluated on their own tables and on the results of a store.
 
-Each claim has a verdict of each: reproduces, reproduces in direction, partly, differs, cannot be told or not
+Each claim has a verdict of each: reproduces, reproduces in direction, partly, differs, inconclusive or not
 measured; in the last case it says what to measure. With `--claim FILE.toml` it tries a claim of one's own
 (`reports/README.md` has an example).""",
     examples=(
@@ -249,7 +235,9 @@ measured; in the last case it says what to measure. With `--claim FILE.toml` it 
     options=frozenset({REFERENCE, ALL_RUNS, PAPER, CLAIMS, FAIL_ON}),
     trainings=True,
     validate=_check,
-    exit_code=_code,
+    exit_code=lambda found, options: (
+        FOUND if any(each.here.verdict.value == options.fail_on for each in found.tried) else 0
+    ),
     has_section=lambda found: any(each.here.verdict is not Answer.NOT_MEASURED for each in found.tried),
     heading="Published claims, tried here",
     place=75,

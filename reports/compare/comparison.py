@@ -120,7 +120,7 @@ CONTENDED_SHARE = 0.5
 ONE_SIDED = 0.01
 """Disturbed launches are mostly those of one side when chance divides them so with less than this probability."""
 _OF_SESSIONS = (
-    "Measured in different sessions: a shift of the machine between them cannot be told from a change of the code. The "
+    "Measured in different sessions: a shift of the machine between them looks like a change of the code. The "
     "intervals allow for a shift of {:.1%} (standard deviation) in each; `dlbench compare --now` measures both side by "
     "side instead."
 )
@@ -347,12 +347,10 @@ def _contended(
     """Return CONTENDED where so many of the launches (or pairs) were lost, else None."""
     if not lost or lost < CONTENDED_SHARE * of:
         return None
-    slowed = any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags)
     why = f"other programs interfered with {lost} of {of} {what}; measure again on a quiet machine (dlbench doctor)"
-    if slowed:
-        why = (
-            f"other programs interfered, or the GPU was slowed, in {lost} of {of} {what}; measure again when it is cool"
-        )
+    if any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags):
+        cause = "other programs interfered, or the GPU was slowed,"
+        why = f"{cause} in {lost} of {of} {what}; measure again when it is cool"
     return undecided(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
 
 

@@ -58,10 +58,6 @@ _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
 NOTHING = "No cell was measured"
 
 
-def _plural(verdict: Verdict) -> str:
-    return _PLURALS.get(verdict, WORDS[verdict].word)
-
-
 def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ...]]:
     """Return the cells by their verdicts, the gravest first."""
     return {each: cells for each in Verdict if (cells := comparison.having(each))}
@@ -73,7 +69,7 @@ def headline(comparison: Comparison) -> str:
     if not cells:
         return NOTHING
     counts = ", ".join(
-        f"{len(found)} {_plural(each) if len(found) > 1 else WORDS[each].word}"
+        f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
@@ -87,12 +83,12 @@ def heading(comparison: Comparison) -> str:
 
 def ratio_of(found: Ratio) -> str:
     """Return a ratio and its interval to a tenth of a per cent: "1.032 (1.021-1.043)"."""
-    ends = "" if found.low is None or found.high is None else f" ({_three(found.low)}-{_three(found.high)})"
-    return f"{_three(found.value)}{ends}"
 
+    def written(value: float) -> str:
+        return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
 
-def _three(value: float) -> str:
-    return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
+    ends = "" if found.low is None or found.high is None else f" ({written(found.low)}-{written(found.high)})"
+    return f"{written(found.value)}{ends}"
 
 
 def ratio_of_cell(cell: CellComparison) -> str:
@@ -115,11 +111,17 @@ def flags_of(cell: CellComparison) -> list[FlagKind]:
     return [kind for kind in KINDS if kind in raised and kind is not PARITY_UNCHECKED]
 
 
+def marks_of(cell: CellComparison) -> str:
+    """Return the symbols of its flags after a space, or nothing."""
+    symbols = "".join(kind.symbol for kind in flags_of(cell))
+    return f" {symbols}" if symbols else ""
+
+
 _OF_A_SIDE = ("status", "launches", "contended", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", lambda each: row_name(each.cell)),
     Column("", "threads", lambda each: head_of(each.cell, own="default")),
-    Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=" ".join(["", *_marks(each)]))),
+    Column("", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))),
     Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
     Column(
         "finding",
@@ -154,12 +156,6 @@ _CELL: tuple[Column[CellComparison], ...] = (
     ),
     *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
 )
-
-
-def _marks(cell: CellComparison) -> list[str]:
-    """Return the symbols of its flags as one word, or none."""
-    symbols = "".join(kind.symbol for kind in flags_of(cell))
-    return [symbols] if symbols else []
 
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
@@ -319,7 +315,6 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
 
 
 _FOLDED = (Verdict.NO_REGRESSION, Verdict.HOLE)
-_MARKDOWN_HEAD = ("cell", "candidate / baseline", "launches", "why")
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
@@ -329,25 +324,21 @@ def comparison_to_markdown(comparison: Comparison) -> str:
         parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
     parts += [paragraph(text) + "\n" for text in (machines(comparison), *closing(comparison)) if text]
     for found, cells in by_verdict(comparison).items():
-        title = _plural(found).capitalize()
+        lines = [pipe_row(("cell", "candidate / baseline", "launches", "why")), pipe_row([":--", "--:", "--:", ":--"])]
+        for each in cells:
+            fields = name_of(each.cell), ratio_of_cell(each) + marks_of(each), launches_of(each), sentence_of(each)
+            lines.append(pipe_row(map(escaped, fields)))
+        shown = "\n".join(lines) + "\n"
+        title = _PLURALS.get(found, WORDS[found].word).capitalize()
         if found in _FOLDED:
-            parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{_table(cells)}\n</details>\n")
+            parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{shown}\n</details>\n")
         else:
-            parts.append(f"### {title}\n\n{_table(cells)}")
+            parts.append(f"### {title}\n\n{shown}")
     facts = details_of(comparison.cells)
     about = "".join(f"- {paragraph(text)}\n" for text in (*legend(comparison), *facts))
     if about:
         parts.append(f"<details><summary>What the words mean</summary>\n\n{about}\n</details>\n")
     return "\n".join(parts)
-
-
-def _table(cells: Sequence[CellComparison]) -> str:
-    lines = [pipe_row(_MARKDOWN_HEAD), pipe_row([":--", "--:", "--:", ":--"])]
-    for each in cells:
-        ratio = " ".join([ratio_of_cell(each), *_marks(each)])
-        fields = name_of(each.cell), ratio, launches_of(each), sentence_of(each)
-        lines.append(pipe_row(escaped(field) for field in fields))
-    return "\n".join(lines) + "\n"
 
 
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -377,7 +368,7 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
     cases = suite.findall("testcase")
     totals = {"tests": len(cases)}
     totals |= {key: sum(case.find(tag) is not None for case in cases) for key, tag in _COUNTED.items()}
-    time = f"{sum(_seconds(cell) for cell in comparison.cells):.6f}"
+    time = f"{sum(median(cell.candidate.launch_medians or (0.0,)) for cell in comparison.cells):.6f}"
     root = ElementTree.Element("testsuites", name=one_line(name))
     for element in (root, suite):
         for key, count in totals.items():
@@ -391,7 +382,7 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
 def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
     group = group_name(cell.cell).replace(".", "_")
-    time = f"{_seconds(cell):.6f}"
+    time = f"{median(cell.candidate.launch_medians or (0.0,)):.6f}"
     names = {"classname": one_line(f"{suite}.{group}"), "name": one_line(rest_of(cell.cell))}
     case = ElementTree.Element("testcase", names, time=time)
     words = WORDS[cell.verdict]
@@ -407,10 +398,6 @@ def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
             outcome.set("type", cell.verdict.name)
         outcome.text = visible_lines("\n".join(body))
     return case
-
-
-def _seconds(cell: CellComparison) -> float:
-    return median(cell.candidate.launch_medians) if cell.candidate.launches else 0.0
 
 
 _MOST_REASONS = 8

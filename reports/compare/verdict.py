@@ -140,13 +140,14 @@ def judge(
     method = "Welch t over launches"
     # Clocks resolve no better: launches without any spread are no proof of a difference of nothing.
     variance = max(sum(parts), 1e-12)
-    spreads = [(math.sqrt(variance), _within(freedom))]
+    spreads = [(math.sqrt(variance), freedom)]
     if not same_session:
         # The shifts are known by assumption, not estimated: freedom grows as their share does (Satterthwaite 1946). For
         # few launches that would outweigh the shifts themselves, so of both ways to see it the more cautious counts.
         extra = 2 * rule.session_deviation**2
-        spreads.append((math.sqrt(variance + extra), _within(freedom * ((variance + extra) / variance) ** 2)))
+        spreads.append((math.sqrt(variance + extra), freedom * ((variance + extra) / variance) ** 2))
         method += f", widened by {rule.session_deviation:.1%} for each session"
+    spreads = [(error, max(1.0, min(free, 1e6))) for error, free in spreads]
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
     effect, error, freedom = max((_smallest(*each, rule.p_value, rule.magnitude), *each) for each in spreads)
     slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
@@ -197,10 +198,19 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
         return adjusted
     # Both directions were looked at: a one-sided p counts twice.
     doubled = [min(1.0, 2 * (judgements[place].p or 0.0)) for place in places]
+    limit = min(rule.p_value, rule.false_discovery_rate / (2 * len(places)))
     for place, value in zip(places, false_discovery_control(doubled), strict=True):
-        effect = _adjusted_effect(judgements[place], len(places), rule)
-        sentence = judgements[place].sentence.replace(_shows(judgements[place].smallest_effect), _shows(effect))
-        each = replace(judgements[place], adjusted_p=float(value), smallest_effect=effect, sentence=sentence)
+        found = judgements[place]
+        effect, pairs = found.smallest_effect, found.candidate_launches
+        if effect is not None and found.standard_error is not None and found.freedom is not None:
+            if found.method.startswith(_SIGNED_RANKS):
+                deviation = found.standard_error * math.sqrt(pairs)
+                effect = smallest_shift(deviation, pairs, limit, rule.magnitude, POWER)
+            else:
+                effect = _smallest(found.standard_error, found.freedom, limit, rule.magnitude)
+            effect = effect if math.isfinite(effect) else None
+        sentence = found.sentence.replace(_shows(found.smallest_effect), _shows(effect))
+        each = replace(found, adjusted_p=float(value), smallest_effect=effect, sentence=sentence)
         if each.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT) and value > rule.false_discovery_rate:
             clear = each.high is not None and each.high < 1 + rule.tolerance
             verdict = Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE
@@ -218,19 +228,6 @@ def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
     """
     limit = min(rule.p_value, rule.false_discovery_rate / (2 * max(1, cells)))
     return max(FEWEST_PAIRS, math.ceil(-math.log2(limit)))
-
-
-def _adjusted_effect(found: Judgement, cells: int, rule: Rule) -> float | None:
-    """Return the smallest effect of a judgement adjusted for this many cells."""
-    if found.smallest_effect is None or found.standard_error is None or found.freedom is None:
-        return found.smallest_effect
-    limit = min(rule.p_value, rule.false_discovery_rate / (2 * cells))
-    if found.method.startswith(_SIGNED_RANKS):
-        pairs = found.candidate_launches
-        effect = smallest_shift(found.standard_error * math.sqrt(pairs), pairs, limit, rule.magnitude, POWER)
-    else:
-        effect = _smallest(found.standard_error, found.freedom, limit, rule.magnitude)
-    return effect if math.isfinite(effect) else None
 
 
 def undecided(
@@ -278,10 +275,6 @@ def _smallest(error: float, freedom: float, p_value: float, magnitude: float) ->
     spare = float(stdtrit(freedom, POWER)) * error
     by_chance = float(stdtrit(freedom, 1 - p_value)) * error
     return math.expm1(max(by_chance, math.log1p(magnitude)) + spare)
-
-
-def _within(freedom: float) -> float:
-    return max(1.0, min(freedom, 1e6))
 
 
 def _too_few(a: Floats, b: Floats, needed: int, what: str) -> Judgement:
@@ -349,20 +342,17 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
     before, after = _logs(baseline, candidate)
     differences = after - before
     pairs = len(differences)
-    upper = np.triu_indices(pairs)
-    walsh = np.sort((np.add.outer(differences, differences) / 2)[upper])
+    walsh = np.sort((np.add.outer(differences, differences) / 2)[np.triu_indices(pairs)])
     below = null_distribution(pairs)
     # The signed-rank sum is the number of positive Walsh averages (Tukey); zeros count half.
     zeros = int(np.count_nonzero(walsh == 0.0))
-    half = (zeros + 1) // 2
-    negative = int(np.count_nonzero(walsh < 0.0)) + half
-    positive = int(np.count_nonzero(walsh > 0.0)) + half
+    negative, positive = (int(np.count_nonzero(side)) + (zeros + 1) // 2 for side in (walsh < 0.0, walsh > 0.0))
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))
     low, high = (float(walsh[cut - 1]), float(walsh[-cut])) if cut > 0 else (-math.inf, math.inf)
     return PairedEstimate(
         ratio=math.exp(float(np.median(walsh))),
         low=math.exp(low),
-        high=math.exp(high) if high < math.inf else math.inf,
+        high=math.exp(high),
         slower_p=float(below[min(negative, len(below) - 1)]),
         faster_p=float(below[min(positive, len(below) - 1)]),
         pairs=pairs,

@@ -1,4 +1,4 @@
-"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones stop paying.
+"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones stop helping.
 
 A curve is one row of the matrix at one place (machine, device, threads, precision, placement, workers) over the
 mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput X(b) is
@@ -368,7 +368,7 @@ def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.
 
 REPORT = Report(
     name="figure1",
-    summary="Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones stop paying.",
+    summary="Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones stop helping.",
     examples=("dlbench report figure1 --plot figure1.png", "dlbench report figure1 --quantity items --suite figure1"),
     analyse=lambda source: figure1(source.matrix()),
     page=lambda found, options: figure1_page(found, options.quantity),

@@ -487,7 +487,7 @@ def _picture(found: CellStudy, learnt: Learnt) -> pictures.Picture:
 
 REPORT = Report(
     name="cells",
-    summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and the time to a loss.
+    summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a given loss.
 
 Speeds are of whatever suite timed such a network (cells, cells-quick, char); losses of those that trained it on a
 text (char). With `--against karpathy2016` the published losses stand beside one's own.""",

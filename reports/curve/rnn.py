@@ -633,7 +633,7 @@ def _analyse(source: Source) -> Study:
 
 REPORT = Report(
     name="rnn",
-    summary="""Small recurrent networks, one example an update: time by units and time steps.
+    summary="""Small recurrent networks at mini-batch 1: time by units and time steps.
 
 Five tables: the times; T = c + s n_steps; growth with the units, and from how many on more threads pay; from how many
 units on one device, machine or thread count is faster than another; rows compared.""",

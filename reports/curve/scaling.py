@@ -330,7 +330,7 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
 
 REPORT = Report(
     name="scaling",
-    summary="""The gain of several workers (GPUs, or processes on the CPU) that share a mini-batch over one.
+    summary="""Speed-up from several workers (GPUs, or processes on the CPU) that share a mini-batch.
 
 Strong scaling compares them with one worker on the same mini-batch, weak scaling with one on a mini-batch as large
 as each worker's part: measure both sizes for it. On the CPU they are also compared with one process with as many

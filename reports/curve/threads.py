@@ -723,7 +723,7 @@ def _picture(curves: Sequence[Curve]) -> pictures.Picture:
 
 REPORT = Report(
     name="threads",
-    summary="How many threads to give each framework, and the cost of more, with the evidence why.",
+    summary="How many threads to give each framework, the cost of using more, and the evidence.",
     examples=(
         "dlbench report threads",
         "dlbench report threads --reference shi2016",

@@ -106,7 +106,8 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     count = len(values)
     if count <= ENOUGH_NIGHTS:
         return ()
-    noise = _noise(values)
+    # By the median of neighbours' differences, so that few steps matter.
+    noise = max(float(np.median(np.abs(np.diff(values)))) / (0.6745 * math.sqrt(2)), _LEAST_NOISE)
     calm = _pulled_in(values, noise)
     # A segmentation may put its steps at any night, and beside them segments of any scale.
     tried = count * max(1.0, math.log2(count / ENOUGH_NIGHTS))
@@ -135,15 +136,34 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
 
 def _step(values: Values, start: int, place: int, drifting: bool, tried: float) -> Step:
     """Test a step at ``place`` of these values, which begin at ``start``; as many tests were ``tried``."""
-    before = place - start
-    p, size, half = _fit(values, before, drifting)
-    return Step(place, size, size - half, size + half, min(1.0, p * tried), before, len(values) - before)
+    from scipy.special import stdtr, stdtrit
 
-
-def _noise(values: Values) -> float:
-    """Return the standard deviation of a night by the median of neighbours' differences, so that few steps matter."""
-    differences = np.abs(np.diff(values))
-    return max(float(np.median(differences)) / (0.6745 * math.sqrt(2)), _LEAST_NOISE)
+    count, before = len(values), place - start
+    nights = np.arange(count, dtype=float)
+    columns = [np.ones(count), np.where(nights >= before, 1.0, 0.0)]
+    if drifting and count >= _SLOPE_FROM:
+        columns.append(nights - (count - 1) / 2)
+    design = np.column_stack(columns)
+    inverse = np.linalg.inv(design.T @ design)
+    solution = inverse @ (design.T @ values)
+    left = values - design @ solution
+    freedom = float(count - design.shape[1])
+    variance = max(float(left @ left) / freedom, _LEAST_NOISE**2)
+    own = 0.0
+    if drifting:
+        correlation = float(left[1:] @ left[:-1]) / max(float(left @ left), _LEAST_NOISE**2)
+        correlation = min(max(correlation + (1 + 4 * correlation) / count, 0.0), 0.9)
+        variance *= (1 + correlation) / (1 - correlation)
+        freedom = max(freedom * (1 - correlation) / (1 + correlation), 1.0)
+    else:
+        # A segment of one night has no variance of its own.
+        segments = (part for part in (values[:before], values[before:]) if len(part) > 1)
+        own = math.sqrt(sum(float(part.var(ddof=1)) / len(part) for part in segments))
+    error = math.sqrt(variance * float(inverse[1, 1]))
+    size = float(solution[1])
+    half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
+    p = min(1.0, 2 * float(stdtr(freedom, -abs(size) / max(error, own))) * tried)
+    return Step(place, size, size - half, size + half, p, before, count - before)
 
 
 def _pulled_in(values: Values, noise: float) -> Values:
@@ -238,34 +258,3 @@ def _past_the_ends(values: Values, places: list[int]) -> set[int]:
         if early or late:
             found.add(place)
     return found
-
-
-def _fit(values: Values, before: int, drifting: bool) -> tuple[float, float, float]:
-    """Return the p-value of a step after ``before`` values, its size, and the half-width of its 95 % interval."""
-    from scipy.special import stdtr, stdtrit
-
-    count = len(values)
-    nights = np.arange(count, dtype=float)
-    columns = [np.ones(count), np.where(nights >= before, 1.0, 0.0)]
-    if drifting and count >= _SLOPE_FROM:
-        columns.append(nights - (count - 1) / 2)
-    design = np.column_stack(columns)
-    inverse = np.linalg.inv(design.T @ design)
-    solution = inverse @ (design.T @ values)
-    left = values - design @ solution
-    freedom = float(count - design.shape[1])
-    variance = max(float(left @ left) / freedom, _LEAST_NOISE**2)
-    own = 0.0
-    if drifting:
-        correlation = float(left[1:] @ left[:-1]) / max(float(left @ left), _LEAST_NOISE**2)
-        correlation = min(max(correlation + (1 + 4 * correlation) / count, 0.0), 0.9)
-        variance *= (1 + correlation) / (1 - correlation)
-        freedom = max(freedom * (1 - correlation) / (1 + correlation), 1.0)
-    else:
-        # A segment of one night has no variance of its own.
-        segments = (part for part in (values[:before], values[before:]) if len(part) > 1)
-        own = math.sqrt(sum(float(part.var(ddof=1)) / len(part) for part in segments))
-    error = math.sqrt(variance * float(inverse[1, 1]))
-    size = float(solution[1])
-    p = 2 * float(stdtr(freedom, -abs(size) / max(error, own)))
-    return p, size, float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RATIO, ABSOLUTE = "ratio", "absolute"
 CAVEATS = {
     RATIO: "ratio to the same night's baseline",
-    ABSOLUTE: "absolute: the machine's own shifts cannot be told from the code's",
+    ABSOLUTE: "absolute: the machine's own shifts look like changes of the code",
 }
 SIDES = {RATIO: ("candidate", "baseline"), ABSOLUTE: ("",)}
 """The sides of the records of each kind of series, the one that may have changed first."""
@@ -178,7 +178,10 @@ def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]
     """Return the series of these nights, ordered by machine, network, framework, workers and threads, ratios first."""
     found: list[Series] = []
     for kind, sides in SIDES.items():
-        frames = [_once(nights[nights["side"] == side]).set_index(["run", "cell"], drop=False) for side in sides]
+        # One row for each run and cell: of several environments the one with the most launches.
+        once = nights.sort_values("launches", kind="stable").drop_duplicates(["run", "cell", "side"], keep="last")
+        of_side = (once[once["side"] == side].sort_index() for side in sides)
+        frames = [frame.set_index(["run", "cell"], drop=False) for frame in of_side]
         both = frames[0].index[frames[0].index.isin(frames[-1].index)]
         if len(both):
             found += _of_kind(kind, [frame.loc[both] for frame in frames], cells)
@@ -187,11 +190,6 @@ def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]
         return of.network, of.batch_size, of.framework, of.mode, of.device, of.world_size, of.threads, of
 
     return sorted(found, key=lambda s: (s.machine, row(s.cell), s.kind == ABSOLUTE))
-
-
-def _once(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return one row for each run and cell: of several environments the one with the most launches."""
-    return frame.sort_values("launches", kind="stable").drop_duplicates(["run", "cell"], keep="last").sort_index()
 
 
 def _of_kind(kind: str, frames: list["pd.DataFrame"], cells: Mapping[int, Cell]) -> list[Series]:
@@ -245,27 +243,18 @@ def build_history(
     """
     found = series_of(nights, cells)
     steps = find_steps([each.logs[each.searched] for each in found], magnitude, [s.kind == ABSOLUTE for s in found])
+
+    def change(series: Series, step: Step) -> ChangePoint:
+        before, place = map(int, np.flatnonzero(series.searched)[step.position - 1 : step.position + 1])
+        nights = series.night(place), series.night(before)
+        ratio, low, high = map(math.exp, (step.size, step.low, step.high))
+        return ChangePoint(place, *nights, ratio, low, high, step.adjusted_p, step.before, step.after, step.pending)
+
     changed = (
-        replace(series, changes=tuple(_change(series, step) for step in its))
+        replace(series, changes=tuple(change(series, step) for step in its))
         for series, its in zip(found, steps, strict=True)
     )
     return History(tuple(changed), magnitude, dict(machines or {}), everything)
-
-
-def _change(series: Series, step: Step) -> ChangePoint:
-    before, place = map(int, np.flatnonzero(series.searched)[step.position - 1 : step.position + 1])
-    return ChangePoint(
-        place,
-        series.night(place),
-        series.night(before),
-        math.exp(step.size),
-        math.exp(step.low),
-        math.exp(step.high),
-        step.adjusted_p,
-        step.before,
-        step.after,
-        step.pending,
-    )
 
 
 UNSEEN = (
@@ -286,26 +275,18 @@ def explained(history: History, read: Reader, most: int | None = None) -> Histor
     """
     wanted = {id(change) for _, change in history.changes[:most]}
     once = cache(read)
-    cells = (
-        replace(
-            cell,
-            changes=tuple(
-                replace(each, differences=_of_change(cell, each, once)) if id(each) in wanted else each
-                for each in cell.changes
-            ),
-        )
-        for cell in history.cells
-    )
+
+    def whole(series: Series, change: ChangePoint) -> ChangePoint:
+        if id(change) not in wanted:
+            return change
+        nights = change.night_before.run, change.night.run
+        found = [[once(run, series.number, side) for run in nights] for side in SIDES[series.kind]]
+        pairs = [(before, after) for before, after in found if before is not None and after is not None]
+        told = tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
+        return replace(change, differences=told)
+
+    cells = (replace(each, changes=tuple(whole(each, change) for change in each.changes)) for each in history.cells)
     return replace(history, cells=tuple(cells))
-
-
-def _of_change(series: Series, change: ChangePoint, read: Reader) -> tuple[Difference, ...] | None:
-    of_sides = [
-        [read(night.run, series.number, side) for night in (change.night_before, change.night)]
-        for side in SIDES[series.kind]
-    ]
-    pairs = [(before, after) for before, after in of_sides if before is not None and after is not None]
-    return tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
 
 
 def differences(before: Record, after: Record) -> tuple[Difference, ...]:

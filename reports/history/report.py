@@ -34,14 +34,12 @@ from dlbench.reports.storage.networks import in_order
 _Change = tuple[Series, ChangePoint]
 
 _MOST_CHANGES = 20
-_NOTHING = "Nothing was measured yet."
-_LINE_WIDTH = 22
 
 
 def changes_page(history: History) -> Page:
     """Return the changes, newest first, and the pending ones; with ``everything`` all series and environments too."""
     if not history.cells:
-        return Page((_NOTHING,), ())
+        return Page(("Nothing was measured yet.",), ())
     settled, pending = ([each for each in history.changes if each[1].pending is state] for state in (False, True))
     least = f"{100 * history.magnitude:g} %"
     some, none = f"Change points of {least} and more, newest first", f"No change point of {least}."
@@ -57,7 +55,11 @@ def changes_page(history: History) -> Page:
         tables.append(made if shown else made._replace(head=()))
     if history.everything:
         tables += [_cells_table(history), *_environments_table(history)]
-    return Page((_headline(history),), tuple(tables), tuple(_notes(history, history.everything)))
+    count, first, last = history.nights()
+    span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
+    on = f"{counted(len(history.cells), 'series')} on {_names(history, history.cells)}"
+    head = f"{counted(count, 'night')} ({span}), {on}."
+    return Page((head,), tuple(tables), tuple(_notes(history, history.everything)))
 
 
 def history_data(history: History) -> dict[str, Any]:
@@ -91,31 +93,32 @@ def _series(history: History) -> tuple[Column[Series], ...]:
         Column("kind", None, lambda series: series.kind),
         Column("meaning", None, lambda series: CAVEATS[series.kind], fields=None),
         Column("level", None, lambda series: series.level, fields=None),
-        Column("nights", None, lambda series: [_night(series, n) for n in range(len(series))], fields=None),
+        Column("nights", None, _nights, fields=None),
         Column(
             "changes",
             None,
             lambda series: objects(_changes(history), [(series, each) for each in series.changes]),
             fields=None,
         ),
-        Column("environment_changes", None, _environment_changes, fields=None),
+        Column(
+            "environment_changes",
+            None,
+            lambda series: [
+                {
+                    "run": str(series.runs[place]),
+                    "started": str(series.started[place]),
+                    **{name: getattr(event, name) for name in ("side", "before", "after")},
+                }
+                for place, event in series.events
+            ],
+            fields=None,
+        ),
     )
 
 
-def _night(series: Series, place: int) -> dict[str, Any]:
-    night = series.night(place)
-    return {**night._asdict(), "environments": dict(zip(SIDES[series.kind], night.environments, strict=True))}
-
-
-def _environment_changes(series: Series) -> list[dict[str, Any]]:
-    return [
-        {
-            "run": str(series.runs[place]),
-            "started": str(series.started[place]),
-            **{name: getattr(event, name) for name in ("side", "before", "after")},
-        }
-        for place, event in series.events
-    ]
+def _nights(series: Series) -> list[dict[str, Any]]:
+    found = map(series.night, range(len(series)))
+    return [{**n._asdict(), "environments": dict(zip(SIDES[series.kind], n.environments, strict=True))} for n in found]
 
 
 def _changes(history: History) -> tuple[Column[_Change], ...]:
@@ -123,9 +126,17 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
         series, change = found
         return f"{day(change.night.started)} {name_of(series.cell)}{_machine(history, series)}, run {change.night.run}"
 
+    def in_words(found: _Change) -> str:
+        series, change = found
+        _, low, high = change.percent
+        kind = "" if series.kind == RATIO else ", absolute"
+        nights = counted(change.nights_after, "night")
+        held = f"{nights} since" if change is series.changes[-1] else f"held for {nights}"
+        return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
+
     return (
         Column("", "night and cell", where),
-        Column("", "change (95 % interval)", _in_words),
+        Column("", "change (95 % interval)", in_words),
         Column("", "what else changed", lambda found: what_else(*found)),
         Column("run", None, lambda found: found[1].night.run),
         Column("started", None, lambda found: found[1].night.started),
@@ -139,24 +150,8 @@ def _changes(history: History) -> tuple[Column[_Change], ...]:
     )
 
 
-def _in_words(found: _Change) -> str:
-    series, change = found
-    _, low, high = change.percent
-    kind = "" if series.kind == RATIO else ", absolute"
-    nights = counted(change.nights_after, "night")
-    held = f"{nights} since" if change is series.changes[-1] else f"held for {nights}"
-    return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
-
-
-def _headline(history: History) -> str:
-    nights, first, last = history.nights()
-    span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
-    where = ", ".join(_names(history, history.cells))
-    return f"{counted(nights, 'night')} ({span}), {counted(len(history.cells), 'series')} on {where}."
-
-
-def _names(history: History, cells: Sequence[Series]) -> list[str]:
-    return [history.machines.get(each, each[:12]) for each in dict.fromkeys(series.machine for series in cells)]
+def _names(history: History, cells: Sequence[Series]) -> str:
+    return ", ".join(history.machines.get(each, each[:12]) for each in dict.fromkeys(one.machine for one in cells))
 
 
 def _machine(history: History, series: Series) -> str:
@@ -169,18 +164,19 @@ def _cells_table(history: History) -> Table:
         Column("", "", lambda series: rest_of(series.cell)),
         Column("", "nights", lambda series: int(series.searched.sum())),
         Column("", "level", level),
-        Column("", "", lambda series: line_of(series, _LINE_WIDTH)),
-        Column("", "changes", _changes_in_words),
+        Column("", "", lambda series: line_of(series, 22)),
+        Column(
+            "",
+            "changes",
+            lambda series: (
+                "pending" if series.changes and series.changes[-1].pending else str(len(series.changes) or "")
+            ),
+        ),
     )
     cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
     return columns.table(
         shown, cells, "All series", group=lambda each: group_name(each.cell) + _machine(history, each), words=True
     )
-
-
-def _changes_in_words(series: Series) -> str:
-    pending = bool(series.changes) and series.changes[-1].pending
-    return "pending" if pending else str(len(series.changes) or "")
 
 
 def _environments_table(history: History) -> list[Table]:
@@ -290,17 +286,13 @@ def what_else(series: Series, change: ChangePoint) -> str:
 
 
 def _difference(found: Difference) -> str:
-    side = f"{found.side}: " if found.side else ""
+    before, after = (
+        text if len(text) <= 40 else text[:37] + "..." for text in (found.before or "-", found.after or "-")
+    )
+    what = f"{found.side}: {found.what}" if found.side else found.what
     if found.before is None:
-        return f"{side}{found.what} {_short(found.after)} was added"
-    if found.after is None:
-        return f"{side}{found.what} {_short(found.before)} was removed"
-    return f"{side}{found.what} {_short(found.before)} -> {_short(found.after)}"
-
-
-def _short(text: str | None) -> str:
-    text = text or "-"
-    return text if len(text) <= 40 else text[:37] + "..."
+        return f"{what} {after} was added"
+    return f"{what} {before} was removed" if found.after is None else f"{what} {before} -> {after}"
 
 
 def level(cell: Series) -> str:
@@ -354,7 +346,7 @@ def _figure(history: History, cells: Sequence[Series]) -> "Figure":
         for panel, cell in zip(axes.flat, cells, strict=False):
             _panel(panel, cell, history)
     _, first, last = history.nights()
-    figure.suptitle(f"{', '.join(_names(history, cells))}: {first[:10]} to {last[:10]}", fontsize=10)
+    figure.suptitle(f"{_names(history, cells)}: {first[:10]} to {last[:10]}", fontsize=10)
     figure.supxlabel(
         "night (UTC)\nband: 95 % interval over the night's launches; black: level between changes; hollow: disturbed, "
         "not searched; mark at the foot: another environment",
@@ -375,7 +367,11 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     if series.kind == RATIO:
         panel.axhline(1.0, color=GREY, linewidth=0.6)
     _environments(panel, series, dates)
-    _levels(panel, series, dates)
+    ends = [0, *(change.place for change in series.changes), len(series)]
+    for start, end in itertools.pairwise(ends) if series.changes else ():
+        if (inside := searched[start:end]).any():
+            middle = math.exp(float(series.logs[start:end][inside].mean()))
+            panel.plot([dates[start], dates[end - 1]], [middle, middle], color="black", linewidth=1.2)
     _limit(panel, series, values, low, high)
     for row, change in enumerate(series.changes):
         _mark(panel, series, change, dates, row)
@@ -417,15 +413,6 @@ def _environments(panel: "Axes", cell: Series, dates: "_Dates") -> None:
                 fontsize=5.5,
                 color=GREY,
             )
-
-
-def _levels(panel: "Axes", cell: Series, dates: "_Dates") -> None:
-    ends = [0, *(change.place for change in cell.changes), len(cell)]
-    for start, end in itertools.pairwise(ends):
-        inside = cell.searched[start:end]
-        if cell.changes and inside.any():
-            level = math.exp(float(cell.logs[start:end][inside].mean()))
-            panel.plot([dates[start], dates[end - 1]], [level, level], color="black", linewidth=1.2)
 
 
 def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: "_Dates", row: int) -> None:

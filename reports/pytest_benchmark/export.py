@@ -85,7 +85,7 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
 def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return ``extra_info["dlbench"]`` of one cell: what its number rests on, and its raw records.
 
-    ``machine`` is the stored description of the machine; without it some flags cannot be told.
+    ``machine`` is the stored description of the machine; without it some flags are unknown.
     """
     fingerprint = records[-1].machine
     hosts = {fingerprint: read_host(fingerprint, machine)}

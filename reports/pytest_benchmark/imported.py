@@ -3,10 +3,12 @@
 No file is trusted: strict JSON within limits, and names that are safe for terminals and databases.
 """
 
+import contextlib
 import hashlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,6 +47,15 @@ def _newest(schema: int) -> int:
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Schema = Annotated[int, Field(alias="schema"), AfterValidator(_newest)]
 KeptRecord = Annotated[Record, PlainValidator(Record.from_dict)]
+
+
+def _moment(text: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+        # pytest-benchmark wrote UTC without saying so for years.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{clean_name(str(text))[:40]!r} is not a date") from error
 
 
 class _Data(BaseModel):
@@ -97,7 +108,7 @@ class BenchmarkFile(_Data):
     digest: str
     """SHA-256 of its content, hexadecimal."""
     benchmarks: list[Benchmark]
-    made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(lambda text: _moment(text))]
+    made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
     version: str
     """Of pytest-benchmark."""
     machine_info: dict[str, Any] = {}
@@ -112,11 +123,6 @@ class BenchmarkFile(_Data):
         return [each for each in self.benchmarks if self.dlbench is None or KEY not in each.extra_info]
 
     @property
-    def run(self) -> Run | None:
-        """The run that dlbench wrote into it."""
-        return None if self.dlbench is None else self.dlbench.run
-
-    @property
     def machine(self) -> dict[str, Any] | None:
         """The description of that run's machine."""
         return None if self.dlbench is None else self.dlbench.machine
@@ -124,7 +130,7 @@ class BenchmarkFile(_Data):
     @property
     def fingerprint(self) -> str:
         """The machine's: dlbench's own if the file has it, else one of pytest-benchmark's description of the CPU."""
-        return fingerprint_of(self.machine_info) if self.run is None else self.run.machine
+        return fingerprint_of(self.machine_info) if self.dlbench is None else self.dlbench.run.machine
 
     @property
     def interpreter(self) -> str:
@@ -144,11 +150,6 @@ def read(path: str | os.PathLike[str]) -> BenchmarkFile:
 def accept(name: str, content: dict[str, Any]) -> BenchmarkFile:
     """Return a file by its parsed content; raises FileError as `read` does."""
     return _accepted(name, _hash_of(json.dumps(content, sort_keys=True, default=str)), lambda: content)
-
-
-def records_of(kept: Mapping[str, Any]) -> list[Record]:
-    """Return the records of a benchmark's own ``extra_info["dlbench"]`` that this process made."""
-    return [Record.from_dict(each) for each in kept["records"]]
 
 
 def _read_bytes(name: str) -> bytes:
@@ -171,20 +172,15 @@ def _read_bytes(name: str) -> bytes:
 def _parse_json(raw: bytes) -> Any:
     """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, infinite numbers, and duplicate keys."""
 
-    def constant(text: str) -> Any:
-        raise ValueError(f"{text} is not a number")
-
     def number(text: str) -> float:
-        value = float(text)
-        if not math.isfinite(value):
-            raise ValueError(f"{text[:40]} is too large")
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"{text[:40]} is {'too large' if text[-1].isdigit() else 'not a number'}")
         return value
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
         if len(made) < len(found):
-            keys = [key for key, _ in found]
-            twice = next(key for key in made if keys.count(key) > 1)
+            twice, _ = Counter(key for key, _ in found).most_common(1)[0]
             raise ValueError(f"the key {twice[:60]!r} appears twice in an object")
         return made
 
@@ -192,7 +188,7 @@ def _parse_json(raw: bytes) -> Any:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError("it is not text in UTF-8") from error
-    return json.loads(text, parse_constant=constant, parse_float=number, object_pairs_hook=pairs)
+    return json.loads(text, parse_constant=number, parse_float=number, object_pairs_hook=pairs)
 
 
 def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile:
@@ -204,9 +200,9 @@ def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile
         if not isinstance(found, dict):
             raise ValueError("it should be a valid dictionary")
         file = BenchmarkFile.model_validate({**found, "name": name, "digest": digest, "records": ()})
-        names = [benchmark.fullname for benchmark in file.benchmarks]
-        if twice := next((each for each in names if names.count(each) > 1), None):
-            raise ValueError(f"the benchmark {clean_name(twice)} appears in it twice")
+        for fullname, count in Counter(each.fullname for each in file.benchmarks).items():
+            if count > 1:
+                raise ValueError(f"the benchmark {clean_name(fullname)} appears in it twice")
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
         return file.model_copy(update={"records": records})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
@@ -238,8 +234,11 @@ def _deeper(value: Any, levels: int) -> bool:
 def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
     """Return the records of the run that dlbench wrote into a file; raises ValueError where they do not fit it."""
     run = own.run
-    _check_names([run.id, run.suite, run.machine, run.version], run.plan)
-    if own.machine is not None and _fingerprint(own.machine) not in (None, run.machine):
+    described = None
+    names, cells = [run.id, run.suite, run.machine, run.version], {*run.plan}
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        described = Machine.from_dict(own.machine or {}).fingerprint
+    if own.machine is not None and described not in (None, run.machine):
         raise ValueError("the machine it describes is another than the one its run names")
     found = list(own.holes)
     for benchmark in benchmarks:
@@ -250,7 +249,11 @@ def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
     for record in found:
         if (record.run, record.suite, record.machine) != (run.id, run.suite, run.machine):
             raise ValueError(f"a record is not of the file's own run {run.id}")
-        _check_names([record.environment, record.interpreter, record.side, record.stage], [record.cell])
+        names += [record.environment, record.interpreter, record.side, record.stage]
+        cells.add(record.cell)
+    for name in (*names, *(text for cell in cells for text in cell if isinstance(text, str))):
+        if not (len(name) <= LONGEST_NAME and name.isprintable()):
+            raise ValueError(f"it holds a name that is too long or cannot be printed: {clean_name(name)[:60]}")
     of_launch = {launch_key(record): record for record in found}
     return tuple(sorted(of_launch.values(), key=lambda record: (record.started, record.launch)))
 
@@ -271,16 +274,6 @@ def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
         raise ValueError(f"the data of {where} are not those of its dlbench records; one of the two was changed")
 
 
-def _check_names(names: Iterable[str], cells: Iterable[Cell]) -> None:
-    for name in (*names, *(text for cell in cells for text in cell if isinstance(text, str))):
-        if not _sound_name(name):
-            raise ValueError(f"it holds a name that is too long or cannot be printed: {clean_name(name)[:60]}")
-
-
-def _sound_name(text: str) -> bool:
-    return len(text) <= LONGEST_NAME and text.isprintable()
-
-
 def clean_name(text: str) -> str:
     """Return a name that every table and database takes: printable, at most `LONGEST_NAME` long, still its own."""
     clean = visible(text, WHOLE)
@@ -289,29 +282,9 @@ def clean_name(text: str) -> str:
     return f"{clean[: LONGEST_NAME - 10]}~{_hash_of(text)[:8]}"
 
 
-def _hash_of(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
-
-
 def launch_key(record: Record) -> tuple[object, ...]:
     """Return the key of a launch within its run."""
     return record.cell, record.side, record.stage, record.launch, record.attempt
-
-
-def _moment(text: Any) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-        # pytest-benchmark wrote UTC without saying so for years.
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{clean_name(str(text))[:40]!r} is not a date") from error
-
-
-def _fingerprint(machine: Mapping[str, Any]) -> str | None:
-    try:
-        return Machine.from_dict(dict(machine)).fingerprint
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 _OF_CPU = ("arch_string_raw", "arch", "brand_raw", "count", "vendor_id_raw", "family", "model", "stepping")
@@ -323,8 +296,9 @@ def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
     The host's name, the kernel and clock rates play no part, so that a machine keeps its fingerprint.
     """
     own = machine_info.get(KEY)
-    if isinstance(own, dict) and isinstance(own.get("fingerprint"), str) and _sound_name(own["fingerprint"]):
-        return str(own["fingerprint"])
+    name = own.get("fingerprint") if isinstance(own, dict) else None
+    if isinstance(name, str) and len(name) <= LONGEST_NAME and name.isprintable():
+        return name
     cpu = machine_info.get("cpu")
     of_cpu = {key: cpu.get(key) for key in _OF_CPU} if isinstance(cpu, dict) else {}
     identity = {**{key: machine_info.get(key) for key in ("machine", "processor", "system")}, "cpu": of_cpu}
@@ -347,8 +321,9 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
     """
     found: dict[str, Imported] = {}
     for file in files:
-        if (run := file.run) is not None:
-            part = Imported(run, file.records, file.machine)
+        if file.dlbench is not None:
+            run = file.dlbench.run
+            part = Imported(run, file.records, file.dlbench.machine)
             found[run.id] = _joined(found[run.id], part, file.name) if run.id in found else part
     strangers = sorted((file for file in files if file.foreign), key=lambda file: (file.made, file.digest))
     for group in [strangers] if one_run and strangers else [[file] for file in strangers]:
@@ -436,3 +411,7 @@ def _foreign_record(benchmark: Benchmark, file: BenchmarkFile, launch: int, run:
         wall_seconds=sum(samples) * 1e-9,
         version=version,
     )
+
+
+def _hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()

@@ -511,7 +511,7 @@ def _analyse(source: Source) -> Against:
 
 REPORT = Report(
     name="against",
-    summary="""One's own results beside the 2016 paper's Table 4, with speed-ups.
+    summary="""Your results beside the 2016 paper's Table 4, with speed-ups.
 
 For each framework of the paper, on as many threads: the seconds of 2016, the speed-up since (hardware and software
 together), and how much is left when both are divided by the cores' peak rates.""",

@@ -40,7 +40,7 @@ class Leader:
     first: CellResult
     """The least median of those that may be compared."""
     ties: tuple[CellResult, ...]
-    """Others that noise cannot tell from it, the fastest first."""
+    """Others that are indistinguishable from it within noise, the fastest first."""
     next: CellResult | None
     """The fastest that is clearly slower, else the second; None where it is alone."""
     ratio: Ratio | None
@@ -133,8 +133,8 @@ def _page(found: Compared[Leader]) -> Page:
 
 def _table(found: Compared[Leader], machine: str, here: Sequence[Leader], common: set[FlagKind]) -> Table:
     ties = [
-        f"{group_name(each.first.group)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} cannot be "
-        f"told from {listed(_ties(each), _NAMED)}."
+        f"{group_name(each.first.group)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} ties with "
+        f"{listed(_ties(each), _NAMED)}."
         for each in here
         if each.ties
     ]

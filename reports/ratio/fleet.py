@@ -251,7 +251,7 @@ def _of_kind(nodes: Sequence[OfNode]) -> list[str]:
     if slower is None:
         return []
     other = next(mean.node.name for mean, _ in nodes if mean is not slower[0])
-    alone = "With only two nodes, it cannot be told which one is at fault."
+    alone = "With only two nodes, either one may be at fault."
     return [f"{_sentence(*slower, other, two=True)} {alone}{_excuse(*slower)}"]
 
 
@@ -455,7 +455,7 @@ def _compared(kinds: Sequence[Kind]) -> bool:
 
 REPORT = Report(
     name="fleet",
-    summary="""Node against node: which of many machines of one kind is slow, by how much, and on what.
+    summary="""Which of several identical nodes is slow, by how much, and on what.
 
 Compared are the cells that several nodes have, and the machine's own speeds (matrix products and memory on one
 thread) as they were read between launches. Beside that stands how much nodes differ, and how much launches do.""",

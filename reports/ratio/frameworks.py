@@ -243,7 +243,7 @@ def _draw(found: Frameworks, path: Path) -> list[Path]:
 
 REPORT = Report(
     name="frameworks",
-    summary="How many times as long each framework takes as one of them, over the networks that both have.",
+    summary="Each framework's time relative to one of them, over the networks that both have.",
     examples=("dlbench report frameworks", "dlbench report frameworks --threads 1,2 --plot frameworks.png"),
     analyse=lambda source: frameworks(source.matrix()),
     page=lambda found, options: _page(found),

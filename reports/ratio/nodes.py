@@ -37,7 +37,7 @@ from dlbench.reports.statistics import (
 )
 from dlbench.reports.storage.hosts import Host
 
-SLOW, FAST, LIKE, UNKNOWN = "slow", "fast", "like the others", "cannot be told"
+SLOW, FAST, LIKE, UNKNOWN = "slow", "fast", "like the others", "inconclusive"
 MEAN = "mean"
 """In place of a benchmark: the geometric mean over all of a node's benchmarks."""
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]

@@ -11,7 +11,7 @@ from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
 from dlbench.reports.storage.hosts import name_among
 
-SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "cannot be told"
+SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "inconclusive"
 Row = TypeVar("Row")
 NOTHING = "Nothing was measured yet."
 
@@ -99,7 +99,7 @@ def with_verdicts(pairs: Sequence[Pair], wanted: Callable[[Pair], bool]) -> list
 
 
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
-    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or that it cannot be told."""
+    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or inconclusive."""
     word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
     same = found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
     return word or (SAME if same else UNKNOWN)

@@ -28,7 +28,7 @@ from dlbench.reports.storage.record import SEARCH, Record, last_attempts
 
 NO_WORTH = 0.02
 """A setting whose whole interval lies within this share of 1 is worth nothing."""
-FASTER, SLOWER, WORTH_NOTHING, UNKNOWN = "faster", "slower", "worth nothing", "cannot be told"
+FASTER, SLOWER, WORTH_NOTHING, UNKNOWN = "faster", "slower", "worth nothing", "inconclusive"
 NOT_TESTED = "not tested"
 """The verdict of too few pairs or networks for an interval."""
 FEWEST_NETWORKS = 3
@@ -104,7 +104,7 @@ class Tuning:
 
 
 def verdict(found: PairedEstimate | Ratio) -> str:
-    """Return faster, slower, worth nothing, that it cannot be told, or that too few pairs were made to test it."""
+    """Return faster, slower, worth nothing, inconclusive, or not tested: too few pairs."""
     if found.low is None or found.high is None or found.low <= 0:
         return NOT_TESTED
     if found.low >= 1 - NO_WORTH and found.high <= 1 + NO_WORTH:
@@ -354,7 +354,7 @@ def headline(found: Tuning) -> list[str]:
             if verdict(each) == FASTER
         ]
         others = len(means) - len(faster)
-        rest = f"; for {counted(others, 'other row')} it cannot be told" if others else ""
+        rest = f"; {counted(others, 'other row')} inconclusive" if others else ""
         if faster:
             over = "tuned over installed, geometric mean over networks with Student's t over them"
             lines.append(f"{on}: {over}: {', '.join(faster)}{rest}.")
@@ -407,7 +407,7 @@ def _data(found: Tuning) -> dict[str, Any]:
 
 REPORT = Report(
     name="tuning",
-    summary="""What each setting of the tuned rows is worth here, alone and among the others.
+    summary="""What each setting of the tuned rows is worth here, on its own and combined with the others.
 
 Ratios over pairs of launches with and without it. `dlbench run tuning` measures them. For each comparison the newest
 run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",

@@ -1,6 +1,6 @@
 """`dlbench compare` and `dlbench gate`: a candidate against a baseline, stored or measured now."""
 
-import contextlib
+import os.path
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.report import gate_outcome
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
-from dlbench.reports.formats.outputs import why_not
+from dlbench.reports.formats.pictures import why_not
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
@@ -23,7 +23,6 @@ from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import counted, resume_command, say
-from ..environments.folders import write_whole
 from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
@@ -42,8 +41,10 @@ _FORMATS = formats_of(COMPARED)
 _FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
 
 _SIDES: options.Options = {
-    "baseline_env": several("--baseline-env", "A variable of the baseline's launches.", "NAME=VALUE"),
-    "candidate_env": several("--candidate-env", "A variable of the candidate's launches.", "NAME=VALUE"),
+    "baseline_env": several("--baseline-env", "An environment variable of the baseline's launches only.", "NAME=VALUE"),
+    "candidate_env": several(
+        "--candidate-env", "An environment variable of the candidate's launches only.", "NAME=VALUE"
+    ),
     **{
         f"{side}_adapters": option(
             f"--{side}-adapters", f"The adapters at this git revision as {side}.", metavar="REVISION"
@@ -56,7 +57,7 @@ _SIDES: options.Options = {
         )
         for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
     },
-    "same": flag("--same", "Compare identical code, to see what this machine's noise does."),
+    "same": flag("--same", "Compare identical code, to measure this machine's noise."),
 }
 _MEASURING = {
     **options.AXES,
@@ -68,29 +69,28 @@ _MEASURING = {
 }
 OPTIONS: options.Options = {
     **_MEASURING,
-    "threshold": option("--threshold", "Smallest slowdown called a regression (2.5%)."),
-    "tolerance": option("--tolerance", 'Largest slowdown still compatible with "no regression" (5%).'),
+    "threshold": option("--threshold", "Smallest slowdown called a regression (default 2.5%)."),
+    "tolerance": option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
     "form": option("--format", f"{', '.join(_FORMATS)}."),
     "write": several(
         "--write", "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.", "FILE"
     ),
     "as_json": options.JSON,
 }
-"""Options that `compare` and `gate` share."""
 _COMPARE: options.Options = {
     "first": options.argument("[A]", "Baseline: a run's id or its beginning, latest, previous, or a store.", usual=""),
-    "second": options.argument("[B]", "Candidate, in the same words.", usual=""),
+    "second": options.argument("[B]", "Candidate, given in the same way.", usual=""),
     "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
-    "suite_name": option("--suite", "With --now: the suite whose cells are measured (quick)."),
-    "pairs": option("--pairs", f"With --now: fewest and most pairs of a cell ({FEWEST}-{MOST})."),
-    "interval": option("--interval", "With --now: half-width of the 95 % interval to reach (2%)."),
+    "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
+    "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
+    "interval": option("--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."),
 }
 _GATE: options.Options = {
     "name": options.SUITE,
     "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
     "undecided": option(
         "--undecided",
-        "Whether a gate without enough evidence ends with exit code 6 or with 0.",
+        "Exit code where the evidence does not suffice: `fail` is 6, `pass` is 0.",
         str,
         "fail",
         metavar="fail|pass",
@@ -102,9 +102,10 @@ _GATE: options.Options = {
 def compare_command(given: Given) -> None:
     """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and a verdict.
 
-    Of --python given twice for a framework the first is the baseline; given once it is the candidate, against dlbench's
-    own environment (a step of your own has none: there it serves both sides). Measured now, the two sides of a cell are
-    launched one after the other, in random order. Exit code 1: no cell was measured on both sides.
+    Give --python twice for a framework: the baseline first, then the candidate. Given once, it is the candidate, and
+    dlbench's own environment the baseline (your own step has none: one interpreter serves both sides). Measured now,
+    the two sides of a cell are launched in pairs, one after the other in random order. Exit code 1: no cell was
+    measured on both sides.
 
     Examples:
 
@@ -146,14 +147,18 @@ def compare_command(given: Given) -> None:
 
 @takes(_GATE, OPTIONS)
 def gate_command(given: Given) -> None:
-    """Measure a suite against a baseline in this session, and fail on a confirmed regression only.
+    """Measure a suite beside a baseline now, and fail if it is slower or broken.
 
-    Screening takes 6 to 14 interleaved pairs of each cell; what looks slower is measured again, and 24 fresh pairs
-    alone decide. The last line says "gate passed", "gate failed" or "gate undecided", and why.
+    Screening takes 6 to 14 pairs of each cell: one launch of the baseline and one of the candidate, in random order. A
+    cell that looks slower gets 24 fresh pairs, which alone decide. The last line says "gate passed", "gate failed" or
+    "gate undecided", and why.
 
-    Exit code 0: passed, a slowdown of 5 % (`--tolerance`) is excluded in every cell. 1: failed, a regression is
-    confirmed. 5: failed, the candidate gave no number where the baseline did. 6: undecided, the evidence of a cell does
-    not suffice (0 with `--undecided pass`).
+    Exit codes:
+
+    - 0: passed; a slowdown of 5 % (`--tolerance`) is excluded in every cell
+    - 1: failed; a regression is confirmed
+    - 5: failed; the candidate gave no number where the baseline did
+    - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
     Examples:
 
@@ -277,10 +282,7 @@ def _show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     print(to_stdout(COMPARED, found, ReportOptions(), form), flush=True)
     for path in write or ():
         text = export(COMPARED, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
-        try:
-            write_whole(Path(path), text if text.endswith("\n") else text + "\n")
-        except OSError as error:
-            raise UsageError(f"The report {path} cannot be written: {error.strerror}.") from error
+        options.write_file(Path(path), text if text.endswith("\n") else text + "\n", "The report")
 
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]
@@ -326,21 +328,16 @@ def _others(before: Found, after: Found) -> str:
     return f" These share cells: {', '.join(shared)}." if shared else ""
 
 
-def _is_file(word: str) -> bool:
-    with contextlib.suppress(OSError):  # a word too long for a name
-        return Path(word).is_file()
-    return False
-
-
 def _find(word: str, store_file: str) -> Found:
     """Return the run that a word means, its records, the store it lies in, and its machine.
 
     A word is latest, previous, the beginning of an id, a store (its newest run), or STORE:ID.
     """
+    is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     place, colon, of_place = word.rpartition(":")
-    if colon and (_is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
+    if colon and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
         return _find(of_place, place)
-    target = word if _is_file(word) or "://" in word else store_file
+    target = word if is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
         runs = store.runs()
         if not runs:

@@ -26,9 +26,7 @@ from . import options
 from .options import Given, flag, option, takes
 
 _COUNTED = {"threads": "thread count", "batch_size": "mini-batch size"}
-_EXPLAINED = 20
-"""Changes whose records are read unless all are asked for: as many as a report shows."""
-
+_EXPLAINED = 20  # changes whose records are read unless all are asked for: as many as a report shows
 
 _OPTIONS: options.Options = {
     "store_file": options.STORE,
@@ -50,7 +48,7 @@ def history_command(given: Given) -> None:
     """Which cells became slower or faster, on which night, by how much, and what else changed that night.
 
     A night is a run. Nights that measured a baseline too give the ratio to it; others give absolute seconds, where the
-    machine's own shifts cannot be told from the code's.
+    machine's own shifts look like changes of the code.
 
     Examples:
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import typer
 
 from ..display.screen import program, say
-from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own
 from . import options
 from .options import Given, option, takes
 
-new_app = typer.Typer(no_args_is_help=True, help="Write a file to start from.")
+new_app = typer.Typer(no_args_is_help=True, help="Create a starter file.")
 _FOLDER = resources.files("dlbench.suites") / "definitions" / "steps"
 
 
@@ -30,7 +29,7 @@ def _of_files() -> None:
     }
 )
 def step_command(given: Given) -> None:
-    """Write a training step of your own, which runs as it is: put your network in the place of the example's.
+    """Write a training step that runs as it is: replace the example's network by your own.
 
     Examples:
 
@@ -45,9 +44,6 @@ def step_command(given: Given) -> None:
     path = Path(file)
     if path.exists():
         raise UsageError(f"{file} exists already. Name a new file, or remove it first.")
-    try:
-        write_whole(path, (_FOLDER / f"{framework}.py").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+    options.write_file(path, (_FOLDER / f"{framework}.py").read_text(encoding="utf-8"), "The file")
     interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
     say(f"{file} is written. Next: {shlex.quote(program())} run threads --step {shlex.quote(file)}{interpreter}")

@@ -6,12 +6,14 @@ def command(given: Given) -> None: ...
 
 import inspect
 from collections.abc import Callable, Collection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, get_args
 
 import typer
 from typer.models import OptionInfo
 
+from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own, values
 from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, SuiteOverrides, narrowing_help, option_of
@@ -70,8 +72,10 @@ JSON = flag("--json", "Print JSON.")
 _OF_STORE: dict[str, Any] = {"envvar": "DLBENCH_STORE", "metavar": "FILE"}
 STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE)
 SEED = option("--seed", "Seed of the launching order.", int | None)
-STEPS = option("--steps", "Timed steps per launch, at most.", int | None)
-CELL_BUDGET = option("--cell-budget", "Time for one launch: 60s, 10m. One that lasts longer is ended: timed out.")
+STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
+CELL_BUDGET = option(
+    "--cell-budget", "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out."
+)
 BUDGET = option("--budget", "Time for all launches: 90s, 10m, 1.5h.")
 OF_SUITE = option("--suite", "Only runs of this suite.")
 OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
@@ -94,18 +98,18 @@ ADAPTER = several(
 
 AXES: Options = {each.key: option(each.option, each.help, metavar=each.metavar) for each in (*AXIS_OPTIONS, *LIMITS)}
 AXES_OF_A_CELL = {key: AXES[key] for key in KEYS if key not in ("networks", "frameworks", "threads_limit")}
-"""The same for a single cell, whose row and network are an argument."""
 AXES_TO_SHOW: Options = {
     each.key: option(each.option, narrowing_help(each), metavar=each.metavar) for each in AXIS_OPTIONS
 }
-"""Every axis, to narrow stored cells."""
 LAUNCHES: Options = {
     "launches": option(
-        "--launches", "Launches (fresh processes) per cell: 5, or 5-20: as many as --interval needs.", metavar="N|N-M"
+        "--launches",
+        "Launches (fresh processes) per cell: 5, or a range, 5-20: until --interval is reached.",
+        metavar="N|N-M",
     ),
     "interval": option(
         "--interval",
-        "Half-width of a cell's 95 % interval at which launches end: 1% (2% with a range; alone: 5-20).",
+        "Launch a cell until its 95 % interval is ± this share: 1% (default 2%, in 5-20 launches).",
         metavar="SHARE",
     ),
     "steps": STEPS,
@@ -116,24 +120,24 @@ BUILDS: Options = {
     "adapter": ADAPTER,
     "step": several(
         "--step",
-        "A training step of your own, in the place of the suite's networks: see `dlbench new step`.",
+        "A training step of your own, instead of the suite's networks: see `dlbench new step`.",
         "FILE",
         callback=own.register_steps,
         is_eager=True,
     ),
     "loss_tolerance": option(
         "--loss-tolerance",
-        "By how much the first losses of a step of your own may differ between launches (0.1%).",
+        "How far the first losses of your own step may differ between launches (default 0.1%).",
         metavar="SHARE",
     ),
 }
 SESSION: Options = {
     "budget": BUDGET,
     "store_file": STORE,
-    "resume": flag("--resume", "Continue the unfinished run of this suite and these options."),
+    "resume": flag("--resume", "Continue the unfinished run of this suite with the same options."),
     "no_build": NO_BUILD,
     "seed": SEED,
-    "yes": flag("--yes", "Measure more than 10,000 cells, too."),
+    "yes": flag("--yes", "Allow more than 10,000 cells."),
 }
 
 
@@ -168,6 +172,14 @@ def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
     if chosen not in known:
         raise unknown_name("format", chosen, known)
     return chosen
+
+
+def write_file(path: Path, text: str, what: str) -> None:
+    """Write a file that the user named, whole or not at all; raises UsageError with ``what`` it is."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be written: {error.strerror or error}.") from error
 
 
 def in_plural(name: str) -> str:

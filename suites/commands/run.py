@@ -35,15 +35,14 @@ from .options import Given, flag, option, takes
 from .plan import kind_of_protocol, plan_of, planned, size_of, training_lines
 from .report import matrix_so_far
 
-CONDITIONS: options.Options = {
+CONDITIONS: options.Options = {  # a fleet hands them on, too
     "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
     "no_quiet_gate": options.NO_QUIET_GATE,
     "corpus": option(
-        "--corpus", "Train on this text instead of the generated one (suite char).", Path | None, metavar="FILE"
+        "--corpus", "Train on this text instead of the generated one (suite `char` only).", Path | None, metavar="FILE"
     ),
 }
-"""Options of `run` that a fleet hands on, too."""
-_NODE = "Run as this node's job of a fleet: records name the node, and the same command resumes its run."
+_NODE = "Used by a fleet's jobs: records name the node, and the same command resumes its run."
 
 
 @takes(
@@ -57,9 +56,9 @@ _NODE = "Run as this node's job of a fleet: records name the node, and the same 
 def run_command(given: Given) -> None:
     """Measure a suite on this machine and show its matrix.
 
-    Builds the environments it lacks, saying first what it downloads. Every finished launch is stored at once: Ctrl-C
-    loses nothing, and --resume continues. The suite `claims` is what the papers' claims still need from this machine
-    (`dlbench report claims`), most claims a minute first.
+    Builds missing environments, after saying what it will download. Every finished launch is stored at once: Ctrl-C
+    loses nothing, and --resume continues. The suite `claims` measures what is still needed to test
+    the papers' claims here (`dlbench report claims`), the cells that settle most claims per minute first.
 
     Examples:
 
@@ -155,7 +154,7 @@ _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each", "1..cpus"
 _SEARCH: options.Options = {
     "suite": option(
         "--suite",
-        "Suite with the network and the length of launches: a name, or a file ending in .toml.",
+        "Suite that defines the network and the launch protocol: a name, or a file ending in .toml.",
         str,
         "tuning",
         metavar="SUITE",
@@ -170,12 +169,13 @@ _SEARCH: options.Options = {
 def tune_command(given: Given) -> None:
     """Find the fastest way to run a network here: threads, mode and settings, with its gain and how to set it.
 
-    Every way gets one launch, the faster half of them another, and so on; the last two, and what a user starts from
-    (as installed, on as many threads as cores), then run pairs. Only these pairs make the gain. A way is out as soon as
-    one launch fails, for example its parity check (where it has times, the third implausible one). Without --threads it
-    tries 1 to the number of CPUs (on a GPU as many as the suite says); without a mode, all modes of the framework; each
-    setting alone and left out. A budget reserves time for the pairs: a short one tries fewer ways.
-    Launches are stored; reports show a search only where its --run is asked for.
+    Successive halving: every configuration gets one launch, the faster half another, and so on. The last two and the
+    default (as installed, as many threads as cores) then run in pairs, and the gain comes from these pairs alone. A
+    configuration is dropped at its first failed launch (one with valid times, at its third implausible time).
+
+    Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a mode, every mode; every
+    setting both on its own and left out. A budget reserves time for the pairs, so a short one tries fewer
+    configurations. Launches are stored, but reports show a search only with --run.
 
     Examples:
 

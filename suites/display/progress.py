@@ -9,6 +9,7 @@ from rich.console import Console
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
 
@@ -61,12 +62,12 @@ def remark(schedule: Schedule, record: Record) -> str:
     """Return what a launch did for its cell's interval, and whether others disturbed it; empty: nothing to say."""
     parts = []
     if record.outcome.samples_ns and schedule.plan.interval is not None:
-        launches = schedule.launch_stats(record.cell)
+        launches = schedule.stats[record.cell]
         width = half_width(launches)
         parts.append(f"launch {len(launches)}" + ("" if width is None else f" ±{percent(width)}"))
     if record.attempt:
         parts.append(f"attempt {record.attempt + 1}")
-    if schedule.disturbed(record):
+    if disturbed(record, schedule.host):
         parts.append("disturbed")
     return ", ".join(parts)
 
@@ -75,7 +76,7 @@ def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
     """Return how many cells reached their precision; nothing for a fixed number of launches."""
     if plan.interval is None:
         return []
-    launches = {cell: found for cell in plan.cells if (found := schedule.launch_stats(cell))}
+    launches = {cell: found for cell in plan.cells if (found := schedule.stats[cell])}
     widths = {cell: half_width(found) or math.inf for cell, found in launches.items()}
     wide = sorted((cell for cell, width in widths.items() if width > plan.interval), key=lambda c: -widths[c])
     cells = f"{counted(len(widths), 'cell')} with a number"

@@ -10,7 +10,6 @@ but pytest and the table of axes; the rest is loaded when an option asks for it.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from .session import MeasuredCell
 
 
-#: Under which names the parts that do the work are registered.
 SUITE_PLUGIN = "dlbench-suite"
-VERDICT_PLUGIN = "dlbench-verdict"
+"""Name under which the plugin that measures a suite is registered."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,8 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Measure this suite (a name, or a file ending in .toml) and run its cells as benchmarks.",
     )
     for axis in (*AXIS_OPTIONS, *LIMITS):
-        name = f"--dlbench-{axis.option[2:]}"
-        group.addoption(name, metavar=axis.metavar, help=f"With --dlbench-suite: {axis.help}".replace("%", "%%"))
+        group.addoption(
+            f"--dlbench-{axis.option[2:]}",
+            metavar=axis.metavar,
+            help=f"With --dlbench-suite: {axis.help}".replace("%", "%%"),
+        )
     for key, about in OPTIONS.items():
         group.addoption(f"--dlbench-{key}", **{**about, "help": f"With --dlbench-suite: {about['help']}."})
     group.addoption(
@@ -65,8 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the plugins that the options ask for."""
     suite = config.getoption("dlbench_suite")
     baselines = config.getoption("dlbench_baseline") or []
-    if not suite:
-        _refuse_without_suite(config)
+    for name in () if suite else (*(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS)), *OPTIONS):
+        if config.getoption(f"dlbench_{name.replace('-', '_')}"):
+            raise pytest.UsageError(
+                f"dlbench: --dlbench-{name} goes with --dlbench-suite. Add the suite, or leave it out."
+            )
     judges = bool(baselines or config.getini("dlbench_verdict"))
     if config.getoption("dlbench_undecided") == "fail" and not judges:
         raise pytest.UsageError(
@@ -83,18 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from .session import SuiteSession
 
         config.pluginmanager.register(SuiteSession(config), SUITE_PLUGIN)
-    from .verdict import VerdictSession
-
     if judges:
-        config.pluginmanager.register(VerdictSession(config, baselines), VERDICT_PLUGIN)
+        from .verdict import VerdictSession
 
-
-def _refuse_without_suite(config: pytest.Config) -> None:
-    """Raise UsageError for an option that needs a suite."""
-    for name in (*(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS)), *OPTIONS):
-        option = f"--dlbench-{name}"
-        if config.getoption(option.lstrip("-").replace("-", "_")):
-            raise pytest.UsageError(f"dlbench: {option} goes with --dlbench-suite. Add the suite, or leave it out.")
+        config.pluginmanager.register(VerdictSession(config, baselines), "dlbench-verdict")
 
 
 @pytest.fixture
@@ -110,8 +106,6 @@ def dlbench_cell(request: pytest.FixtureRequest) -> MeasuredCell:
     measured: MeasuredCell = plugin.measured(request.param)
     return measured
 
-
-_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "launches": {
@@ -145,28 +139,3 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 """Options that need --dlbench-suite, besides the axes."""
-
-
-def of_suite(error: Exception) -> str:
-    """Return the message of an error in a session over a suite, with the options' names in pytest.
-
-    Commands, between backticks, stay as they are.
-    """
-    names = {*OPTIONS, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
-
-    def named(found: re.Match[str]) -> str:
-        return f"--dlbench-{found[1]}" if found[1] in names else found[0]
-
-    parts = [part if place % 2 else _OPTION.sub(named, part) for place, part in enumerate(str(error).split("`"))]
-    return _inert(f"dlbench: {'`'.join(parts)}")
-
-
-def of_baseline(error: Exception) -> str:
-    """Return the message of an error in a baseline, with the option's name in pytest."""
-    return _inert(f"dlbench: {str(error).replace('--store', '--dlbench-baseline')}")
-
-
-def _inert(text: str) -> str:
-    from dlbench.reports.formats.inert import visible
-
-    return visible(text)

@@ -1,6 +1,7 @@
 """One pytest session over a suite: plans the cells, has them measured before the first test, hands them out."""
 
 import os
+import re
 import sys
 import tempfile
 import time
@@ -27,11 +28,11 @@ from ..commands.plan import plan_of, size_of
 from ..display.screen import say
 from ..errors import DlbenchError
 from ..planning import own, values
-from ..planning.axes import KEYS, PROTOCOL_KEYS
+from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS
 from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.runner import RunProfile, run_plan
-from .plugin import of_suite
+from .plugin import OPTIONS
 
 FIXTURE = "dlbench_cell"
 
@@ -40,30 +41,16 @@ class ReplayClock:
     """A timer in seconds: the real one, except during a replay, when it stands still but for the recorded times."""
 
     __name__ = "replay"
-
-    def __init__(self) -> None:
-        self._nanoseconds: Fraction | None = None
+    nanoseconds: Fraction | None = None
+    """Of the replay; None outside one."""
 
     def __call__(self) -> float:
         """Return the time now."""
-        return time.perf_counter() if self._nanoseconds is None else float(self._nanoseconds * Fraction(1, 10**9))
-
-    def start(self) -> None:
-        """Stand still at zero."""
-        self._nanoseconds = Fraction(0)
-
-    def advance(self, nanoseconds: Fraction) -> None:
-        """Move on; nothing happens outside a replay."""
-        if self._nanoseconds is not None:
-            self._nanoseconds += nanoseconds
-
-    def stop(self) -> None:
-        """Be the real clock again."""
-        self._nanoseconds = None
+        return time.perf_counter() if self.nanoseconds is None else float(self.nanoseconds * Fraction(1, 10**9))
 
 
-#: Tests of one process run one after another: one clock serves them all.
 clock = ReplayClock()
+"""Tests of one process run one after another: one clock serves them all."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +63,16 @@ class MeasuredCell:
     machine: Mapping[str, Any]
 
     @property
-    def id(self) -> str:
-        """The cell in a word: "fcn5-b64-torch-eager-cpu-2"."""
-        return slug(self.cell)
-
-    @property
     def samples(self) -> list[float]:
         """Seconds of a step for every timed sample; a cell without a number fails or skips the test here."""
         self.check()
-        return files.samples_of(self._timed())
+        return files.samples_of(files.counted(self.records))
 
     @property
     def launch_medians(self) -> list[float]:
         """The median of each launch, seconds; a cell without a number fails or skips the test here."""
         self.check()
-        return files.launch_medians(self._timed())
+        return files.launch_medians(files.counted(self.records))
 
     def check(self) -> None:
         """Skip the test where the cell cannot be had here, fail it where a launch went wrong, each with the reason."""
@@ -104,14 +86,10 @@ class MeasuredCell:
 
     def replay(self, benchmark: Any) -> None:
         """Give the samples and their evidence to pytest-benchmark's fixture; then `check`."""
-        timed = self._timed()
-        if timed:
+        if timed := files.counted(self.records):
             benchmark.extra_info[files.KEY] = files.evidence_of(self.records, self.machine)
             _replay(benchmark, timed)
         self.check()
-
-    def _timed(self) -> list[Record]:
-        return files.counted(self.records)
 
 
 def _replay(benchmark: Any, timed: Sequence[Record]) -> None:
@@ -129,14 +107,14 @@ def _replay(benchmark: Any, timed: Sequence[Record]) -> None:
         nonlocal called
         place, within = divmod(called, iterations)
         called += 1
-        if within == 0 and place < len(rounds):
-            clock.advance(rounds[place])
+        if within == 0 and place < len(rounds) and clock.nanoseconds is not None:
+            clock.nanoseconds += rounds[place]
 
-    clock.start()
+    clock.nanoseconds = Fraction(0)
     try:
         benchmark.pedantic(step, rounds=len(rounds), iterations=iterations)
     finally:
-        clock.stop()
+        clock.nanoseconds = None
 
 
 def dlbench(dlbench_cell: MeasuredCell, benchmark: Any) -> None:
@@ -150,12 +128,6 @@ class CellsModule(pytest.Module):
     Its place is the name "dlbench" in pytest's root folder, so that the ids of its tests do not depend on where dlbench
     is installed: pytest-benchmark compares by them.
     """
-
-    @classmethod
-    def of(cls, session: pytest.Session) -> "CellsModule":
-        """Return the collector of this session."""
-        module: CellsModule = cls.from_parent(session, path=session.config.rootpath / "dlbench", name="dlbench")
-        return module
 
     def _getobj(self) -> ModuleType:
         return sys.modules[__name__]
@@ -174,7 +146,11 @@ class SuiteSession:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        _refuse_distribution(config)
+        if os.environ.get("PYTEST_XDIST_WORKER") or config.getoption("dist", "no") != "no":
+            # Their launches would measure each other.
+            raise pytest.UsageError(
+                "dlbench: --dlbench-suite measures one launch after another; run it without pytest-xdist (-n 0)."
+            )
         try:
             self._machine = probe()
             self._plan = _plan(config, self._machine)
@@ -207,7 +183,8 @@ class SuiteSession:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Bring in the cells where no test takes them, and give every test that does the replaying timer."""
         if not any(True for _ in _taking(items)):
-            items.extend(session.genitems(CellsModule.of(session)))
+            folder = session.config.rootpath / "dlbench"
+            items.extend(session.genitems(CellsModule.from_parent(session, path=folder, name="dlbench")))
         for item, name in _taking(items):
             own = item.get_closest_marker("benchmark")
             options = {"group": group_name(self._cells[name]), **(own.kwargs if own else {}), "timer": clock}
@@ -288,14 +265,6 @@ def _taking(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
             yield item, parameters[FIXTURE]
 
 
-def _refuse_distribution(config: pytest.Config) -> None:
-    """Raise UsageError where tests are spread over several processes: their launches would measure each other."""
-    if os.environ.get("PYTEST_XDIST_WORKER") or config.getoption("dist", "no") != "no":
-        raise pytest.UsageError(
-            "dlbench: --dlbench-suite measures one launch after another; run it without pytest-xdist (-n 0)."
-        )
-
-
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
     disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
     keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance")
@@ -308,3 +277,18 @@ def _plan(config: pytest.Config, machine: Machine) -> Plan:
     plan = plan_of(config.getoption("dlbench_suite"), choices(given), machine, config.getoption("dlbench_seed"))
     check_count(plan, config.getoption("dlbench_yes"))
     return plan
+
+
+def of_suite(error: Exception) -> str:
+    """Return the message of an error in a session over a suite, with the options' names in pytest.
+
+    Commands, between backticks, stay as they are.
+    """
+    names = {*OPTIONS, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
+
+    def named(found: re.Match[str]) -> str:
+        return f"--dlbench-{found[1]}" if found[1] in names else found[0]
+
+    parts = str(error).split("`")
+    parts[::2] = [re.sub(r"(?<![\w-])--([a-z][a-z-]*)", named, part) for part in parts[::2]]
+    return visible(f"dlbench: {'`'.join(parts)}")

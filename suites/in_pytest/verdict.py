@@ -4,7 +4,6 @@ The baseline was measured in another session: intervals allow for a shift of the
 than three launches on a side give no verdict.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -20,13 +19,12 @@ from dlbench.reports.compare.report import GateOutcome, outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, Judgement, Verdict, adjust
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.pytest_benchmark.export import FOREIGN_KEY, KEY, counted
-from dlbench.reports.pytest_benchmark.imported import BenchmarkFile, accept, fingerprint_of, read, records_of
+from dlbench.reports.pytest_benchmark.imported import BenchmarkFile, accept, fingerprint_of, read
 from dlbench.reports.storage.hosts import host_of, read_host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
 from ..errors import GATE_UNDECIDED, DlbenchError
-from .plugin import of_baseline
 
 Key = Cell | str
 """A benchmark's cell, or the full name of a plain benchmark."""
@@ -38,9 +36,15 @@ class Baselines(dict[tuple[Key, str], SideOfCell]):
 
     def add(self, target: str) -> None:
         """Add a JSON file of pytest-benchmark, or a store; raises DlbenchError."""
-        if "://" not in target and _is_json(target):
-            self.add_file(read(target))
-            return
+        if "://" not in target:
+            try:
+                with Path(target).open("rb") as stream:
+                    is_json = stream.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+            except (OSError, ValueError):
+                is_json = target.endswith(".json")
+            if is_json:
+                self.add_file(read(target))
+                return
         results = Results.read([target])
         for (cell, machine), records in _newest(results.records).items():
             kept = records[-1].outcome.software.get(FOREIGN_KEY)
@@ -78,15 +82,6 @@ def _newest(records: Iterable[Record]) -> dict[tuple[Cell, str], list[Record]]:
     return {place: found[-1] for place, found in timed.items() if found}
 
 
-def _is_json(target: str) -> bool:
-    """Tell whether a file is JSON by its first bytes, or by its name if it cannot be read."""
-    try:
-        with Path(target).open("rb") as stream:
-            return stream.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-    except (OSError, ValueError):
-        return os.fspath(target).endswith(".json")
-
-
 class VerdictSession:
     """The plugin that judges; registered with --dlbench-baseline or the ini option dlbench_verdict."""
 
@@ -101,7 +96,8 @@ class VerdictSession:
             for target in targets:
                 self._baselines.add(target)
         except DlbenchError as error:
-            raise pytest.UsageError(of_baseline(error)) from error
+            message = str(error).replace("--store", "--dlbench-baseline")
+            raise pytest.UsageError(visible(f"dlbench: {message}")) from error
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: Mapping[str, Any]) -> None:
@@ -161,7 +157,7 @@ class VerdictSession:
     def _candidate(self, benchmark: Mapping[str, Any]) -> tuple[Key, SideOfCell, str]:
         kept = benchmark["extra_info"].get(KEY)
         if isinstance(kept, dict):
-            records = records_of(kept)
+            records = [Record.from_dict(each) for each in kept["records"]]
             return records[-1].cell, side_of(records, self._host), records[-1].machine
         name, own = str(benchmark["fullname"]), self._host.fingerprint
         # A file of a session that measured cells, too, knows its machine by dlbench's fingerprint. The other one takes

@@ -75,23 +75,32 @@ def tuning_word(word: str) -> str:
 
 AXIS_OPTIONS = (
     AxisOption(
-        "network", "networks", "Networks: `fcn5,resnet50`, patterns: `'lstm*'`.", "NAMES", example="fcn5,lstm32"
+        "network",
+        "networks",
+        "Networks, such as `fcn5,resnet50`, or a pattern: `'lstm*'`.",
+        "NAMES",
+        example="fcn5,lstm32",
     ),
     AxisOption(
         "framework",
         "frameworks",
-        "Rows: `torch` (default mode), `torch:compile`, `torch:*` (all).",
+        "Frameworks: `torch` (its default mode), `torch:compile`, `torch:*` (every mode).",
         "NAMES",
         example="torch,jax",
     ),
     AxisOption(
-        "threads", "threads", "Thread counts: `1,2,4-8`, `cores`, `2*cores`, `4*cpus`, ladders: `1..4*cpus`.", "COUNTS"
+        "threads",
+        "threads",
+        "Thread counts: `1,2,4-8`, `cores`, `2*cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...).",
+        "COUNTS",
     ),
-    AxisOption("batch_size", "batch_sizes", "Mini-batch sizes: `64`, `16,32,64`, or a ladder, `16..128`.", "SIZES"),
+    AxisOption(
+        "batch_size", "batch_sizes", "Mini-batch sizes: `64`, `16,32,64`, `16..128` (16, 24, 32, ...).", "SIZES"
+    ),
     AxisOption(
         "device",
         "devices",
-        "Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all there are, if any), `GPU-...`.",
+        "Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all, if any), or a GPU's UUID.",
         "NAMES",
         usual="cpu",
         example="cpu,cuda:0",
@@ -99,7 +108,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "precision",
         "precisions",
-        f"Precisions of the arithmetic: {', '.join(PRECISIONS)}.",
+        f"Arithmetic precision: {', '.join(PRECISIONS)}.",
         "NAMES",
         known=PRECISIONS,
         usual=PRECISIONS[0],
@@ -107,7 +116,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "placement",
         "placements",
-        "Where mini-batches lie: `resident` on the GPU, or copied in each step from `pinned`, `pageable` memory.",
+        "Where mini-batches are kept: `resident` on the GPU, or copied in each step from `pinned`, `pageable` memory.",
         "NAMES",
         known=PLACEMENTS,
         usual=PLACEMENTS[0],
@@ -115,7 +124,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "tuning",
         "tuning",
-        "Settings: `installed` (none in force), `tuned` (all), `installed+NAME`, `tuned-NAME`, or `each` of them.",
+        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn).",
         "WHICH",
         usual=TUNED,
         example="installed,tuned",
@@ -124,7 +133,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "affinity",
         "affinity",
-        "CPUs of the threads: `oversubscribed` (all), `bound` (as many as threads), or both.",
+        "CPUs that threads may use: `oversubscribed` (all), `bound` (one per thread), or both.",
         "WHICH",
         known=(BOUND, OVERSUBSCRIBED),
         usual=OVERSUBSCRIBED,
@@ -132,16 +141,19 @@ AXIS_OPTIONS = (
     AxisOption(
         "world_size",
         "world_sizes",
-        "Workers that train on equal parts of a mini-batch together, each on a GPU or with its own threads: `1,2`.",
+        "Number of workers that share each mini-batch equally, each on a GPU or with its own threads: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
         usual="1",
     ),
 )
 LIMITS = (
-    AxisOption("threads", "threads_limit", "Largest thread count taken from the suite (table4: `4*cpus`).", "COUNT"),
+    AxisOption("threads", "threads_limit", "Leave out the suite's thread counts above this: `4*cpus`.", "COUNT"),
     AxisOption(
-        "threads", "device_threads", "Thread count of cells on a GPU, where threads only start work: `cores`.", "COUNT"
+        "threads",
+        "device_threads",
+        "Thread count of cells on a GPU, where threads only launch kernels: `cores`.",
+        "COUNT",
     ),
 )
 """Further options of an axis."""

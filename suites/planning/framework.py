@@ -269,14 +269,9 @@ def shipped() -> dict[str, Framework]:
             if framework.name in found:
                 raise SuiteError(f"{path} has the name of {found[framework.name].directory}. Choose another.")
         except SuiteError as error:
+            named: dict[str, Any] = dict.fromkeys(("name", "title", "folder"), folder.name)
             summary = "its framework.toml cannot be used"
-            known: dict[str, Any] = {
-                "name": folder.name,
-                "title": folder.name,
-                "folder": folder.name,
-                "directory": folder,
-            }
-            framework = Framework(**known, summary=summary, unavailable=str(error))
+            framework = Framework(**named, directory=folder, summary=summary, unavailable=str(error))
         found[framework.name] = framework
     return found
 

@@ -42,8 +42,6 @@ def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family
 
 
 _STILL = "no parameter changed in all the timed steps: what was timed does not train"
-_NOT_FINITE_FIRST = "the losses of the first steps are not finite"
-_NOT_FINITE = "the losses or updates of the parity check are not finite"
 
 
 def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
@@ -63,7 +61,8 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
         found = _observation(answer, reference, outside)
         verdict = parity.judge(found, reference, network.parity, allowed)
         if answer.losses is None or None in answer.updates.values():
-            verdict = verdict._replace(verdict="disagrees", reason=_NOT_FINITE)
+            reason = "the losses or updates of the parity check are not finite"
+            verdict = verdict._replace(verdict="disagrees", reason=reason)
     if answer.moved is False:
         reasons = (verdict.reason, _STILL) if verdict.verdict == "disagrees" else (_STILL,)
         verdict = verdict._replace(verdict="disagrees", reason="; ".join(reasons))
@@ -74,7 +73,8 @@ def _of_own(answer: ParitySample | None, first: tuple[float, ...] | None, networ
     """Compare the losses of a launch's first steps with those of the first launch, which agrees with itself."""
     losses = [] if answer is None else answer.losses
     if losses is None:
-        return parity.unchecked(network, "")._replace(verdict="disagrees", reason=_NOT_FINITE_FIRST)
+        reason = "the losses of the first steps are not finite"
+        return parity.unchecked(network, reason)._replace(verdict="disagrees")
     if not losses:
         return parity.unchecked(network, "the step reports no loss")
     pairs = list(zip(losses, first or losses, strict=False))
@@ -227,36 +227,42 @@ def implausible(
 
     ``telemetry`` is that of its GPU, by the driver.
     """
-    found = list(_clock(outcome))
+    assert outcome.outside is not None
+    found = list(_clock(outcome, outcome.outside))
     if computes:
         step = median_high(outcome.step_seconds())
         # The least that a step must compute.
         fewer = _FEWER_OPERATIONS if network.family.kind == "convolutional" else 1.0
         flops = network.family.training_flops(cell.batch_size) / fewer
-        found += _of_check(cell, network.family, outcome, step)
+        found += _of_check(cell, network.family, outcome, outcome.outside, step)
         if not cell.on_cpu:
-            found += _of_gpu(cell, outcome, step, flops, telemetry)
+            limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
+            if (rate := flops / step) > limit:
+                found.append(f"a step of {_s(step)} is {rate / 1e12:.3g} TFLOP/s, and no GPU does {limit / 1e12:.3g}")
+            seconds, seen = (
+                outcome.outside.timed_seconds,
+                observe_launch(outcome, telemetry, cell.world_size).utilisation,
+            )
+            if seen is not None and seen.high <= 0 and seconds >= _GPU_SECONDS:
+                found.append(f"the driver saw the GPU idle for all of the {_s(seconds)} in which steps were timed")
         elif limits is not None:
             found += _of_cpu(cell, network.family, outcome, step, flops, limits)
     return "; ".join(found)
 
 
-def _clock(outcome: Outcome) -> Iterator[str]:
-    assert outcome.outside is not None
-    seen = outcome.outside.timed_seconds
+def _clock(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
+    seen = outside.timed_seconds
     # Samples that were found to be warm-up were timed, too.
     dropped = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
     warmup = sum(outcome.warmup_ns[-dropped:]) * outcome.steps_per_sample if dropped > 0 else 0
     claimed = (sum(outcome.samples_ns) + warmup) * 1e-9
-    between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + min(outcome.outside.timed_waiting_seconds, _WAITING_SECONDS)
+    between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + min(outside.timed_waiting_seconds, _WAITING_SECONDS)
     if not seen - between <= claimed <= seen * 1.02 + 0.01:
         yield f"its samples add up to {_s(claimed)}, and the host's clock saw {_s(seen)}"
 
 
-def _of_check(cell: Cell, family: Family, outcome: Outcome, step: float) -> Iterator[str]:
+def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObservation, step: float) -> Iterator[str]:
     """The steps of the parity check are those that were timed: they take as long, by the clock and in CPU time."""
-    outside = outcome.outside
-    assert outside is not None
     # The guest's report of its threads is its evidence: hidden helpers and invented time contradict it.
     seen, claimed = outside.timed_cpu_seconds, 0.0 if outcome.threads is None else outcome.threads.cpu_seconds
     if abs(claimed - seen) > _CLAIM_SHARE * max(claimed, seen) + _CLAIM_SECONDS:
@@ -284,18 +290,6 @@ def _of_check(cell: Cell, family: Family, outcome: Outcome, step: float) -> Iter
             f"after the last timed step it was busy for {_s(max(spent, waited))} while weights were put in place and "
             f"read, which takes {_s(allowed)} at most: timed steps were still running, or work had been deferred"
         )
-
-
-def _of_gpu(
-    cell: Cell, outcome: Outcome, step: float, flops: float, telemetry: Mapping[str, Any] | None
-) -> Iterator[str]:
-    assert outcome.outside is not None
-    limit = _GPU_FLOPS.get(cell.precision, max(_GPU_FLOPS.values())) * cell.world_size
-    if flops / step > limit:
-        yield f"a step of {_s(step)} is {flops / step / 1e12:.3g} TFLOP/s, and no GPU does {limit / 1e12:.3g}"
-    seconds, seen = outcome.outside.timed_seconds, observe_launch(outcome, telemetry, cell.world_size).utilisation
-    if seen is not None and seen.high <= 0 and seconds >= _GPU_SECONDS:
-        yield f"the driver saw the GPU idle for all of the {_s(seconds)} in which steps were timed"
 
 
 def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits) -> Iterator[str]:

@@ -1,9 +1,5 @@
 """Runs one launch of a cell, with its attempts, and makes a Record of each; stores nothing.
 
-    runner = LaunchRunner(plan, run, launch_process, sources, reference, machine=machine, gate=gate)
-    for record in runner.run_launch(planned, plan.protocol, most=3):
-        store.append(record)
-
 Each record is yielded when its launch has ended, so that a caller can store it before the next attempt begins. A
 disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
 machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.
@@ -31,7 +27,7 @@ from typing import Any
 from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
 from dlbench.adapters.tuning import TUNABLE, in_force
-from dlbench.hardware_probe import Gpus, Machine, probe_gpus
+from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.hardware_probe.telemetry import Sampler
@@ -93,10 +89,6 @@ class LaunchRunner:
     @cached_property
     def _limits(self) -> Limits | None:
         return None if self.machine is None else limits_of(self.machine, self.ceilings)
-
-    @cached_property
-    def _planned_gpus(self) -> Gpus:
-        return probe_gpus(self.nvml) if self.machine is None else self.machine.gpus
 
     def run_launch(
         self, planned: PlannedLaunch, protocol: Protocol, *, most: int = 1, skip: str = "", tick: Tick = no_tick
@@ -215,7 +207,9 @@ class LaunchRunner:
         now = probe_gpus(self.nvml)
         named = dict.fromkeys(each.device for each in self.plan.cells if not each.on_cpu)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = devices.locate(cell.device, self._planned_gpus, now, cell.world_size, tuple(named), visible)
+        found = devices.locate(
+            cell.device, self.machine.gpus if self.machine else now, now, cell.world_size, tuple(named), visible
+        )
         if isinstance(found, str):
             return found, {}
         identities = [gpu.identity(now.driver_version) for gpu in found]

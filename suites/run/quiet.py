@@ -30,7 +30,6 @@ from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Gpus, ProbeError
 from dlbench.hardware_probe.gpu import computing
 from dlbench.hardware_probe.sentinel import Reading, disturbances, take
-from dlbench.reports.storage.record import Run
 from dlbench.reports.storage.store import Store
 
 from ..errors import FrameworkEnvironmentError, UsageError
@@ -199,11 +198,6 @@ def earlier_readings(store: Store, machine: str) -> list[Reading]:
         if len(found) >= RECORD_LENGTH:
             break
     return found[-RECORD_LENGTH:]
-
-
-def open_gate(store: Store, run: Run, report: Callable[[str], None]) -> "QuietGate":
-    """Return the gate of a run, which knows this machine's readings in the store."""
-    return QuietGate(store, run.id, report, earlier_readings(store, run.machine))
 
 
 Judged = tuple[Reading, tuple[str, ...]]

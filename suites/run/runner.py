@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from dlbench.adapters.networks import family_of
 from dlbench.adapters.protocol import Status
@@ -29,7 +28,7 @@ from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
 from .launcher import launch_process
 from .outcomes import read_phase
-from .quiet import busy_gpus, measuring, open_gate
+from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
 from .schedules import Group, Schedule
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
@@ -87,7 +86,9 @@ def run_plan(
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
         for line in filter(None, (*lines, *busy_gpus(plan.cells, machine.gpus), *described)):
             say(line)
-        gate = open_gate(store, run, say) if profile.quiet_gate and plan.computes else None
+        gate = None
+        if profile.quiet_gate and plan.computes:
+            gate = QuietGate(store, run.id, say, earlier_readings(store, run.machine))
         records = list(store.records(run=run.id))
         first_losses = _first_losses(profile.sides, records)
         launchers = {
@@ -130,19 +131,6 @@ def _first_losses(of_run: tuple[Side, ...], records: list[Record]) -> dict[str, 
     return found
 
 
-class Observer(Protocol):
-    """Watches a run: the command line's progress display, or a test."""
-
-    def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
-        """A launch begins, the ``index``-th (from 1) of about ``total``."""
-
-    def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
-        """Now and then during a launch."""
-
-    def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
-        """A launch has ended; the last of its records, which are stored."""
-
-
 @dataclass
 class Runner:
     """Makes the launches of one run; without a quiet gate it waits for nothing and repeats nothing."""
@@ -151,7 +139,7 @@ class Runner:
     launchers: Mapping[str, LaunchRunner]
     """By side."""
     schedule: Schedule
-    observer: Observer
+    observer: ProgressDisplay
     budget_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
 

@@ -1,11 +1,5 @@
 """Schedules: which launches a run makes next, decided from its plan and its records alone.
 
-    schedule = Schedule(plan, records, host)
-    for block in schedule.blocks():
-        for launches in schedule.wanted(block, seconds_left):
-            ...                                   # launch, store the record,
-            schedule.add(record)
-
 `Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `PairSchedule` both
 sides of a comparison in interleaved pairs, `search.HalvingSchedule` searches the fastest cell. A resumed run makes its
 schedule from the records so far.
@@ -36,7 +30,6 @@ from scipy.special import stdtrit
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
-from dlbench.reports.disturbance import disturbed
 from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, LAUNCH_DEVIATION, summarise
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SCREEN, Record, last_attempts
@@ -196,7 +189,8 @@ class Schedule:
         self._durations = LaunchDurations(plan)
         self._records: defaultdict[Cell, list[Record]] = defaultdict(list)
         """By cell, and by what cells share that differ in their threads or their mini-batch only."""
-        self._stats: dict[Cell, tuple[LaunchStats, ...]] = {}
+        self.stats: dict[Cell, tuple[LaunchStats, ...]] = {}
+        """Of the launches of each cell that gave a number."""
         self._left: dict[Cell, int] = {}
         """Launches that each cell is expected to need."""
         for record in records:
@@ -220,7 +214,7 @@ class Schedule:
     def _update(self, cell: Cell) -> None:
         """Recompute what a cell needs."""
         counting = last_attempts(self._records[cell])
-        self._stats[cell] = tuple(filter(None, map(launch_stats, counting)))
+        self.stats[cell] = tuple(filter(None, map(launch_stats, counting)))
         self._left[cell] = self._needed(cell, counting)
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
@@ -231,7 +225,7 @@ class Schedule:
         failed = statuses.count(Status.CRASHED) >= CRASHES or Status.PARITY_FAILED in statuses
         if self.plan.interval is None or failed:
             return missing  # a failed cell has no interval target
-        left = launches_needed(self._stats[cell], self.plan.interval, self.plan.launches, self.plan.most)
+        left = launches_needed(self.stats[cell], self.plan.interval, self.plan.launches, self.plan.most)
         return min(self.plan.most - len(counting), max(missing, left))
 
     def blocks(self) -> Iterator[int]:
@@ -249,7 +243,7 @@ class Schedule:
             seconds = {planned: self.seconds(planned.cell) for planned in found}
             if sum(seconds.values()) > seconds_left:
                 interval = self.plan.interval
-                found.sort(key=lambda each: -gain(self._stats[each.cell], seconds[each], interval))
+                found.sort(key=lambda each: -gain(self.stats[each.cell], seconds[each], interval))
         return [(planned,) for planned in found]
 
     def wants(self, cell: Cell, block: int) -> bool:
@@ -280,7 +274,7 @@ class Schedule:
         if self.plan.interval is None:
             return protocol
         searching = protocol.maximum_warmup_steps > 0
-        steps = samples_of_launch(self._stats[cell], protocol.minimum_steps, protocol.steps, searching)
+        steps = samples_of_launch(self.stats[cell], protocol.minimum_steps, protocol.steps, searching)
         return protocol._replace(steps=steps)
 
     def skip_reason(self, cell: Cell) -> str:
@@ -290,7 +284,7 @@ class Schedule:
             for each in self._records[sizes_of(cell)]
             if each.outcome.status is Status.OUT_OF_MEMORY
         ]
-        if not self._stats[cell] and min(out_of_memory, default=cell.batch_size) < cell.batch_size:
+        if not self.stats[cell] and min(out_of_memory, default=cell.batch_size) < cell.batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
         first = min(self._records[group_of(cell)], key=lambda each: each.cell.threads, default=None)
         if first is None or first.cell.threads >= cell.threads:
@@ -306,14 +300,6 @@ class Schedule:
     def most_attempts(self) -> int:
         """Return how often the next launch may be attempted."""
         return MOST_ATTEMPTS if self.repeated < _REPEATS + _REPEATS_SHARE * self.count else 1
-
-    def disturbed(self, record: Record) -> bool:
-        """Whether other programs disturbed this launch."""
-        return disturbed(record, self.host)
-
-    def launch_stats(self, cell: Cell) -> tuple[LaunchStats, ...]:
-        """Return the statistics of the launches of a cell that gave a number."""
-        return self._stats[cell]
 
 
 PairRule = Callable[[Cell, Sequence[Record]], tuple[str, int] | None]

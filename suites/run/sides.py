@@ -9,7 +9,7 @@ import re
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,22 +65,6 @@ def variables(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def builds(words: Sequence[str]) -> tuple[tuple[Build, ...], tuple[Build, ...]]:
-    """Read --python words into (baseline's, candidate's) builds.
-
-    Of two for one framework the first is the baseline's; a single one is the candidate's, and the framework's own
-    environment the baseline. Raises UsageError for a third.
-    """
-    by_framework: dict[str, list[Build]] = {}
-    for made in map(values.build, words):
-        by_framework.setdefault(made.framework.name, []).append(made)
-    for name, found in by_framework.items():
-        if len(found) > 2:
-            raise UsageError(f"{len(found)} interpreters are given for {name}. A comparison has two sides: give two.")
-    baseline = tuple(found[0] for found in by_framework.values() if len(found) == 2)
-    return baseline, tuple(found[-1] for found in by_framework.values())
-
-
 def guest_at(revision: str) -> Path:
     """Return a folder with the adapters' code at this git revision, unpacked into the cache once.
 
@@ -122,25 +106,6 @@ def _git(where: Path, *words: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def words(side: Side, sources: Iterable[Source]) -> str:
-    """Return the side as a reader of a report should see it: versions and environments, no paths (they name users)."""
-    parts = []
-    for source in sources:
-        framework = source.build.framework
-        name = framework.name if framework.file else source.build.name  # of two files each has its own
-        if source.interpreter is None:
-            parts.append(f"{name} missing")
-            continue
-        packages = inspect(source.interpreter).distributions if framework.computes else {}
-        version = "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
-        code = f", {'file' if framework.file else 'adapter'} {adapter_digest(framework)}" if framework.external else ""
-        about = f"(environment {source.digest}{code})"
-        parts.append(" ".join(w for w in (name, version, about) if w))
-    parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
-    parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
-    return ", ".join(parts)
-
-
 def _step(framework: Framework | None) -> tuple[Path, str] | None:
     # Files beside it can be imported by it, and are not looked into: only in one folder can files be the same.
     if framework is None or framework.file is None:
@@ -158,11 +123,19 @@ def pair(
 ) -> tuple[Side, Side]:
     """Return (baseline, candidate) from the command line's words; raises UsageError where they do not differ at all.
 
-    ``python`` are the words of --baseline and of --python. ``environments`` are NAME=VALUE words, ``revisions`` those
-    of the adapters and ``files`` steps of the user's own, each (baseline's, candidate's); ``own`` is the one that a
-    side without a file of its own runs.
+    ``python`` are the words of --baseline and of --python: of two in --python for one framework the first is the
+    baseline's; a single one is the candidate's, and the framework's own environment the baseline. ``environments`` are
+    NAME=VALUE words, ``revisions`` those of the adapters and ``files`` steps of the user's own, each (baseline's,
+    candidate's); ``own`` is the one that a side without a file of its own runs.
     """
-    first, second = builds(python[1])
+    by_framework: dict[str, list[Build]] = {}
+    for made in map(values.build, python[1]):
+        by_framework.setdefault(made.framework.name, []).append(made)
+    for name, found in by_framework.items():
+        if len(found) > 2:
+            raise UsageError(f"{len(found)} interpreters are given for {name}. A comparison has two sides: give two.")
+    first = tuple(found[0] for found in by_framework.values() if len(found) == 2)
+    second = tuple(found[-1] for found in by_framework.values())
     if python[0]:
         if first:
             raise UsageError("A framework has two interpreters in --python and one in --baseline. Leave one out.")
@@ -233,8 +206,25 @@ def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bo
 
 
 def described(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
-    """Return what each side is launched with, by its name."""
-    return {side.name: words(side, sources[side.name].values()) for side in sides}
+    """Return what each side is launched with, by its name: versions and environments, no paths (they name users)."""
+    found = {}
+    for side in sides:
+        parts = []
+        for source in sources[side.name].values():
+            framework = source.build.framework
+            name = framework.name if framework.file else source.build.name  # of two files each has its own
+            if source.interpreter is None:
+                parts.append(f"{name} missing")
+                continue
+            packages = inspect(source.interpreter).distributions if framework.computes else {}
+            version = "" if framework.file else packages.get(framework.imports.partition(".")[0], "")
+            kind = "file" if framework.file else "adapter"
+            code = f", {kind} {adapter_digest(framework)}" if framework.external else ""
+            parts.append(" ".join(filter(None, (name, version, f"(environment {source.digest}{code})"))))
+        parts += [f"{key}={private_value(key, value)}" for key, value in side.variables.items()]
+        parts += [f"adapters at {side.revision} ({side.guest.name[:10]})"] if side.revision else []
+        found[side.name] = ", ".join(parts)
+    return found
 
 
 def check_same(run: Run, pair: tuple[Side, Side], sources: Sources, rule: Rule) -> None:

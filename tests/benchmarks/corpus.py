@@ -36,7 +36,7 @@ from dlbench.reports.compare.verdict import (
     judge_stages,
     screen,
 )
-from dlbench.reports.disturbance import WAITING_SHARE, disturbed
+from dlbench.reports.disturbance import disturbed
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import SCREEN, Record, Run
 from dlbench.suites.run.schedules import for_gate
@@ -183,16 +183,12 @@ def deviation(pairs: Sequence[Pair]) -> tuple[float, float]:
 # Streams of pairs: exchanged by lot, from every starting place, drawn with replacement.
 
 
-def exchanged(pairs: Sequence[Pair], random: Random) -> list[Pair]:
-    """Return pairs of identical code with their sides exchanged by lot."""
-    lots = random.random(len(pairs)) < 0.5
-    return [(after, before) if lot else (before, after) for lot, (before, after) in zip(lots, pairs, strict=True)]
-
-
 def endless(pairs: Sequence[Pair], random: Random, start: int) -> Iterator[Pair]:
     """Yield the pairs from this place on, round and round, their sides exchanged by lot."""
-    while True:
-        yield from exchanged([*pairs[start:], *pairs[:start]], random)
+    while pairs:
+        lots = random.random(len(pairs)) < 0.5
+        for lot, (before, after) in zip(lots, [*pairs[start:], *pairs[:start]], strict=True):
+            yield (after, before) if lot else (before, after)
 
 
 def from_everywhere(pairs: Sequence[Pair], random: Random, at_least: int) -> Iterator[Iterator[Pair]]:
@@ -203,7 +199,7 @@ def from_everywhere(pairs: Sequence[Pair], random: Random, at_least: int) -> Ite
 
 def drawn(pairs: Sequence[Pair], random: Random) -> Iterator[Pair]:
     """Yield pairs drawn at random with replacement, without end."""
-    while True:
+    while pairs:
         for place in random.integers(len(pairs), size=64):
             yield pairs[place]
 
@@ -393,11 +389,6 @@ def one_after_another(pairs: Sequence[Pair], decide: Decide = gate) -> list[Deci
     return found
 
 
-def gate_exchanged(pairs: Sequence[Pair], random: Random, at_least: int) -> list[Decision]:
-    """Return the gate's decisions on identical code, sides exchanged by lot."""
-    return [quick_gate(each) for each in from_everywhere(pairs, random, at_least)]
-
-
 def gate_drawn(pairs: Sequence[Pair], random: Random, times: int) -> list[Decision]:
     """Return the gate's decisions on pairs drawn at random with replacement."""
     return [quick_gate(drawn(pairs, random)) for _ in range(times if pairs else 0)]
@@ -466,17 +457,6 @@ def slowness(corpus: Corpus) -> list[tuple[CorpusLaunch, float]]:
     return found
 
 
-def hidden_by_own_threads(corpus: Corpus) -> int:
-    """Return how many launches waited for longer than the rule allows and are not called disturbed all the same."""
-    return sum(launch.waiting > WAITING_SHARE and not launch.disturbed for launch in corpus.launches)
-
-
-def slow_with_nobody_waiting(corpus: Corpus) -> tuple[int, int]:
-    """Return how many launches were slow though no task of the machine waited, and how many were slow at all."""
-    slow = [launch for launch, lateness in slowness(corpus) if lateness > SLOW]
-    return sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow), len(slow)
-
-
 def verdicts_under_noise(
     corpus: Corpus, random: Random, times: int, chosen: Sequence[str] = (SEEN, BLIND, MISSED, REAL)
 ) -> dict[str, tuple[str, Counter[Verdict]]]:
@@ -486,60 +466,45 @@ def verdicts_under_noise(
     too. The code is identical but there.
     """
     slow = {id(launch) for launch, lateness in slowness(corpus) if lateness > SLOW}
+    pairs = {framework: corpus.pairs(framework, "a", "b") for framework in corpus.frameworks}
+    noisy = {framework: [each for each in some if not calm([each])] for framework, some in pairs.items()}
     groups = {framework: corpus.of(framework, "a") + corpus.of(framework, "b") for framework in corpus.frameworks}
     flagged = {name: [each for each in group if each.disturbed] for name, group in groups.items()}
     missed = {
         name: [each for each in group if id(each) in slow and not each.disturbed] for name, group in groups.items()
     }
 
-    def anywhere(pairs):
-        return endless(pairs, random, int(random.integers(len(pairs)))) if pairs else None
+    def anywhere(of, framework):
+        some = of[framework]
+        return endless(some, random, int(random.integers(len(some)))) if some else iter(())
 
-    def as_collected(framework):
-        return anywhere(corpus.pairs(framework, "a", "b"))
+    def one_sided(candidates, share, framework):
+        # Exchanged by lot already; the candidate is replaced by a noisy launch with this probability.
+        found = candidates[framework]
+        for before, after in anywhere({framework: calm(pairs[framework]) if found else []}, framework):
+            yield before, found[int(random.integers(len(found)))] if random.random() < share else after
 
-    def noisy_pairs(framework):
-        return anywhere([pair for pair in corpus.pairs(framework, "a", "b") if not calm([pair])])
-
-    def one_sided(noisy, share):
-        def pairs(framework):
-            quiet, found = calm(corpus.pairs(framework, "a", "b")), noisy[framework]
-            return replaced(anywhere(quiet), found) if quiet and found else None
-
-        def replaced(quiet, found):
-            # Exchanged by lot already; the candidate is replaced by a noisy launch with this probability.
-            for before, after in quiet:
-                yield before, found[int(random.integers(len(found)))] if random.random() < share else after
-
-        return pairs
-
-    def unseeing(source):
-        def pairs(framework):
-            found = source(framework)
-            return None if found is None else ((before.unseeing(), after.unseeing()) for before, after in found)
-
-        return pairs
+    def unseeing(source, *arguments):
+        return ((before.unseeing(), after.unseeing()) for before, after in source(*arguments))
 
     def slower(framework):
-        pairs = corpus.pairs(framework, "a", "plus5") + corpus.pairs(framework, "b", "plus5")
-        return drawn(pairs, random) if pairs else None
+        return drawn(corpus.pairs(framework, "a", "plus5") + corpus.pairs(framework, "b", "plus5"), random)
 
     kinds = (
-        ("as collected", SEEN, as_collected),
-        ("only pairs with a disturbed launch", SEEN, noisy_pairs),
-        ("candidate always disturbed, baseline never", SEEN, one_sided(flagged, 1.0)),
-        ("candidate disturbed in 3 of 10 launches, baseline never", SEEN, one_sided(flagged, 0.3)),
-        ("evidence ignored: as collected", BLIND, unseeing(as_collected)),
-        ("evidence ignored: only pairs with a disturbed launch", BLIND, unseeing(noisy_pairs)),
-        ("evidence ignored: candidate always disturbed", BLIND, unseeing(one_sided(flagged, 1.0))),
-        ("evidence missed it: candidate always > 5 % slow and not flagged", MISSED, one_sided(missed, 1.0)),
-        ("the same in 3 of 10 launches", MISSED, one_sided(missed, 0.3)),
+        ("as collected", SEEN, anywhere, pairs),
+        ("only pairs with a disturbed launch", SEEN, anywhere, noisy),
+        ("candidate always disturbed, baseline never", SEEN, one_sided, flagged, 1.0),
+        ("candidate disturbed in 3 of 10 launches, baseline never", SEEN, one_sided, flagged, 0.3),
+        ("evidence ignored: as collected", BLIND, unseeing, anywhere, pairs),
+        ("evidence ignored: only pairs with a disturbed launch", BLIND, unseeing, anywhere, noisy),
+        ("evidence ignored: candidate always disturbed", BLIND, unseeing, one_sided, flagged, 1.0),
+        ("evidence missed it: candidate always > 5 % slow and not flagged", MISSED, one_sided, missed, 1.0),
+        ("the same in 3 of 10 launches", MISSED, one_sided, missed, 0.3),
         ("real +5 %, as collected", REAL, slower),
     )
     found = {}
-    for name, kind, source in kinds:
-        if kind not in chosen:
-            continue
-        gates = (quick_gate(pairs) for each in corpus.frameworks for _ in range(times) if (pairs := source(each)))
-        found[name] = kind, Counter(decision.verdict for decision in gates)
+    for name, kind, source, *arguments in kinds:
+        if kind in chosen:
+            gates = [quick_gate(source(*arguments, each)) for each in corpus.frameworks for _ in range(times)]
+            found[name] = kind, Counter(decision.verdict for decision in gates if decision is not None)
     return found

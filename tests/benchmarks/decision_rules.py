@@ -21,13 +21,13 @@ Welch               one-sided, p < .01 and more than 2.5 %, over the log-medians
 Exit code 1 where the gate's false alarms exceed the goal of 0.05 % on the quiet or the CI machine beyond chance.
 """
 
-import argparse
 import platform
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import typer
 from corpus import grew, mann_whitney, stored_runs, welch
 from rich.console import Console
 from rich.table import Table
@@ -83,35 +83,29 @@ def decided(title: str, machine: Conditions, count: int, by: float, seed: int) -
     return alarms, cost / count
 
 
-def main() -> int:
-    """Print the table; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--simulations", type=int, default=20_000, help="of identical code; a tenth of that of slowdowns"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    counts = {by: asked.simulations if by == 1 else asked.simulations // 10 for by in RATIOS}
+def main(simulations: int = 20_000, seed: int = 1) -> None:
+    """Print the table, by so many simulations of identical code and a tenth of that of slowdowns."""
+    counts = {by: simulations if by == 1 else simulations // 10 for by in RATIOS}
     table = Table(
         *("rule", *(head for name in MACHINES for head in (name, "launches"))),
         title=f"Called slower, per cent of cells: identical code / 5 % slower / 10 % slower; launches a cell.\n"
-        f"{asked.simulations} simulations of identical code, {asked.simulations // 10} of each slowdown; "
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, seed {asked.seed}",
+        f"{simulations} simulations of identical code, {simulations // 10} of each slowdown; "
+        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, seed {seed}",
     )
     missed = False
     for title in RULES:
         fields = [title]
         for name, machine in MACHINES.items():
-            found = {by: decided(title, machine, count, by, asked.seed) for by, count in counts.items()}
+            found = {by: decided(title, machine, count, by, seed) for by, count in counts.items()}
             same, *slow = (100 * alarms / counts[by] for by, (alarms, _) in found.items())
             fields += [" / ".join((f"{same:.2f}", *(f"{each:.0f}" for each in slow))), f"{found[1.0][1]:.0f}"]
             if title == GATE and name != "bad":
-                chance = stats.binomtest(found[1.0][0], asked.simulations, GOAL, alternative="greater")
+                chance = stats.binomtest(found[1.0][0], simulations, GOAL, alternative="greater")
                 missed |= bool(chance.pvalue < 0.001)
         table.add_row(*fields)
     Console(width=120).print(table)
-    return int(missed)
+    raise typer.Exit(int(missed))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

@@ -7,7 +7,6 @@ Goals: timed loop at most 2 microseconds a step; a launch, from spawn to stored 
 the host under 1 % of a core while a child is measured; a sweep of 1,000 cells in at most 200 MB.
 """
 
-import argparse
 import os
 import resource
 import subprocess
@@ -18,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -31,12 +31,6 @@ from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 CELL = Cell("null", "null", "null", "fcn5", "cpu", 1, 64)
 ROUNDS = 9
-
-
-def interval(values: list[float]) -> tuple[float, float, float]:
-    """Return the median and the quartiles."""
-    low, middle, high = np.percentile(values, [25, 50, 75])
-    return float(middle), float(low), float(high)
 
 
 def loop_overhead(steps: int = 200_000) -> list[float]:
@@ -53,21 +47,17 @@ def loop_overhead(steps: int = 200_000) -> list[float]:
     return found
 
 
-def launch(seconds: float, steps: int, step_seconds: float, cache: str) -> LaunchRequest:
+def null_order(seconds: float, steps: int, step_seconds: float, folder: Path) -> LaunchRequest:
     """Return the order of one null launch."""
-    protocol = Protocol(3, steps, 1, seconds)
+    network = to_data(shipped()[CELL.network])
     settings = {"step_seconds": step_seconds}
-    return LaunchRequest(
-        Launch(CELL, protocol, settings, cache, network=to_data(shipped()[CELL.network])),
-        Path(sys.executable),
-        {},
-        120.0,
-    )
+    launch = Launch(CELL, Protocol(3, steps, 1, seconds), settings, str(folder), network=network)
+    return LaunchRequest(launch, Path(sys.executable), {}, 120.0)
 
 
 def launch_overhead(launches: int, folder: Path) -> list[float]:
     """Return, for each launch, the seconds from before the spawn to the stored record, less its own steps."""
-    order = launch(10.0, 10, 0.001, str(folder))
+    order = null_order(10.0, 10, 0.001, folder)
     now = datetime.now(UTC)
     found = []
     with Store.open(folder / "overhead.sqlite") as store:
@@ -81,10 +71,8 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
                 done.wall_seconds, "0",
             )  # fmt: skip
             store.append(record)
-            steps = sum(done.outcome.samples_ns + done.outcome.warmup_ns) * 1e-9 + (
-                done.outcome.first_step_seconds or 0
-            )
-            found.append(time.perf_counter() - start - steps)
+            steps = sum(done.outcome.samples_ns + done.outcome.warmup_ns) * 1e-9
+            found.append(time.perf_counter() - start - steps - (done.outcome.first_step_seconds or 0))
     return found
 
 
@@ -92,7 +80,7 @@ def parent_share(folder: Path, seconds: float = 5.0) -> list[float]:
     """Return, for each of three launches, this process's CPU seconds per second while the child is measured."""
     found = []
     for _ in range(3):
-        order = launch(seconds, int(seconds / 0.01), 0.01, str(folder))
+        order = null_order(seconds, int(seconds / 0.01), 0.01, folder)
         start, cpu = time.perf_counter(), time.process_time()
         launch_process(order)
         found.append((time.process_time() - cpu) / (time.perf_counter() - start))
@@ -118,38 +106,26 @@ def sweep(cells: int, folder: Path) -> tuple[float, float]:
     return time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
-def main() -> None:
-    """Measure everything in turn and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cells", type=int, default=1000, help="cells of the sweep (a multiple of 40)")
-    parser.add_argument("--launches", type=int, default=30, help="launches whose overhead is measured")
-    arguments = parser.parse_args()
-    table = Table(title="The harness itself", box=None, pad_edge=False)
-    for name in ("what", "median", "quartiles", "goal", "met"):
-        table.add_column(name)
+def main(cells: int = 1000, launches: int = 30) -> None:
+    """Measure the sweep of so many cells (a multiple of 40), the overhead of so many launches, and all else."""
+    table = Table("what", "median", "quartiles", "goal", "met", title="The harness itself", box=None)
 
     def row(what: str, values: list[float], scale: float, unit: str, goal: float) -> None:
-        middle, low, high = (value * scale for value in interval(values))
+        low, middle, high = np.percentile(values, [25, 50, 75]) * scale
         verdict = "yes" if middle <= goal else "NO"
         table.add_row(what, f"{middle:.3g} {unit}", f"{low:.3g} - {high:.3g}", f"<= {goal:g} {unit}", verdict)
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         row("timed loop, per step", loop_overhead(), 1e6, "us", 2.0)
-        row("launch, spawn to stored record", launch_overhead(arguments.launches, folder), 1.0, "s", 0.25)
+        row("launch, spawn to stored record", launch_overhead(launches, folder), 1.0, "s", 0.25)
         row("host's share of a core while measuring", parent_share(folder), 100.0, "%", 1.0)
-        seconds, megabytes = sweep(arguments.cells, folder)
-        row(f"sweep of {arguments.cells} cells, host memory", [megabytes], 1.0, "MB", 200.0)
-    table.add_row(
-        f"sweep of {arguments.cells} cells, time",
-        f"{seconds:.0f} s",
-        "",
-        f"{seconds / arguments.cells:.3f} s a cell",
-        "",
-    )
+        seconds, megabytes = sweep(cells, folder)
+        row(f"sweep of {cells} cells, host memory", [megabytes], 1.0, "MB", 200.0)
+    table.add_row(f"sweep of {cells} cells, time", f"{seconds:.0f} s", "", f"{seconds / cells:.3f} s a cell", "")
     Console(width=110).print(table)
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} CPUs; medians of repeated measurements on this machine.")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

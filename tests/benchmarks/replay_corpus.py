@@ -6,19 +6,19 @@ It prints the tables as Markdown and writes them into reports/VERDICTS.md. Seeds
 same tables. Takes about half a minute of CPU time.
 """
 
-import argparse
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import corpus as replay
 import numpy as np
+import typer
 from corpus import EFFECTS, GATE, PACKED, RULES, SEEN, SLOW, Corpus, Rate, calm
 
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, null_distribution
+from dlbench.reports.disturbance import WAITING_SHARE
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "reports" / "VERDICTS.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"
 SEED = 20261120
 EXCHANGED = {GATE: 5000}  # comparisons of each framework with sides exchanged by lot; of the other rules:
@@ -225,8 +225,9 @@ def report(corpus: Corpus) -> str:
     noisy = replay.verdicts_under_noise(corpus, random, DRAWN[GATE])
     suspect = max(Rate.count(each.suspect for each in gate[of]).value for of in ("exchanged", "undisturbed"))
     suspect_at_most, confirmed_at_most = by_construction(DEFAULT)
-    hidden = replay.hidden_by_own_threads(corpus)
-    unseen, slow = replay.slow_with_nobody_waiting(corpus)
+    hidden = sum(launch.waiting > WAITING_SHARE and not launch.disturbed for launch in corpus.launches)
+    slow = [launch for launch, late in replay.slowness(corpus) if late > SLOW]
+    unseen = sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow)
     parts = [
         heading(corpus, gate),
         goals_table(gate, suspect_at_most * confirmed_at_most, len(corpus.frameworks), quiet, covered, noisy),
@@ -273,27 +274,22 @@ def report(corpus: Corpus) -> str:
         "any task of the machine waited (PSI), during the timed steps or in the ten seconds before. "
         f"{hidden} launch{'' if hidden == 1 else 'es'} waited for longer than the rule allows and "
         f"{'was' if hidden == 1 else 'were'} not flagged, since the waiting of helper threads looked like more threads "
-        f"than asked for. Of {slow} launches that were more than 5 % slow {unseen} were so though nobody waited: less "
-        "than 2 % waiting, less than 2 % pressure meanwhile.",
+        f"than asked for. Of {len(slow)} launches that were more than 5 % slow {unseen} were so though nobody waited: "
+        "less than 2 % waiting, less than 2 % pressure meanwhile.",
         evidence_table(corpus),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--corpus", type=Path, default=PACKED, help="the packed corpus to replay, if not the stored one"
-    )
-    parser.add_argument("--write", action="store_true", help=f"write the tables into {DOCUMENT.relative_to(ROOT)}")
-    asked = parser.parse_args()
-    text = report(replay.read(asked.corpus))
+def main(corpus: Path = PACKED, write: bool = False) -> None:
+    """Print the tables of a packed corpus; --write puts them into reports/VERDICTS.md too."""
+    text = report(replay.read(corpus))
     print(text)
-    if asked.write:
+    if write:
         old = DOCUMENT.read_text(encoding="utf-8")
         before, after = old.split(BEGIN)[0], old.split(END)[1]
         DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

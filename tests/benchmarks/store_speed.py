@@ -12,7 +12,6 @@ which the medians are printed, in a process of its own. "waiting" is for a CPU t
 0. The file is warm in the page cache; MB is the peak of the process's memory.
 """
 
-import argparse
 import math
 import multiprocessing
 import random
@@ -27,6 +26,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -100,16 +100,11 @@ def records_of(run: Run, templates: list[Record], night: int) -> Iterator[Record
             yield replace(record, run=run.id, suite="nightly", launch=launch, started=started, outcome=outcome)
 
 
-def runs_of(store: Store) -> int:
-    counts = store.record_counts()
-    return sum(counts.get(run.id, 0) for run in store.runs())
-
-
 REPORTS: dict[str, Callable[[Store], object]] = {
     "report matrix": lambda store: terminal.page_to_terminal(matrix_page(build_matrix(Results.newest([store])))),
     "compare (records of two runs)": lambda store: [store.records(run=run.id) for run in store.runs()[-2:]],
     "history (every night of every cell)": lambda store: store.nights(),
-    "report runs": runs_of,
+    "report runs": lambda store: (store.runs(), store.record_counts()),
 }
 
 
@@ -170,35 +165,29 @@ def table_of(path: Path | str) -> Table:
     return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, default=500)
-    parser.add_argument("--launches", type=int, default=10)
-    parser.add_argument("--folder", type=Path, help="where the store goes: about 4.5 kB a record")
-    parser.add_argument("--url", help="measure a copy in this empty database too")
-    parser.add_argument("--keep", action="store_true", help="leave the store there")
-    asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="store-speed-"))
+def main(nights: int = 500, launches: int = 10, folder: Path | None = None, url: str = "", keep: bool = False) -> None:
+    """Measure a store of so many nights in this folder (about 4.5 kB a record), and its copy in an empty database."""
+    given, folder = folder, folder or Path(tempfile.mkdtemp(prefix="store-speed-"))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"nights-{asked.nights}-launches-{asked.launches}.sqlite"
+    path = folder / f"nights-{nights}-launches-{launches}.sqlite"
     try:
         wall, cpu = time.perf_counter(), time.process_time()
         if not path.exists():
-            build(path, asked.nights, asked.launches)
+            build(path, nights, launches)
             print(f"built in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s")
         count = sum(Store.open(path, create=False).record_counts().values())
         size = path.stat().st_size
         print(f"{count:,} records, {size / 1e9:.2f} GB, {size / count:.0f} bytes a record")
         Console(width=120).print(table_of(path))
-        if asked.url:
-            copied(path, asked.url)
-            Console(width=120).print(table_of(asked.url))
+        if url:
+            copied(path, url)
+            Console(width=120).print(table_of(url))
     finally:
-        if not asked.keep:
+        if not keep:
             path.unlink(missing_ok=True)
-            if asked.folder is None:
+            if given is None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

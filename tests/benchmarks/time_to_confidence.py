@@ -18,12 +18,12 @@ Columns: wall time for all cells; the interval's half-width (median over cells a
 quantile over replays, the worst cell's in brackets); how often the interval covered the truth.
 """
 
-import argparse
 import math
+from collections import defaultdict
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -39,16 +39,11 @@ PRECISION, FEWEST, MOST = 0.02, 5, 20
 FEWEST_STEPS, MOST_STEPS = 5, 12  # as the suite `quick` has them
 
 
-class Pooled(NamedTuple):
-    """One launch of the pool."""
-
-    stats: LaunchStats
-    steps: np.ndarray
-
-    def again(self, count, lot):
-        """Return so many steps of a launch like this one, and what it costs in seconds."""
-        drawn = lot.choice(self.steps, count)
-        return drawn, self.stats.startup_seconds + float(drawn.sum())
+def drawn(pool, lot, count):
+    """Return a launch of the pool, ``count(stats)`` of its steps, and what they cost in seconds."""
+    stats, steps = pool[lot.integers(len(pool))]
+    values = lot.choice(steps, count(stats))
+    return stats, values, stats.startup_seconds + float(values.sum())
 
 
 # Each protocol takes a cell's pool and returns the launches drawn, and what they cost in seconds.
@@ -56,42 +51,38 @@ class Pooled(NamedTuple):
 
 def ours(pool, lot):
     """Launch until the target is reached, as the planner does."""
-    launches, drawn, cost = [], [], 0.0
+    launches, steps, cost = [], [], 0.0
     while launches_needed(launches, PRECISION, FEWEST, MOST):
-        source = pool[lot.integers(len(pool))]
-        values, seconds = source.again(samples_of_launch(launches, FEWEST_STEPS, MOST_STEPS, searching=True), lot)
+        count = samples_of_launch(launches, FEWEST_STEPS, MOST_STEPS, searching=True)
+        stats, values, seconds = drawn(pool, lot, lambda stats, count=count: count)
         low, high = np.quantile(np.log(values), [0.25, 0.75])
         noise = (float(high - low) / 1.349) ** 2
-        known = replace(source.stats, seconds=float(np.median(values)), log_variance=noise, samples=len(values))
-        launches.append(known)
-        drawn.append(values)
+        launches.append(replace(stats, seconds=float(np.median(values)), log_variance=noise, samples=len(values)))
+        steps.append(values)
         cost += seconds
-    return drawn, cost
+    return steps, cost
 
 
 def fixed(pool, lot):
     """Launch twenty times fifty steps."""
-    drawn, costs = zip(*(pool[lot.integers(len(pool))].again(50, lot) for _ in range(20)), strict=True)
-    return drawn, sum(costs)
+    _, steps, costs = zip(*(drawn(pool, lot, lambda stats: 50) for _ in range(20)), strict=True)
+    return steps, sum(costs)
 
 
 def pyperf(pool, lot):
     """Start twenty processes of three values after a warm-up, and one that calibrates."""
-    drawn, cost = [], 0.0
-    for process in range(21):
-        source = pool[lot.integers(len(pool))]
-        loops = max(1, 2 ** math.ceil(math.log2(0.1 / source.stats.seconds))) if source.stats.seconds < 0.1 else 1
-        values, seconds = source.again(4 * loops, lot)
-        cost += seconds
-        if process:
-            drawn.append(values.reshape(4, loops).mean(axis=1)[1:])
-    return drawn, cost
+
+    def loops(stats):
+        return max(1, 2 ** math.ceil(math.log2(0.1 / stats.seconds))) if stats.seconds < 0.1 else 1
+
+    launches = [drawn(pool, lot, lambda stats: 4 * loops(stats)) for _ in range(21)]
+    means = [values.reshape(4, loops(stats)).mean(axis=1)[1:] for stats, values, _ in launches[1:]]
+    return means, sum(cost for *_, cost in launches)
 
 
 def pytest_benchmark(pool, lot):
     """Start one process: five rounds or one second, whichever is more."""
-    source = pool[lot.integers(len(pool))]
-    values, cost = source.again(max(5, math.ceil(1.0 / source.stats.seconds)), lot)
+    _, values, cost = drawn(pool, lot, lambda stats: max(5, math.ceil(1.0 / stats.seconds)))
     return [values], cost
 
 
@@ -103,43 +94,36 @@ PROTOCOLS = {
 }
 
 
-def read(path: str, run: str | None) -> dict[Cell, list[Pooled]]:
+def read(path: str, run: str | None) -> dict[Cell, list[tuple[LaunchStats, np.ndarray]]]:
     """Return the pool: every cell with at least five launches that gave a number and were not disturbed."""
     with Store.open(path, create=False) as store:
         chosen = run or store.runs()[-1].id
         records = store.records(run=chosen)
         host = read_host(records[0].machine, store.machine(records[0].machine))
-    pool: dict[Cell, list[Pooled]] = {}
+    pool = defaultdict(list)
     for record in last_attempts(records):
         found = launch_stats(record) if record.outcome.status is Status.OK else None
         if found is not None and not disturbed(record, host):
-            pool.setdefault(record.cell, []).append(Pooled(found, np.asarray(record.outcome.step_seconds())))
+            pool[record.cell].append((found, np.asarray(record.outcome.step_seconds())))
     return {cell: launches for cell, launches in pool.items() if len(launches) >= 5}
 
 
-def main() -> None:
+def main(store: str, run: str | None = None, replays: int = 1000) -> None:
     """Replay every protocol and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("store")
-    parser.add_argument("--run")
-    parser.add_argument("--replays", type=int, default=1000)
-    arguments = parser.parse_args()
-    pool = read(arguments.store, arguments.run)
+    pool = read(store, run)
     if not pool:
         raise SystemExit("No cell of this run has five launches: make a pool first (--launches 12).")
     launches = sorted(len(found) for found in pool.values())
     console = Console(width=100)
-    console.print(f"{len(pool)} cells, {launches[0]} to {launches[-1]} launches each; {arguments.replays} replays")
-    table = Table(box=None, pad_edge=False)
-    for head in ("protocol", "wall time", "against ours", "interval", "real error, 95 %", "coverage"):
-        table.add_column(head, justify="left" if head == "protocol" else "right")
+    console.print(f"{len(pool)} cells, {launches[0]} to {launches[-1]} launches each; {replays} replays")
+    table = Table(*("protocol", "wall time", "against ours", "interval", "real error, 95 %", "coverage"), box=None)
     base = 0.0
     for name, protocol in PROTOCOLS.items():
         lot = np.random.default_rng(20261120)
         seconds, halves, errors, covered = 0.0, [], [], []
         for found in pool.values():
-            truth = float(np.exp(np.mean([math.log(launch.stats.seconds) for launch in found])))
-            replayed, costs = zip(*(protocol(found, lot) for _ in range(arguments.replays)), strict=True)
+            truth = float(np.exp(np.mean([math.log(stats.seconds) for stats, _ in found])))
+            replayed, costs = zip(*(protocol(found, lot) for _ in range(replays)), strict=True)
             summaries = [summarise([values.tolist() for values in launches]) for launches in replayed]
             intervals = [(each.low or each.median, each.high or each.median) for each in summaries]
             seconds += float(np.mean(costs))
@@ -159,4 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

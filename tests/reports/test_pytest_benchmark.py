@@ -153,18 +153,9 @@ def test_somebodys_benchmark_goes_out_as_it_came_in(tmp_path):
     assert again.run.machine == imported.run.machine
 
 
-def three_files(tmp_path):
-    made = []
-    for number in range(3):
-        content = foreign(datetime=f"2026-03-0{3 - number}T12:00:00+00:00")
-        path = tmp_path / f"{number}.json"
-        path.write_text(json.dumps(content))
-        made.append(files.read(path))
-    return made
-
-
 def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
-    read = three_files(tmp_path)
+    dates = [f"2026-03-0{day}T12:00:00+00:00" for day in (3, 2, 1)]
+    read = [files.read(written(tmp_path, foreign(datetime=date))) for date in dates]
     assert [len(each.records) for each in runs_of(read, "9.9")] == [1, 1, 1]
     (joined,) = runs_of(read, "9.9", one_run=True)
     assert [each.launch for each in joined.records] == [0, 1, 2]
@@ -183,11 +174,8 @@ def test_saved_without_samples_it_serves_as_a_baseline_only(tmp_path):
 def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
     whole = [record(threads=count, minutes=count) for count in (1, 2, 3)]
     its_run = run(plan=tuple(each.cell for each in whole))
-    read = []
-    for number, part in enumerate((whole[:2], whole[1:])):
-        path = tmp_path / f"{number}.json"
-        path.write_text(run_to_pytest_benchmark(its_run, part, None))
-        read.append(files.read(path))
+    parts = (run_to_pytest_benchmark(its_run, part, None) for part in (whole[:2], whole[1:]))
+    read = [files.read(written(tmp_path, part)) for part in parts]
     (joined,) = runs_of(read, "9.9")
     assert list(joined.records) == whole
     changed = run_to_pytest_benchmark(its_run, [record([5.0], threads=1, minutes=1)], None)

@@ -1,22 +1,10 @@
-"""The benchmark networks trained by hand in JAX; MODE jit or products.
-
-See `yardstick.py` for how it is called.
-"""
-
-import sys
-from itertools import pairwise
-from pathlib import Path
+"""The benchmark networks in JAX."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))
-from yardstick import arguments, measure, mini_batch
-
-given = arguments("jit", "products")
-batch = given.batch
-jax.config.update("jax_default_matmul_precision", "highest")
+MODES = "jit", "products"
 random = np.random.default_rng(1)
 
 
@@ -37,19 +25,16 @@ def cross_entropy(logits, labels):
     return jnp.mean(jax.nn.logsumexp(logits, 1) - picked)
 
 
-def fully_connected(hidden):
-    sizes = [26752] + [2048] * hidden + [26752]
-    p = [dense_weights(a, b) for a, b in pairwise(sizes)]
-
+def fully_connected(given):
     def model(p, x):
         for layer in p[:-1]:
             x = jax.nn.sigmoid(dense(layer, x))
         return dense(p[-1], x)
 
-    return p, model
+    return [dense_weights(a, b) for a, b in given.layers], model
 
 
-def lstm():
+def lstm(given):
     p = {
         "embedding": uniform(10000, 256),
         "layers": [{"w": uniform(1024, 256), "u": uniform(1024, 256), "b": uniform(1024)} for _ in range(2)],
@@ -67,30 +52,27 @@ def lstm():
                 h = jax.nn.sigmoid(o) * jnp.tanh(c)
                 return (h, c), h
 
-            zero = jnp.zeros((batch, 256))
+            zero = jnp.zeros((given.batch, 256))
             _, x = jax.lax.scan(cell, (zero, zero), x @ layer["w"].T + layer["b"])
         return dense(p["head"], x.reshape(-1, 256))
 
     return p, model
 
 
-params, model = given.build(lambda length: lstm(), fully_connected)
-x, y = mini_batch(given, channels_last=True)
-x, y = jnp.asarray(x if given.length == 0 else x.astype(np.int32)), jnp.asarray(y, jnp.int32)
+def train(given, x, y):
+    jax.config.update("jax_default_matmul_precision", "highest")
+    params, model = given.build(lstm, fully_connected)
+    x, y = jnp.asarray(x.astype(np.int32) if given.length else x), jnp.asarray(y, jnp.int32)
 
+    def updated(params, x, y):
+        loss, gradients = jax.value_and_grad(lambda p: cross_entropy(model(p, x), y))(params)
+        return jax.tree.map(lambda p, g: p - 0.01 * g, params, gradients), loss
 
-def train(params, x, y):
-    loss, gradients = jax.value_and_grad(lambda p: cross_entropy(model(p, x), y))(params)
-    return jax.tree.map(lambda p, g: p - 0.01 * g, params, gradients), loss
+    compiled = jax.jit(updated, donate_argnums=0)
+    state = params, None
 
+    def step():
+        nonlocal state
+        state = compiled(state[0], x, y)
 
-train = jax.jit(train, donate_argnums=0)
-state = params, None
-
-
-def step():
-    global state
-    state = train(state[0], x, y)
-
-
-measure(given, step, lambda: jax.block_until_ready(state))
+    return step, lambda: jax.block_until_ready(state)

@@ -1,33 +1,23 @@
-"""The benchmark networks trained by hand in MindSpore; MODE graph.
+"""The benchmark networks in MindSpore.
 
-See `yardstick.py` for how it is called; its variables are the same as the adapter's. MindSpore has no
-thread setting that works: bind the script to as many CPUs as threads, by `taskset -c 0` for one.
+Its variables are the same as the adapter's. MindSpore has no thread setting that works: bind the script to as many CPUs
+as threads, by `taskset -c 0` for one.
 """
-
-import sys
-from itertools import pairwise
-from pathlib import Path
 
 import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-sys.path.append(str(Path(__file__).parent))
-from yardstick import arguments, measure, mini_batch
-
-given = arguments("graph")
-mindspore.set_context(mode=mindspore.GRAPH_MODE)
-mindspore.set_device("CPU")
+MODES = ("graph",)
 
 
-def fully_connected(hidden):
-    sizes = [26752] + [2048] * hidden
-    layers = [layer for a, b in pairwise(sizes) for layer in (nn.Dense(a, b), nn.Sigmoid())]
-    return nn.SequentialCell(*layers, nn.Dense(2048, 26752))
+def fully_connected(given):
+    layers = [layer for a, b in given.layers for layer in (nn.Dense(a, b), nn.Sigmoid())]
+    return nn.SequentialCell(*layers[:-1])
 
 
 class LanguageModel(nn.Cell):
-    def __init__(self):
+    def __init__(self, given):
         super().__init__()
         self.embedding = nn.Embedding(10000, 256)
         self.lstm = nn.LSTM(256, 256, 2)
@@ -36,15 +26,6 @@ class LanguageModel(nn.Cell):
     def construct(self, tokens):
         y, _ = self.lstm(self.embedding(tokens))
         return self.head(y.reshape((-1, 256)))
-
-
-model = given.build(lambda length: LanguageModel(), fully_connected)
-model.set_train()
-x, y = (mindspore.Tensor(a.astype(np.int32) if a.dtype == np.int64 else a) for a in mini_batch(given))
-# One of MindSpore's two biases per LSTM gate stays as it is.
-for parameter in model.trainable_params():
-    parameter.requires_grad = "bias_hh" not in parameter.name
-criterion = nn.CrossEntropyLoss()
 
 
 class Descent(nn.Cell):
@@ -63,34 +44,39 @@ class Descent(nn.Cell):
         return done
 
 
-update = Descent(model.trainable_params())
-
-
 class Loss(nn.Cell):
-    def __init__(self):
+    def __init__(self, model):
         super().__init__()
-        self.model, self.criterion = model, criterion
+        self.model, self.criterion = model, nn.CrossEntropyLoss()
 
     def construct(self, x, y):
         return self.criterion(self.model(x), y)
 
 
 class Train(nn.Cell):
-    def __init__(self):
+    def __init__(self, model):
         super().__init__()
-        self.gradients_of, self.update = mindspore.value_and_grad(Loss(), None, update.parameters), update
+        self.update = Descent(model.trainable_params())
+        self.gradients_of = mindspore.value_and_grad(Loss(model), None, self.update.parameters)
 
     def construct(self, x, y):
         loss, gradients = self.gradients_of(x, y)
         return ops.depend(loss, self.update(gradients))  # ready when the update is done
 
 
-train = Train()
-losses = []
+def train(given, x, y):
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    mindspore.set_device("CPU")
+    model = given.build(LanguageModel, fully_connected)
+    model.set_train()
+    x, y = (mindspore.Tensor(a.astype(np.int32) if a.dtype == np.int64 else a) for a in (x, y))
+    # One of MindSpore's two biases per LSTM gate stays as it is.
+    for parameter in model.trainable_params():
+        parameter.requires_grad = "bias_hh" not in parameter.name
+    update = Train(model)
+    losses = []
 
+    def step():
+        losses[:] = [update(x, y)]
 
-def step():
-    losses[:] = [train(x, y)]
-
-
-measure(given, step, lambda: losses[0].asnumpy())
+    return step, lambda: losses[0].asnumpy()

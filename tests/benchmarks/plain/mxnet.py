@@ -1,30 +1,22 @@
-"""The benchmark networks trained by hand in MXNet; MODE hybrid.
-
-See `yardstick.py` for how it is called.
-"""
-
-import sys
-from pathlib import Path
+"""The benchmark networks in MXNet."""
 
 import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.gluon import nn, rnn
 
-sys.path.append(str(Path(__file__).parent))
-from yardstick import arguments, measure, mini_batch
+MODES = ("hybrid",)
 
 
-def fully_connected(hidden_layers):
+def fully_connected(given):
     net = nn.HybridSequential()
-    net.add(nn.Dense(2048, activation="sigmoid", in_units=26752))
-    for _ in range(hidden_layers - 1):
-        net.add(nn.Dense(2048, activation="sigmoid", in_units=2048))
+    for inputs, outputs in given.layers[:-1]:
+        net.add(nn.Dense(outputs, activation="sigmoid", in_units=inputs))
     net.add(nn.Dense(26752, in_units=2048))
     return net
 
 
 class LanguageModel(gluon.HybridBlock):
-    def __init__(self):
+    def __init__(self, given):
         super().__init__()
         self.embedding = nn.Embedding(10000, 256)
         self.lstm = rnn.LSTM(256, 2, input_size=256)
@@ -45,13 +37,11 @@ class WithLoss(gluon.HybridBlock):
         return F.mean(-F.pick(F.log_softmax(self.net(x)), y))
 
 
-def main():
-    given = arguments("hybrid")
-    net = given.build(lambda length: LanguageModel(), fully_connected)
-    model = WithLoss(net)
+def train(given, x, y):
+    model = WithLoss(given.build(LanguageModel, fully_connected))
     model.initialize(mx.init.Xavier())
     model.hybridize(static_alloc=True, static_shape=True)
-    x, y = (mx.nd.array(each) for each in mini_batch(given))
+    x, y = mx.nd.array(x), mx.nd.array(y)
     model(x, y)  # deferred shapes
     trained = [p for p in model.collect_params().values() if p.grad_req != "null"]
     pairs = [(p.data(), p.grad()) for p in trained]
@@ -63,8 +53,4 @@ def main():
         for weight, gradient in pairs:
             mx.nd.sgd_update(weight, gradient, out=weight, lr=0.01)
 
-    measure(given, step, mx.nd.waitall)
-
-
-if __name__ == "__main__":
-    main()
+    return step, mx.nd.waitall

@@ -1,28 +1,22 @@
-"""The six networks written by hand for ONNX Runtime's on-device training; MODE training.
+"""The benchmark networks in ONNX Runtime's on-device training.
 
-See `yardstick.py` for how it is called.
-
-The way is the one of ONNX Runtime's own documentation: an ONNX model with
-its weights, ``generate_artifacts``, then Module and Optimizer.
+The way is the one of ONNX Runtime's own documentation: an ONNX model with its weights, ``generate_artifacts``, then
+Module and Optimizer.
 """
 
 import os
 import sys
 import tempfile
 import types
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
 sys.modules["onnxruntime.training.optim"] = types.ModuleType("optim")  # it alone wants torch, and is not needed
 import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnxruntime.training import artifacts  # noqa: E402
 from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
-from yardstick import arguments, measure, mini_batch  # noqa: E402
 
-given = arguments("training")
-batch = given.batch
+MODES = ("training",)
 rng = np.random.default_rng(1)
 nodes, weights, constants = [], [], []
 
@@ -49,16 +43,17 @@ def dense(x, name, n_in, n_out):
     return op("Gemm", [x, w, weight(name + ".b", n_out, scale=0.01)], name, transB=1)
 
 
-def fcn(hidden_layers):
+def fully_connected(given):
     x = "inputs"
-    sizes = [26752] + [2048] * hidden_layers + [26752]
-    for i in range(len(sizes) - 2):
-        x = op("Sigmoid", [dense(x, f"fc{i}", sizes[i], sizes[i + 1])], f"sigmoid{i}")
+    for i, (inputs, outputs) in enumerate(given.layers[:-1]):
+        x = op("Sigmoid", [dense(x, f"fc{i}", inputs, outputs)], f"sigmoid{i}")
     dense(x, "logits", 2048, 26752)
+    return 26752
 
 
-def lstm(length, hidden=256, vocabulary=10000):
+def lstm(given, hidden=256, vocabulary=10000):
     # Unrolled: the gradient of ONNX Runtime's LSTM operator takes half of the step.
+    length, batch = given.length, given.batch
     x = op("Gather", [weight("embedding", vocabulary, hidden, scale=0.1), "inputs"], "embedded")
     zero = constant("zero", np.zeros((batch, hidden), np.float32))
     rows = constant("rows", np.full(length, batch, np.int64))
@@ -81,52 +76,41 @@ def lstm(length, hidden=256, vocabulary=10000):
             hs.append(h)
         x = op("Concat", hs, layer + ".h", axis=0)
     dense(x, "logits", hidden, vocabulary)
+    return vocabulary
 
 
-given.build(lstm, fcn)
-inputs, labels = mini_batch(given)
-inputs = inputs.reshape(-1) if given.length else inputs
-classes = 10000 if given.length else 26752 if given.hidden else 1000
-kind = TensorProto.INT64 if inputs.dtype == np.int64 else TensorProto.FLOAT
-graph = helper.make_graph(
-    nodes,
-    given.network,
-    [helper.make_tensor_value_info("inputs", kind, inputs.shape)],
-    [helper.make_tensor_value_info("logits", TensorProto.FLOAT, (len(labels), classes))],
-    weights + constants,
-)
-model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-names = [w.name for w in weights]
+def train(given, inputs, labels):
+    classes = given.build(lstm, fully_connected)
+    inputs = inputs.reshape(-1) if given.length else inputs
+    kind = TensorProto.INT64 if given.length else TensorProto.FLOAT
+    shapes = ("inputs", kind, inputs.shape), ("logits", TensorProto.FLOAT, (len(labels), classes))
+    tensors = [[helper.make_tensor_value_info(*each)] for each in shapes]
+    graph = helper.make_graph(nodes, given.network, *tensors, weights + constants)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = given.threads
+    options.inter_op_num_threads = 1
+    spinning = "1" if given.threads <= len(os.sched_getaffinity(0)) else "0"
+    options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+    with tempfile.TemporaryDirectory() as folder:
+        artifacts.generate_artifacts(
+            model,
+            requires_grad=[w.name for w in weights],
+            loss=artifacts.LossType.CrossEntropyLoss,
+            optimizer=artifacts.OptimType.SGD,
+            artifact_directory=folder,
+        )
+        del model, graph
+        weights.clear()
+        state = CheckpointState.load_checkpoint(folder + "/checkpoint")
+        module = Module(folder + "/training_model.onnx", state, device="cpu", session_options=options)
+        optimizer = Optimizer(folder + "/optimizer_model.onnx", module)
+    optimizer.set_learning_rate(0.01)
+    data = [ort.OrtValue.ortvalue_from_numpy(each) for each in (inputs, labels)]
 
-options = ort.SessionOptions()
-options.intra_op_num_threads = given.threads
-options.inter_op_num_threads = 1
-options.add_session_config_entry(
-    "session.intra_op.allow_spinning", "1" if given.threads <= len(os.sched_getaffinity(0)) else "0"
-)
-with tempfile.TemporaryDirectory() as folder:
-    artifacts.generate_artifacts(
-        model,
-        requires_grad=names,
-        loss=artifacts.LossType.CrossEntropyLoss,
-        optimizer=artifacts.OptimType.SGD,
-        artifact_directory=folder,
-    )
-    del model, graph
-    weights.clear()
-    state = CheckpointState.load_checkpoint(folder + "/checkpoint")
-    module = Module(folder + "/training_model.onnx", state, device="cpu", session_options=options)
-    optimizer = Optimizer(folder + "/optimizer_model.onnx", module)
-optimizer.set_learning_rate(0.01)
-data = [ort.OrtValue.ortvalue_from_numpy(inputs), ort.OrtValue.ortvalue_from_numpy(labels)]
+    def step():
+        module(*data)
+        optimizer.step()
+        module.lazy_reset_grad()
 
-
-def train_step():
-    module(*data)
-    optimizer.step()
-    module.lazy_reset_grad()
-
-
-measure(given, train_step)
-assert np.isfinite(module(*data).numpy())
-os._exit(0)
+    return step, None

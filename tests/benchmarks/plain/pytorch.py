@@ -1,17 +1,16 @@
-"""The benchmark networks trained by hand in PyTorch; MODE eager, onednn or compile, on a GPU in float32 without TF32.
-
-See `yardstick.py` for how it is called.
-"""
-
-import sys
-from pathlib import Path
+"""The benchmark networks in PyTorch; on a GPU in float32 without TF32."""
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F  # noqa: N812
 
-sys.path.append(str(Path(__file__).parent))
-from yardstick import BOTTLENECKS, arguments, measure, mini_batch
+MODES = "eager", "onednn", "compile"
+#: Inputs, width and stride of ResNet-50's blocks, in order.
+BOTTLENECKS = [
+    (4 * width if index else inputs, width, 1 if index else stride)
+    for inputs, width, count, stride in ((64, 64, 3, 1), (256, 128, 4, 2), (512, 256, 6, 2), (1024, 512, 3, 2))
+    for index in range(count)
+]
 
 
 class OneDNNFunction(torch.autograd.Function):
@@ -35,11 +34,9 @@ class OneDNNLinear(nn.Linear):
         return OneDNNFunction.apply(x, self.weight, self.bias)
 
 
-def fully_connected(hidden, linear):
-    layers = [linear(26752, 2048), nn.Sigmoid()]
-    for _ in range(hidden - 1):
-        layers += [linear(2048, 2048), nn.Sigmoid()]
-    return nn.Sequential(*layers, linear(2048, 26752))
+def fully_connected(given, linear):
+    layers = [layer for inputs, outputs in given.layers for layer in (linear(inputs, outputs), nn.Sigmoid())]
+    return nn.Sequential(*layers[:-1])
 
 
 def alexnet(linear):
@@ -79,7 +76,7 @@ class Bottleneck(nn.Module):
 
 def resnet50(linear):
     layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
-    layers += [Bottleneck(inputs, width, stride) for inputs, width, stride, _ in BOTTLENECKS]
+    layers += [Bottleneck(*numbers) for numbers in BOTTLENECKS]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(2048, 1000))
 
 
@@ -96,19 +93,6 @@ class LanguageModel(nn.Module):
     def forward(self, tokens):
         hidden, _ = self.lstm(self.embedding(tokens))
         return self.out(hidden.flatten(0, 1))
-
-
-def built(given, linear):
-    """Return the model and the mini-batch, both on the device."""
-    x, y = map(torch.from_numpy, mini_batch(given))
-    if given.length:
-        model = LanguageModel(linear)
-    elif given.hidden:
-        model = fully_connected(given.hidden, linear)
-    else:
-        model = {"alexnet": alexnet, "resnet50": resnet50}[given.network](linear)
-        model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-    return [each.to(given.device) for each in (model, x, y)]
 
 
 def compiled_step(model, x, y, parameters):
@@ -142,17 +126,20 @@ def eager_step(model, x, y, parameters):
     return step
 
 
-def main():
-    given = arguments("eager", "onednn", "compile")
+def train(given, x, y):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     torch.set_num_threads(given.threads)
     torch.set_num_interop_threads(1)
-    model, x, y = built(given, OneDNNLinear if given.mode == "onednn" else nn.Linear)
+    linear = OneDNNLinear if given.mode == "onednn" else nn.Linear
+    x, y = torch.from_numpy(x), torch.from_numpy(y)
+    convolutional = {"alexnet": alexnet, "resnet50": resnet50}.get(given.network)
+    if convolutional:
+        model = convolutional(linear).to(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
+    else:
+        model = given.build(lambda given: LanguageModel(linear), lambda given: fully_connected(given, linear))
+    model, x, y = [each.to(given.device) for each in (model, x, y)]
     parameters = [p for p in model.parameters() if p.requires_grad]
     step = (compiled_step if given.mode == "compile" else eager_step)(model, x, y, parameters)
-    measure(given, step, (lambda: None) if given.device == "cpu" else torch.cuda.synchronize)
-
-
-if __name__ == "__main__":
-    main()
+    return step, None if given.device == "cpu" else torch.cuda.synchronize

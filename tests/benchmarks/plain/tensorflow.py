@@ -1,23 +1,9 @@
-"""The benchmark networks trained by hand in TensorFlow; MODE function or xla.
-
-See `yardstick.py` for how it is called.
-"""
-
-import sys
-from itertools import pairwise
-from pathlib import Path
+"""The benchmark networks in TensorFlow."""
 
 import numpy as np
 import tensorflow as tf
 
-sys.path.append(str(Path(__file__).parent))
-from yardstick import arguments, measure, mini_batch
-
-given = arguments("function", "xla")
-batch, length = given.batch, given.length
-tf.config.threading.set_intra_op_parallelism_threads(given.threads)
-tf.config.threading.set_inter_op_parallelism_threads(1)
-
+MODES = "function", "xla"
 random = np.random.default_rng(1)
 variables = []
 
@@ -37,7 +23,8 @@ def dense(inputs, outputs, activation=None):
     return call
 
 
-def lstm():
+def lstm(given):
+    batch, length = given.batch, given.length
     embedding = make(10000, 256)
     layers = [(make(256, 1024), make(256, 1024), make(1024)) for _ in range(2)]
     head = dense(256, 10000)
@@ -78,9 +65,8 @@ def lstm():
     return call
 
 
-def fully_connected(hidden):
-    sizes = [26752] + [2048] * hidden
-    body = [dense(a, b, tf.sigmoid) for a, b in pairwise(sizes)] + [dense(2048, 26752)]
+def fully_connected(given):
+    body = [dense(a, b, tf.sigmoid) for a, b in given.layers[:-1]] + [dense(2048, 26752)]
 
     def call(x):
         for layer in body:
@@ -90,21 +76,21 @@ def fully_connected(hidden):
     return call
 
 
-model = given.build(lambda length: lstm(), fully_connected)
-x, y = mini_batch(given, channels_last=True)
-x, y = tf.constant(x.astype(np.int32) if given.length else x), tf.constant(y, tf.int32)
+def train(given, x, y):
+    tf.config.threading.set_intra_op_parallelism_threads(given.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    model = given.build(lstm, fully_connected)
+    x, y = tf.constant(x.astype(np.int32) if given.length else x), tf.constant(y, tf.int32)
 
+    @tf.function(jit_compile=given.mode == "xla", autograph=False)
+    def compiled(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x)))
+        for v, g in zip(variables, tape.gradient(loss, variables), strict=True):
+            if isinstance(g, tf.IndexedSlices):
+                v.scatter_sub(tf.IndexedSlices(0.01 * g.values, g.indices))
+            else:
+                tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.01, delta=g)
+        return loss
 
-@tf.function(jit_compile=given.mode == "xla", autograph=False)
-def train(x, y):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x)))
-    for v, g in zip(variables, tape.gradient(loss, variables), strict=True):
-        if isinstance(g, tf.IndexedSlices):
-            v.scatter_sub(tf.IndexedSlices(0.01 * g.values, g.indices))
-        else:
-            tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.01, delta=g)
-    return loss
-
-
-measure(given, lambda: train(x, y))
+    return lambda: compiled(x, y), None

@@ -1,23 +1,14 @@
-"""fcn5, fcn8, lstm32 and lstm64 trained by hand in tinygrad; MODE jit.
-
-See `yardstick.py` for how it is called. CPU_COUNT must be THREADS, and DEV must be CPU.
-"""
-
-import sys
-from itertools import pairwise
-from pathlib import Path
+"""fcn5, fcn8, lstm32 and lstm64 in tinygrad. CPU_COUNT must be THREADS, and DEV must be CPU."""
 
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit, nn
 
-sys.path.append(str(Path(__file__).parent))
-from yardstick import arguments, measure, mini_batch
+MODES = ("jit",)
 
 
 class FullyConnected:
-    def __init__(self, hidden_layers):
-        sizes = [26752] + [2048] * hidden_layers + [26752]
-        self.layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+    def __init__(self, given):
+        self.layers = [nn.Linear(a, b) for a, b in given.layers]
 
     def __call__(self, x):
         for layer in self.layers[:-1]:
@@ -26,8 +17,8 @@ class FullyConnected:
 
 
 class LanguageModel:
-    def __init__(self, length):
-        self.length = length
+    def __init__(self, given):
+        self.length = given.length
         self.embed = nn.Embedding(10000, 256)
         self.cells = [nn.LSTMCell(256, 256) for _ in range(2)]
         for cell in self.cells:
@@ -46,18 +37,16 @@ class LanguageModel:
         return self.decoder(values[0].stack(*values[1:]).reshape(-1, 256))
 
 
-given = arguments("jit")
-model = given.build(LanguageModel, FullyConnected)
-x, y = [Tensor(each.astype(np.int32) if each.dtype.kind == "i" else each).realize() for each in mini_batch(given)]
-optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.01)
+def train(given, x, y):
+    model = given.build(LanguageModel, FullyConnected)
+    x, y = [Tensor(each.astype(np.int32) if each.dtype.kind == "i" else each).realize() for each in (x, y)]
+    optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.01)
 
+    @TinyJit
+    @Tensor.train()
+    def step():
+        optimizer.zero_grad()
+        loss = model(x).sparse_categorical_crossentropy(y).backward()
+        return loss.realize(*optimizer.schedule_step())
 
-@TinyJit
-@Tensor.train()
-def step():
-    optimizer.zero_grad()
-    loss = model(x).sparse_categorical_crossentropy(y).backward()
-    return loss.realize(*optimizer.schedule_step())
-
-
-measure(given, step, lambda: Device[Device.DEFAULT].synchronize())
+    return step, Device[Device.DEFAULT].synchronize

@@ -37,40 +37,14 @@ def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[mak
         (25.0, 0.01, Answer.IN_DIRECTION),
         (2.0, 0.01, Answer.IN_DIRECTION),
         (0.5, 0.01, Answer.DIFFERS),
-        (1.01, 0.001, Answer.CANNOT_BE_TOLD),  # a difference of 1 % is none worth a word
-        (1.3, 0.4, Answer.CANNOT_BE_TOLD),  # noise
+        (1.01, 0.001, Answer.INCONCLUSIVE),  # a difference of 1 % is none worth a word
+        (1.3, 0.4, Answer.INCONCLUSIVE),  # noise
     ],
 )
 def test_each_verdict_can_be_brought_about(tensorflow: float, spread: float, expected: Answer) -> None:
     found = here(A6, two_tools(tensorflow, 1.0, spread))
     assert found.verdict is expected
     assert (found.of, found.holds) == (2, 2 if expected in HOLDS else 0)
-
-
-def test_what_was_not_measured_is_named_with_its_reason() -> None:
-    found = here(
-        A6,
-        [
-            *timed("torch", 1.0, "lstm32", threads=4),
-            make.hole(
-                Status.OUT_OF_MEMORY,
-                "8 GB",
-                framework="tensorflow",
-                adapter="tensorflow",
-                mode="graph",
-                network="lstm32",
-                batch_size=128,
-                threads=4,
-            ),
-        ],
-    )
-    assert found.verdict is Answer.NOT_MEASURED
-    assert [(each.what, each.missing) for each in found.missing] == [
-        (
-            "lstm32, mini-batch 128: tensorflow graph, 4 threads / torch graph, 4 threads",
-            "the first: out of memory, 8 GB",
-        )
-    ]
 
 
 def test_wrong_mathematics_counts_for_nothing() -> None:
@@ -101,7 +75,7 @@ def test_one_test_is_welchs_t_against_the_bound(
         return
     p = ttest_ind(shifted, logs, equal_var=False).pvalue
     wanted = Answer.REPRODUCES if found.value > bound else Answer.DIFFERS
-    assert answer is (wanted if p < 0.05 else Answer.CANNOT_BE_TOLD)
+    assert answer is (wanted if p < 0.05 else Answer.INCONCLUSIVE)
 
 
 def test_tests_are_adjusted_for_their_number() -> None:
@@ -110,7 +84,7 @@ def test_tests_are_adjusted_for_their_number() -> None:
     assert 0.025 < p < 0.05
     question = Question("it", Claimed(least=1.0), ratio(one, other), (one, other))
     assert answers([question]) == [Answer.REPRODUCES]
-    assert answers([question] * 2) == [Answer.CANNOT_BE_TOLD] * 2
+    assert answers([question] * 2) == [Answer.INCONCLUSIVE] * 2
     # What has no test takes nothing from one that has.
     assert answers([question, of_value("x", 2.0, Claimed(least=1.0))]) == [Answer.REPRODUCES, Answer.REPRODUCES]
 
@@ -125,7 +99,7 @@ def test_a_value_without_an_interval_decides_alone(value: float, least: float, w
     elif value < least or value > most:
         assert answer is Answer.DIFFERS
     else:
-        assert answer is Answer.CANNOT_BE_TOLD
+        assert answer is Answer.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -136,7 +110,7 @@ def test_a_value_without_an_interval_decides_alone(value: float, least: float, w
         ({Answer.REPRODUCES: 3, Answer.IN_DIRECTION: 1, Answer.DIFFERS: 1}, Answer.IN_DIRECTION),
         ({Answer.REPRODUCES: 3, Answer.DIFFERS: 1}, Answer.PARTLY),
         ({Answer.DIFFERS: 8, Answer.REPRODUCES: 2}, Answer.DIFFERS),
-        ({Answer.CANNOT_BE_TOLD: 4, Answer.REPRODUCES: 1}, Answer.CANNOT_BE_TOLD),
+        ({Answer.INCONCLUSIVE: 4, Answer.REPRODUCES: 1}, Answer.INCONCLUSIVE),
     ],
 )
 def test_four_fifths_of_the_figures_decide(counts: dict[Answer, int], expected: Answer) -> None:

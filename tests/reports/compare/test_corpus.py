@@ -1,14 +1,12 @@
 """The gate on real launches: identical code raises no alarm, real slowdowns are found, noise is never a regression."""
 
-import gzip
-import json
-
 import corpus as replay
 import numpy as np
 import pytest
-from corpus import PACKED, SEEN, Corpus, Decision, Rate, calm, from_everywhere, gate, one_after_another, read
+from corpus import SEEN, Corpus, Decision, Rate, calm, from_everywhere, gate, one_after_another, read
+from scipy.stats import binomtest
 
-from dlbench.reports.compare.verdict import DEFAULT, Verdict
+from dlbench.reports.compare.verdict import Verdict
 
 SEED = 7
 ALLOWED = 0.1 / 200
@@ -27,8 +25,6 @@ def random() -> np.random.Generator:
 
 def assert_few_alarms(found: Rate) -> None:
     """Fail where so many alarms among so many comparisons contradict the allowed rate (p < .001)."""
-    from scipy.stats import binomtest
-
     assert found.of > 0
     chance = binomtest(found.hits, found.of, ALLOWED, alternative="greater").pvalue
     assert chance > 1e-3, f"{found.hits} false alarms in {found.of} comparisons of identical code"
@@ -59,7 +55,8 @@ def test_identical_code_raises_no_alarm_in_thousands_of_comparisons(
         found = []
         for framework in corpus.frameworks:
             pairs = corpus.pairs(framework, "a", "b")
-            found += replay.gate_exchanged(calm(pairs) if only_calm else pairs, random, 500)
+            starts = from_everywhere(calm(pairs) if only_calm else pairs, random, 500)
+            found += [replay.quick_gate(each) for each in starts]
         assert len(found) >= 2000
         assert_few_alarms(replay.alarms(found))
 
@@ -81,23 +78,7 @@ def test_a_slowdown_of_five_per_cent_is_found_where_launches_deviate_little(
     assert replay.alarms(found).value >= 0.85
 
 
-@pytest.mark.parametrize("size", [*DEFAULT.screen_looks, DEFAULT.confirm_pairs])
-def test_intervals_hold_the_truth(corpus: Corpus, random: np.random.Generator, size: int) -> None:
-    found = replay.coverage(corpus, random, size, 250)
-    low, high = found[0].interval
-    assert low <= 0.97
-    assert high >= 0.93
-
-
 def test_noise_is_never_a_regression(corpus: Corpus, random: np.random.Generator) -> None:
     for name, (_, found) in replay.verdicts_under_noise(corpus, random, 30, (SEEN,)).items():
         assert found.total() > 0
         assert found[Verdict.REGRESSION] == 0, name
-
-
-def test_the_corpus_is_small_and_names_nobody() -> None:
-    assert PACKED.stat().st_size < 1_500_000
-    with gzip.open(PACKED, "rt", encoding="utf-8") as file:
-        about = json.loads(file.readline())
-    assert set(about) == {"network", "batch_size", "threads", "order", "products", "machine", "host"}
-    assert not any("/" in text for text in about["machine"].values())

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -83,13 +85,7 @@ def test_the_verdict_on_a_suspect_rests_on_fresh_pairs_alone(one: Pairs, other: 
     found = [judge_stages(each, confirmed) for each in (one, other)]
     alone = judge_pairs(*confirmed, DEFAULT, DEFAULT.confirm_p_value)
     for each in found:
-        assert (each.verdict, each.ratio, each.low, each.high, each.p) == (
-            alone.verdict,
-            alone.ratio,
-            alone.low,
-            alone.high,
-            alone.p,
-        )
+        assert replace(each, smallest_effect=None, sentence="") == replace(alone, smallest_effect=None, sentence="")
 
 
 SUSPECT = pairs(FIRST, 1.1)

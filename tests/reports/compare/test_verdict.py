@@ -14,7 +14,6 @@ from dlbench.reports.compare.verdict import (
     Verdict,
     adjust,
     judge,
-    judge_pairs,
     undecided,
 )
 
@@ -35,9 +34,7 @@ def test_unpaired_launches_are_judged_by_welchs_t(a: list[float], b: list[float]
     assert found.ratio == pytest.approx(stats.gmean(b) / stats.gmean(a), rel=1e-9)
     assert found.p == pytest.approx((slower if found.ratio >= 1 else faster).pvalue, rel=1e-6, abs=1e-12)
     both = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
-    assert found.low is not None
-    assert found.high is not None
-    assert (math.log(found.low), math.log(found.high)) == pytest.approx((both.low, both.high), rel=1e-6, abs=1e-9)
+    assert np.log([found.low, found.high]) == pytest.approx([both.low, both.high], rel=1e-6, abs=1e-9)
 
 
 @given(launches, launches)
@@ -80,26 +77,21 @@ def test_too_few_launches_are_inconclusive_whatever_they_show(few: int) -> None:
 def test_times_that_are_none_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="positive and finite"):
         judge([1.0] * 3, [1.0, bad, 1.0])
-    with pytest.raises(ValueError, match="positive and finite"):
-        judge_pairs([1.0] * 3, [1.0, bad, 1.0])
 
 
-@pytest.mark.parametrize("deviation", [0.005, 0.02, 0.05])
-@pytest.mark.parametrize("count", [5, 10, 20])
+@pytest.mark.parametrize(("deviation", "count"), [(0.005, 20), (0.02, 10), (0.05, 5)])
 def test_the_smallest_effect_is_found_as_often_as_it_says(deviation: float, count: int) -> None:
     """What launches say would have shown does show, in new launches from the same machine, about 80 % of the time."""
     rng = np.random.default_rng(3)
     simulations = 800
-    said = [
-        judge(np.exp(rng.normal(0, deviation, count)), np.exp(rng.normal(0, deviation, count))).smallest_effect
-        for _ in range(100)
-    ]
+
+    def one(ratio: float) -> Judgement:
+        a, b = np.exp(rng.normal(0, deviation, (2, count)))
+        return judge(a, ratio * b)
+
+    said = [one(1.0).smallest_effect for _ in range(100)]
     effect = float(np.median([each for each in said if each is not None]))
-    hits = 0
-    for _ in range(simulations):
-        a = np.exp(rng.normal(0, deviation, count))
-        b = (1 + effect) * np.exp(rng.normal(0, deviation, count))
-        hits += judge(a, b).verdict is Verdict.REGRESSION
+    hits = sum(one(1 + effect).verdict is Verdict.REGRESSION for _ in range(simulations))
     assert POWER - 0.08 <= hits / simulations <= POWER + 0.08
 
 

@@ -42,18 +42,6 @@ def test_a_step_of_five_per_cent_is_found_five_nights_later():
     assert np.mean(np.array(exact) <= 1) >= 0.95
 
 
-@pytest.mark.parametrize("place", [30, pytest.param(55, marks=pytest.mark.slow)])
-@pytest.mark.slow
-def test_the_interval_of_the_size_covers_the_truth(place):
-    rng = np.random.default_rng(105)
-    covered = []
-    for _ in range(1500):
-        steps = confirmed(find_steps([simulated.ratios(rng, 60, "ci", [(place, STEP)])])[0])
-        covered += [step.low <= STEP <= step.high for step in steps if step.position == place]
-    assert len(covered) > 1000
-    assert 0.93 <= np.mean(covered) <= 0.97
-
-
 def test_absolute_times_alarm_more_often_and_far_less_than_without_their_own_test():
     rng = np.random.default_rng(106)
     series = [simulated.absolute(rng, 60) for _ in range(400)]

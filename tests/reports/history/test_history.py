@@ -103,20 +103,6 @@ def test_disturbed_nights_are_kept_and_not_searched():
     assert "6 nights of some series" in " ".join(history_to_terminal(history).split())
 
 
-def test_the_change_is_told_with_its_night_size_and_direction(nights):
-    history = build_history(nights, CELLS, machines={"m-one": "A machine"})
-    ((cell, change),) = history.changes
-    assert cell.number == 1
-    assert (change.night.run, change.night.started, change.night_before.run) == (
-        "run-040",
-        simulated.started(40),
-        "run-039",
-    )
-    assert (change.slower, change.pending, change.nights_before, change.nights_after) == (True, False, 40, 20)
-    assert change.low < 1.05 < change.high
-    assert cell.level == pytest.approx(1.05, abs=0.005)
-
-
 def test_an_environment_that_changes_is_an_event_of_its_side():
     rng = np.random.default_rng(10)
     baseline, candidate = simulated.nights(rng, 30)

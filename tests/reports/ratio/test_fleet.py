@@ -163,7 +163,7 @@ def test_of_two_nodes_either_may_be_at_fault():
     found = found_in(records({name: SLOW[name] for name in ("n1", "n3")}))
     (line,) = REPORT.headline(found)
     assert line.startswith("n3 takes 1.30x 1.")
-    assert "With only two nodes, it cannot be told which one is at fault." in line
+    assert "With only two nodes, either one may be at fault." in line
 
 
 def test_a_shared_or_disturbed_node_is_marked_and_that_may_be_why():

@@ -50,19 +50,6 @@ def test_most_claims_a_minute_come_first_and_what_is_shared_costs_once() -> None
     assert cells(planned(both, one, known=known)) == ["fcn5", "lstm32"]
 
 
-def test_what_is_measured_is_not_measured_again() -> None:
-    both = claim("both", f"{RUN} fcn5,lstm32")
-    plan = planned(both)
-    assert plan is not None
-    first, second = plan.cells
-    left = planned(both, measured={first})
-    assert left is not None
-    assert left.cells == (second,)
-    assert set(left.networks) == {"fcn5", "lstm32"}  # a resumed run has cells of both
-    assert planned(both, measured={first, second}) is None
-    assert planned() is None
-
-
 def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
     said: list[str] = []
     fits = claim("fits", f"{RUN} fcn5")

@@ -17,18 +17,9 @@ from fake_nvml import (
     TWO,
     gpus,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import devices
-
-TYPED = st.one_of(
-    st.text(max_size=30),
-    st.text(alphabet="cudagpsl:0123456789-MIGPU", max_size=20),
-    st.sampled_from(["cpu", "gpus", "cuda:all", "cuda:0", "cuda:7", "cuda:0:1", FIRST, "GPU-a", "GPU-", "MIG-c", PART]),
-)
-MACHINES = {"two": TWO, "parted": PARTED, "no parts": NO_PARTS, "lost": LOST, "none": NO_GPU, "no driver": NO_DRIVER}
 
 
 def meant(words, source=TWO, visible=None):
@@ -103,19 +94,6 @@ def test_all_are_those_that_a_batch_system_leaves(visible, names):
         assert meant("cuda:all", visible=visible) == tuple(names)
     else:
         assert f"CUDA_VISIBLE_DEVICES={visible} leaves none" in refused("cuda:all", visible=visible)
-
-
-@given(st.lists(TYPED, min_size=1, max_size=4), st.sampled_from(sorted(MACHINES)), st.none() | TYPED)
-def test_any_words_are_understood_or_refused_in_one_line(words, machine, visible):
-    shown = gpus(MACHINES[machine])
-    found, refusal = (), ""
-    try:
-        found = devices.meant(words, shown, visible)
-    except UsageError as error:
-        refusal = str(error)
-    assert len(refusal.splitlines()) == (0 if found else 1)
-    assert set(found) <= {"cpu", *(device.name for device in devices.present(shown))}
-    assert len(set(found)) == len(found)
 
 
 def test_a_device_is_found_again_by_its_uuid_whatever_its_number_is_now():

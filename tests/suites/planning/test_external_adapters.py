@@ -5,55 +5,13 @@ from pathlib import Path
 
 import pytest
 from known_networks import data_of
+from made_up_adapters import write_adapter
 from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import framework, own
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
-
-ABOUT = """
-name = "{name}"
-title = "Mine"
-summary = "made up by a test"
-environment = "host"
-computes = {computes}
-
-[modes.only]
-default = true
-summary = "the one mode"
-"""
-# What a launch needs to end well; a test puts its own lines in front of the last.
-ADAPTER = """
-import os, sys, time
-import numpy as np
-from ..base import Adapter
-from ..launch.batches import initial_weights
-
-class Mine(Adapter):
-    computes = {computes}
-    parity_reason = "it computes nothing"
-    def prepare(self, network, weights, batch): self.held = {{name: value.copy() for name, value in weights.items()}}
-    def reset(self, weights, batch): self.prepare(None, weights, batch)
-    def set_learning_rate(self, rate): pass
-    def step(self):
-        for value in self.held.values(): value += 1
-    def last_loss(self): return 1.0
-    def parameters(self): return iter(self.held.items())
-    def describe(self): return {{"framework": "mine", "version": "1"}}
-{more}
-
-ADAPTER = Mine
-"""
-
-
-def write_adapter(folder: Path, more: str = "", name: str = "mine", computes: bool = False) -> Path:
-    """Write an adapter whose class has these lines more; return its folder."""
-    folder.mkdir(exist_ok=True)
-    (folder / "framework.toml").write_text(ABOUT.format(name=name, computes=str(computes).lower()))
-    indented = "\n".join("    " + line for line in more.splitlines())
-    (folder / "adapter.py").write_text(ADAPTER.format(more=indented, computes=computes))
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -183,21 +141,6 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
     protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
     asked = Launch(cell, protocol, {}, str(folder), adapter_directory=str(folder), network=data_of(cell.network))
     return launch_process(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ("def parameters(self): return ((n, v.T) for n, v in self.held.items())", r"embedding\.weight has shape"),
-        ("def describe(self): return None", "describe() returned"),
-    ],
-)
-def test_a_breach_of_the_contract_is_said(tmp_path, more, words):
-    outcome = launch(write_adapter(tmp_path / "a", more, computes=True))
-    assert outcome.status is Status.CRASHED
-    assert outcome.reason.startswith("the adapter breaks its contract: ")
-    assert words.replace("\\", "") in outcome.reason
-    assert not outcome.samples_ns
 
 
 def test_a_copy_that_it_forks_answers_for_nobody(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from fake_nvml import FIRST, NO_GPU, SECOND, TWINS, TWO, gpus, stand_in
 from hypothesis import given
 from hypothesis import strategies as st
-from known_networks import NETWORKS
 from pretended_runs import PLAN
 from processes import run_command, suite_of_null
 
@@ -26,7 +25,6 @@ from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.plan import LaunchDurations, expand, group_of, rough_duration, sizes_of, too_large
 from dlbench.suites.planning.suite import load, parse
 from dlbench.suites.planning.values import Capacity
-from dlbench.suites.run import preparation
 
 MACHINE = Capacity(cores=2, cpus=4, gpus=gpus(TWO))
 AS_THE_SUITE_SAYS = SuiteOverrides()
@@ -147,21 +145,6 @@ def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, la
     assert (plan.launches, plan.most, plan.interval) == expected
 
 
-@given(choices_of_a_user, st.sampled_from(["", "oversubscribed", "bound", "bound,oversubscribed"]))
-def test_bound_cells_need_as_many_cpus_as_threads(choices, affinity):
-    asked = choices.but(affinity=affinity or None)
-    everything = plan_of(choices.but(affinity="oversubscribed"))
-    plan = plan_of(asked, machine=Capacity(1, 2, MACHINE.gpus)) if "1" in asked["threads"] else plan_of(asked)
-    limit = 2 if "1" in asked["threads"] else MACHINE.cpus
-    words = affinity.split(",") if affinity else ["oversubscribed"]
-    assert {cell.affinity for cell in plan.cells} <= set(words)
-    assert all(cell.affinity == "bound" and cell.threads > limit for cell in plan.left_out)
-    assert all(cell.threads <= limit for cell in plan.cells if cell.affinity == "bound")
-    if "1" in asked["threads"]:
-        # The same thread counts in each mode, but for those left out.
-        assert len(plan.cells) + len(plan.left_out) == len(words) * len(everything.cells)
-
-
 @pytest.mark.parametrize(
     ("choices", "remedy"),
     [
@@ -218,19 +201,12 @@ GIB = 2**30
 LARGE = """
 name = "large"
 summary = "too large for any machine"
-networks = ["small", "wide"]
+networks = ["wide"]
 frameworks = ["torch"]
 threads = [1]
 [protocol]
 warmup_steps = 1
 steps = 2
-[[network]]
-name = "small"
-family = "feedforward"
-inputs = 4
-hidden = [4]
-outputs = 4
-activation = "tanh"
 [[network]]
 name = "wide"
 family = "feedforward"
@@ -247,10 +223,6 @@ def machine(gigabytes, limit=None, board=None):
     boards = gpus(TWO)
     reported = tuple(replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices)
     return replace(MACHINE_FEASIBLE, memory=memory, gpus=replace(boards, devices=reported))
-
-
-def plan_of_feasible(of=None, **words):
-    return expand(of or suite.load("quick"), SuiteOverrides(words), Capacity(2, 2, gpus(TWO)), 1)
 
 
 @pytest.mark.parametrize("name", networks.shipped())
@@ -275,7 +247,7 @@ def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
     ],
 )
 def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported):
-    plan = plan_of_feasible(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64")
+    plan = plan_of(SuiteOverrides(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64"))
     why = too_large(plan, plan.cells[0], of)
     assert reported in why
     assert bool(reported) == bool(why)
@@ -287,9 +259,7 @@ def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(command, tm
     _, planned, _ = command("plan", "large.toml")
     said = "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: weights, gradients and"
     assert said in " ".join(planned.split())
-    _, _, complaint = command(
-        "run", "large.toml", "--networks", "wide", "--no-ceilings", "--no-quiet-gate", "--no-build"
-    )
+    _, _, complaint = command("run", "large.toml", "--no-ceilings", "--no-quiet-gate", "--no-build")
     assert said in " ".join(complaint.split())
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         (record,) = store.records()
@@ -328,13 +298,6 @@ def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
     found = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
     assert [(cell.threads, cell.world_size) for cell in found] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)]
     assert {cell.all_threads for cell in found} == {1, 2, 4}
-
-
-@pytest.mark.parametrize(("size", "workers"), [(16, 2), (128, 2), (32, 4), (256, 8)])
-def test_the_reference_of_equal_parts_repeats_a_smaller_one_with_labels_for_each_worker(size, workers):
-    # Workers of more than 8 examples each have those of 8 several times: the largest that is shipped.
-    found = preparation.fitting(NETWORKS["resnet50"], size, True, pytest.fail, equal_parts=workers)
-    assert found == preparation.Reference(preparation.find(NETWORKS["resnet50"], 8, workers), 8, workers)
 
 
 @pytest.mark.slow
@@ -389,40 +352,12 @@ def test_the_time_for_samples_is_expected_of_a_step_of_unknown_arithmetic():
 
 
 HEAD = 'name = "made_up"\ntitle = "Made up"\nsummary = "none"\n[variables]\nTHREADS = "{threads}"\n'
-MODES = '[modes.plain]\nsummary = "plain"\nsettings = { a = 1 }\n[modes.other]\nsummary = "other"\n'
-SETTINGS = """
-[tuning.quick]
-replaces = "slow"
-why = "faster"
-settings = { a = 2, b = 3 }
-modes = ["plain"]
-[tuning.large]
-replaces = "small"
-why = "larger"
-variables = { SIZE = "{threads}0" }
-devices = ["cpu"]
-families = ["recurrent"]
-"""
-
-
-def described(tmp_path, text):
-    folder = tmp_path / "made_up"
-    folder.mkdir(exist_ok=True)
-    (folder / "framework.toml").write_text(text)
-    return framework.read(folder / "framework.toml")
+MODES = '[modes.plain]\nsummary = "plain"\nsettings = { a = 1 }\n'
 
 
 def plan(names, **chosen):
     choices = SuiteOverrides(frameworks=names, threads="1", **chosen)
     return expand(load("table4"), choices, Capacity(2, 2), 1)
-
-
-def test_a_setting_counts_where_it_means_something(tmp_path):
-    made = described(tmp_path, HEAD + MODES + SETTINGS)
-    assert made.tunable("plain") == ("quick", "large")
-    assert made.tunable("other") == ("large",)
-    assert made.tunable("plain", "cuda:0", "recurrent") == ("quick",)
-    assert made.tunable("plain", "cpu", "feedforward") == ("quick",)
 
 
 @pytest.mark.parametrize(
@@ -435,8 +370,9 @@ def test_a_setting_counts_where_it_means_something(tmp_path):
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
+    (tmp_path / "framework.toml").write_text(HEAD + MODES + text)
     with pytest.raises(SuiteError, match=words):
-        described(tmp_path, HEAD + MODES + text)
+        framework.read(tmp_path / "framework.toml")
 
 
 def test_each_setting_is_in_force_alone_and_left_out():

@@ -138,12 +138,3 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
 )
 def test_a_wrong_build_is_refused_with_the_remedy(text, remedy):
     assert remedy in refused(values.build, text)
-
-
-@given(typed)
-@example("torch=~\0")
-@example("torch=\0")
-def test_any_text_is_a_build_or_refused(text):
-    found, refusal = tried(values.build, text)
-    assert "\n" not in refusal or "\n" in text
-    assert refusal or found.interpreter.is_absolute()

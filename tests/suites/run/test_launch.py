@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from fake_nvml import OTHER_PART, PARTED, SECOND, TWO, gpus, nvml
+from fake_nvml import SECOND, TWO, gpus, nvml
 from pretended_runs import Pretender
 
 from dlbench.adapters.protocol import Outcome, Status
@@ -114,16 +114,6 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
     assert (on_cpu.outcome.software, on_cpu.telemetry) == (software, None)
 
 
-def test_a_launch_on_a_mig_device_sees_that_part_of_the_gpu():
-    launcher = taker(software={"version": "1"})
-    runner = runner_with(launcher, machine=replace(MACHINE, gpus=gpus(PARTED)), nvml=nvml(PARTED))
-    (record,) = records_of(runner, on_gpu("0:1"), PLAN.protocol)
-    assert launcher.orders[0].variables["CUDA_VISIBLE_DEVICES"] == launcher.orders[0].launch.gpu == OTHER_PART
-    assert record.outcome.software["gpu"]["index"] == 0
-    assert record.outcome.software["gpu"]["uuid"] == OTHER_PART
-    assert record.telemetry["gpu"]["part"] is True
-
-
 def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothing():
     launcher = taker()
     left = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
@@ -142,18 +132,3 @@ def test_an_interrupted_launch_on_a_gpu_leaves_no_sampling_behind():
         records_of(runner, on_gpu(), PLAN.protocol)
     assert playing.opened == 0
     assert not [thread for thread in threading.enumerate() if thread.name == "gpu-telemetry"]
-
-
-@pytest.mark.parametrize(("suspended", "launches"), [(True, 2), (False, 1)])
-def test_a_launch_during_which_this_process_was_stopped_is_repeated(suspended, launches):
-    # An implausible clock where the host was stopped says nothing about the guest.
-    outcomes = iter([Outcome(Status.TIMED_OUT, "ended after 5 s"), Outcome(Status.OK, samples_ns=[10**7] * 3)])
-
-    class Stopped(Pretender):
-        def __call__(self, order, tick):
-            return replace(super().__call__(order, tick), suspended=suspended and len(self.orders) == 1)
-
-    launcher = Stopped(lambda cell: next(outcomes))
-    (record,) = records_of(runner_with(launcher), planned(), PLAN.protocol)
-    assert len(launcher.orders) == launches
-    assert (record.outcome.status is Status.OK) is suspended

@@ -88,25 +88,19 @@ def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kills", "body", "status", "reason"),
+    ("kills", "signal", "status", "reason"),
     [
-        (
-            (7, 8),
-            "kill -9 $$",
-            Status.OUT_OF_MEMORY,
-            "killed by the kernel: the machine or its cgroup ran out of memory",
-        ),
-        ((7, 7), "kill -9 $$", Status.CRASHED, "ended by signal 9 (SIGKILL)"),
-        ((7, 8), "kill -SEGV $$", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
+        ((7, 8), "KILL", Status.OUT_OF_MEMORY, "killed by the kernel: the machine or its cgroup ran out of memory"),
+        ((7, 7), "KILL", Status.CRASHED, "ended by signal 9 (SIGKILL)"),
+        ((7, 8), "SEGV", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),  # another process was killed for memory
     ],
-    ids=["killed for memory", "killed, but not for memory", "another process was killed for memory"],
 )
 def test_a_guest_that_the_kernel_killed_for_memory_is_told_from_others(
-    tmp_path, monkeypatch, kills, body, status, reason
+    tmp_path, monkeypatch, kills, signal, status, reason
 ):
     counted = iter(kills)
     monkeypatch.setattr(launcher, "oom_kills", lambda: next(counted))
-    outcome = launch_script(tmp_path, body)
+    outcome = launch_script(tmp_path, f"kill -{signal} $$")
     assert (outcome.status, outcome.reason) == (status, reason)
 
 
@@ -148,16 +142,6 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     assert set(found) <= {*launcher._INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
     assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
-
-
-def test_the_guest_imports_nothing_from_python_path_or_its_folder(tmp_path, monkeypatch):
-    (tmp_path / "sneaked_in-1.0.dist-info").mkdir()
-    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong NumPy')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    outcome = launch(tmp_path).outcome
-    assert outcome.status is Status.OK
-    assert "numpy" in outcome.software["distributions"]
-    assert "sneaked-in" not in outcome.software["distributions"]
 
 
 def test_the_parent_rests_while_a_guest_is_measured(tmp_path):
@@ -285,15 +269,6 @@ def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, t
     outcome = launch_script(tmp_path, f'{SAYS} {tmp_path}/said\ncp {tmp_path}/answer "$3/outcome.json"')
     assert outcome.status is Status.CRASHED
     assert complaint in outcome.reason
-
-
-def test_a_guest_that_talks_without_end_on_the_hosts_line_is_ended_in_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.5)
-    before = psutil.Process().memory_info().rss
-    outcome = launch_script(tmp_path, f"{SAYS} /dev/zero", timeout=2.0)
-    assert outcome.status in (Status.TIMED_OUT, Status.CRASHED)
-    assert psutil.Process().memory_info().rss - before < 50 * 1024**2
-    assert is_well(tmp_path)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")

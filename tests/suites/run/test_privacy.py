@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_adapters import write_adapter
 from processes import suite_of_null
 
 from dlbench.adapters.protocol import Outcome, Parity, Status
@@ -17,12 +18,7 @@ from dlbench.suites.run.launch import private, private_anywhere, private_value
 USER, HOST, SECRET = "alice_q7", "gpu-node-7", "tell-nobody-3f9"
 PARITY = Parity("unchecked", "", [], None, None, "", 0.0, 0.0, 0.0)
 
-ABOUT = """
-name = "mine"
-title = "Mine"
-summary = "made up by a test"
-environment = "host"
-computes = false
+MODES = """
 [modes.works]
 summary = "answers"
 [modes.raises]
@@ -30,26 +26,16 @@ summary = "raises"
 [modes.dies]
 summary = "dies"
 """
-ADAPTER = f"""
-import os, sys
-from ..base import Adapter
-
+MORE = f"""
 KNOWN = "%s %s %s {USER}@{HOST}:80 https://u:{SECRET}@h/x" % (__file__, os.getcwd(), os.path.expanduser("~/x"))
-
-class Mine(Adapter):
-    computes = False
-    parity_reason = KNOWN
-    def prepare(self, network, weights, batch):
-        if self.cell.mode == "raises": open(os.path.join(os.path.dirname(__file__), "no", "where"))
-        if self.cell.mode == "dies": sys.stderr.write(KNOWN + str(dict(os.environ))); sys.stderr.flush(); os._exit(3)
-    def set_learning_rate(self, rate): pass
-    def step(self): pass
-    def last_loss(self): return 1.0
-    def parameters(self): return iter(())
-    def describe(self):
-        return {{"framework": "mine", "version": "1", "where": [KNOWN], "environment": dict(os.environ)}}
-
-ADAPTER = Mine
+parity_reason = KNOWN
+def prepare(self, network, weights, batch):
+    self.held = {{}}
+    if self.cell.mode == "raises": open(os.path.join(os.path.dirname(__file__), "no", "where"))
+    if self.cell.mode == "dies":
+        sys.stderr.write(self.KNOWN + str(dict(os.environ))); sys.stderr.flush(); os._exit(3)
+def describe(self):
+    return {{"framework": "mine", "version": "1", "where": [self.KNOWN], "environment": dict(os.environ)}}
 """
 
 
@@ -118,13 +104,12 @@ def test_no_store_and_no_report_tells_who_measured(
     monkeypatch.setattr(framework, "_added", {})
     monkeypatch.setattr(own, "_warned", set())
     private_folder = tmp_path / "data" / USER
-    for folder in (private_folder / "temporary", private_folder / "mine", Path.home()):
+    for folder in (private_folder / "temporary", Path.home()):
         folder.mkdir(parents=True)
     monkeypatch.setenv("TMPDIR", str(private_folder / "temporary"))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("PIP_INDEX_URL", f"https://u:{SECRET}@h.org/simple")
-    (private_folder / "mine" / "framework.toml").write_text(ABOUT)
-    (private_folder / "mine" / "adapter.py").write_text(ADAPTER)
+    write_adapter(private_folder / "mine", MORE, modes=MODES)
     suite = suite_of_null().replace('"null"', '"mine:*"').replace("[settings.null]", "[settings.mine]")
     Path("mine.toml").write_text(suite)
     adapter = ("--adapter", f"mine={private_folder / 'mine'}")

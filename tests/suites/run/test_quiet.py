@@ -22,7 +22,7 @@ from processes import PATIENCE
 from recorded_trees import READING
 
 from dlbench.hardware_probe import ProbeError
-from dlbench.hardware_probe.sentinel import Reading, take
+from dlbench.hardware_probe.sentinel import Reading
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import FrameworkEnvironmentError, UsageError
 from dlbench.suites.run import quiet
@@ -279,25 +279,6 @@ def test_a_neighbour_that_takes_a_tenth_is_seen(deviation: float, unseen: int, l
     assert seen > 285
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity on this system")
-def test_a_real_neighbour_is_seen() -> None:
-    """Two programs that never rest, held to the CPU of this process and its sentinel."""
-    allowed = os.sched_getaffinity(0)
-    one = {min(allowed)}
-    os.sched_setaffinity(0, one)
-    try:
-        neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
-        try:
-            reasons = judge_reading(take())
-        finally:
-            for each in neighbours:
-                each.kill()
-                each.wait()
-    finally:
-        os.sched_setaffinity(0, allowed)
-    assert any("the sentinel itself waited" in reason for reason in reasons), reasons
-
-
 QUIET = replace(READING, bandwidth_bytes_per_second=1e10, pressure_share=0.0, others_cpus=0.0, cpus=2.0)
 BUSY = replace(QUIET, pressure_share=0.12)
 
@@ -379,13 +360,6 @@ def test_a_machine_that_stays_busy_is_waited_for_no_more_until_it_is_quiet_again
     began = machine.time
     assert not gate.before_repeat()
     assert machine.time - began >= PATIENCE_SECONDS
-
-
-def test_a_repetition_waits_for_quiet(store):
-    machine = Machine([BUSY, BUSY])
-    assert gate_of(store, machine, []).before_repeat()
-    assert machine.taken == 3
-    assert moments(store) == []  # it is no block's
 
 
 def test_without_a_sentinel_a_run_goes_on_and_that_is_said_once(store):

@@ -1,7 +1,6 @@
 """A real CPU quota around real launches: it is seen by the probe, by the guest, and in the flags of the cells.
 
-A control group with a quota is made for each test, directly where this process may (root, version 1 or 2), else by
-``systemd-run --scope``; where neither is permitted the tests are skipped and say why.
+A control group with a quota is made where this process may (root, version 1 or 2); else the test is skipped.
 """
 
 import contextlib
@@ -33,57 +32,29 @@ ENTER = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid())); os.exec
 Within = Callable[[list[str]], list[str]]
 
 
-def _mount_of_cpu() -> tuple[Path, int] | None:
-    """Return where the cpu controller is mounted and its version."""
-    found = None
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        kind, options = after.split()[0], after.split()[-1].split(",")
-        where = Path(before.split()[4])
-        if kind == "cgroup" and "cpu" in options:
-            return where, 1
-        if kind == "cgroup2" and "cpu" in (where / "cgroup.subtree_control").read_text().split():
-            found = where, 2
-    return found
-
-
-@contextlib.contextmanager
-def _own_group(quota: float) -> Iterator[Within]:
-    """Make a group with this quota; raises OSError where that is not permitted."""
-    found = _mount_of_cpu()
-    if found is None:
-        raise OSError("no mounted control group has the cpu controller to give")
-    mount, version = found
-    group = mount / f"dlbench-test-{uuid.uuid4().hex[:8]}"
-    inner = group / "inner"
-    group.mkdir()
-    try:
-        amount = str(round(quota * PERIOD))
-        if version == 1:
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD))
-            (group / "cpu.cfs_quota_us").write_text(amount)
-        else:
-            (group / "cpu.max").write_text(f"{amount} {PERIOD}")
-        # As a container's or a service's: the quota is that of a group around the one the process is in.
-        inner.mkdir()
-        yield lambda command: [sys.executable, "-c", ENTER, str(inner / "cgroup.procs"), *command]
-    finally:
-        for made in (inner, group):
-            with contextlib.suppress(FileNotFoundError):
-                made.rmdir()
-
-
 @pytest.fixture
 def within() -> Iterator[Within]:
     """Give what turns a command into one that runs under a quota of a fifth of a CPU."""
-    with contextlib.ExitStack() as stack:
-        try:
-            given = stack.enter_context(_own_group(QUOTA))
-        except OSError as error:
-            pytest.skip(f"no control group with a quota can be made here: {error}")
-        if (probe_cpu().quota_cpus or QUOTA) < QUOTA:
-            pytest.skip("a tighter quota than that of the tests is in force here")
-        yield given
+    if (probe_cpu().quota_cpus or QUOTA) < QUOTA:
+        pytest.skip("a tighter quota than that of the tests is in force here")
+    groups = Path("/sys/fs/cgroup")
+    first_version = (groups / "cpu").is_dir()
+    group = groups / ("cpu" if first_version else "") / f"dlbench-test-{uuid.uuid4().hex[:8]}"
+    inner = group / "inner"
+    amount = round(QUOTA * PERIOD)
+    limits = {"cpu.cfs_period_us": f"{PERIOD}", "cpu.cfs_quota_us": f"{amount}"}
+    try:
+        # As a container's or a service's: the quota is that of a group around the one the process is in.
+        inner.mkdir(parents=True)
+        for name, text in (limits if first_version else {"cpu.max": f"{amount} {PERIOD}"}).items():
+            (group / name).write_text(text)
+        yield lambda command: [sys.executable, "-c", ENTER, str(inner / "cgroup.procs"), *command]
+    except OSError as error:
+        pytest.skip(f"no control group with a quota can be made here: {error}")
+    finally:
+        for made in (inner, group):
+            with contextlib.suppress(OSError):
+                made.rmdir()
 
 
 SUITE = suite_of_null("quota", threads=[2], protocol={"launches": 1, "steps": 100, "seconds": 1.0})

@@ -109,32 +109,20 @@ def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(stor
         pass
 
 
-def record_made_with(run, cell, environment):
-    return make.record(run=run.id, environment=environment, **cell._asdict())
-
-
-def test_a_run_is_not_resumed_with_another_build_than_it_was_begun_with(store):
-    plan = plan_of(frameworks="null")
-    run = preparation.begin(plan, store, HERE)
-    here = environment.look_into(plan.rows[0].build, Path(sys.executable))
-    same = digests.build_digest(here)
-    resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], same)])
-    resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], "")])  # it never ran
-    with pytest.raises(UsageError, match=r"measured null with CPython 3\.11\.7, environment another"):
-        resume.check_same_builds(plan, [record_made_with(run, plan.cells[0], "another")])
-
-
-def test_a_run_is_not_resumed_with_other_settings_than_it_was_begun_with(store):
+def test_a_run_is_not_resumed_with_another_build_or_other_settings_than_it_was_begun_with(store):
     plan = plan_of(frameworks="null")
     run = preparation.begin(plan, store, HERE)
     here = digests.build_digest(environment.look_into(plan.rows[0].build, Path(sys.executable)))
-    record = record_made_with(run, plan.cells[0], here)
     now = list(plan.tunable(plan.cells[0]))
 
-    def made_with(names):
+    def check(environment, names):
+        record = make.record(run=run.id, environment=environment, **plan.cells[0]._asdict())
         software = {**record.outcome.software, TUNABLE: names}
-        return replace(record, outcome=record.outcome._replace(software=software))
+        resume.check_same_builds(plan, [replace(record, outcome=record.outcome._replace(software=software))])
 
-    resume.check_same_builds(plan, [made_with(now)])
+    check(here, now)
+    check("", ["gone"])  # it never ran
+    with pytest.raises(UsageError, match=r"measured null with CPython 3\.11\.7, environment another"):
+        check("another", now)
     with pytest.raises(UsageError, match="measured null with the settings gone"):
-        resume.check_same_builds(plan, [made_with([*now, "gone"] if now else ["gone"])])
+        check(here, ["gone"])

@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -17,15 +16,6 @@ from dlbench.suites.errors import UsageError
 from dlbench.suites.run.preparation import Reference
 
 pytestmark = pytest.mark.usefixtures("home_of_module")
-
-
-def test_every_launch_of_the_plan_is_stored_in_its_order_and_the_run_is_finished():
-    store, launcher, ending = carry_out()
-    assert launched(store) == ORDER
-    assert launcher.cells == [cell for cell, _ in ORDER]
-    assert (ending.launches_left(), ending.count) == (0, len(ORDER))
-    assert store.runs()[0].finished is not None
-    assert store.runs()[-1].finished is not None
 
 
 def test_a_launch_is_told_settings_variables_time_and_reference():
@@ -59,18 +49,6 @@ def test_a_framework_without_interpreter_is_skipped_with_the_reason_and_the_othe
     assert {(r.outcome.status, r.outcome.reason) for r in torch} == {(Status.SKIPPED, "no Python for it here")}
     assert len(torch) == len([cell for cell in PLAN.cells if cell.framework == "torch"])
     assert {cell.framework for cell in launcher.cells} == {"null"}
-
-
-def test_the_observer_is_told_index_total_and_times():
-    watcher = Mock()
-    carry_out(watcher=watcher)
-    started, ended = ([call.args for call in each.call_args_list] for each in (watcher.starts, watcher.ends))
-    assert [index for _, index, _, _ in started] == list(range(1, len(ORDER) + 1))
-    assert {total for _, _, total, _ in started} == {len(ORDER)}
-    assert started[-1][3] == 1.0  # by the launches before it
-    left = [each[3] for each in ended]
-    assert left == sorted(left, reverse=True)
-    assert left[-1] == 0
 
 
 def test_a_record_carries_its_rows_default_thread_count():

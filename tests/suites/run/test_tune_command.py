@@ -1,26 +1,12 @@
 """`dlbench tune`, `run tuning` and `report tuning` with an adapter whose settings are worth what is known."""
 
-import contextlib
 import json
-from statistics import median
 
 import pytest
+from made_up_adapters import MODES, write_adapter
 from processes import run_command
 
-from dlbench.reports.errors import StoreError
-from dlbench.reports.storage.store import Store
-
-ABOUT = """
-name = "mine"
-title = "Mine"
-summary = "made up by a test"
-environment = "host"
-computes = false
-
-[modes.only]
-default = true
-summary = "the one mode"
-
+TUNING = """
 [tuning.half]
 replaces = "a step of 20 ms"
 why = "half of the work is left out"
@@ -31,35 +17,20 @@ replaces = "nothing more to do"
 why = "a step of half as long again"
 variables = { BURDEN = "1.5" }
 """
-ADAPTER = """
-import os, time
-from ..base import Adapter
-
-class Mine(Adapter):
-    computes = False
-    parity_reason = "it computes nothing"
-    has_loss = False
-    def prepare(self, network, weights, batch):
-        self.seconds = 0.02 * self.settings.get("factor", 1.0) * float(os.environ.get("BURDEN", "1"))
-    def reset(self, weights, batch): pass
-    def set_learning_rate(self, rate): pass
-    def step(self):
-        until = time.perf_counter() + self.seconds
-        while time.perf_counter() < until: pass
-    def parameters(self): return iter(())
-    def describe(self): return {"framework": "mine", "version": "1"}
-
-ADAPTER = Mine
+MORE = """
+has_loss = False
+def prepare(self, network, weights, batch):
+    self.held, self.seconds = {}, 0.02 * self.settings.get("factor", 1.0) * float(os.environ.get("BURDEN", "1"))
+def step(self):
+    until = time.perf_counter() + self.seconds
+    while time.perf_counter() < until: pass
 """
 
 
 @pytest.fixture
 def adapter(tmp_path):
     """Give the words that name the adapter, and the store."""
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "framework.toml").write_text(ABOUT)
-    (folder / "adapter.py").write_text(ADAPTER)
+    folder = write_adapter(tmp_path / "mine", MORE, modes=MODES + TUNING)
     return ["--adapter", f"mine={folder}", "--no-quiet-gate", "--store", str(tmp_path / "s.sqlite")]
 
 
@@ -73,15 +44,6 @@ def dlbench(tmp_path):
         return done
 
     return run
-
-
-def launches_in(path):
-    """Return cell and block of each record in a store; none where it is not there yet."""
-    if not path.exists():
-        return []
-    with contextlib.suppress(StoreError), Store.open(path, create=False) as store:
-        return [(record.cell, record.launch) for record in store.records()]
-    return []
 
 
 @pytest.mark.slow
@@ -101,22 +63,6 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     shown = dlbench("report", "matrix", *store, "--json")
     assert json.loads(shown.stdout) == []
     assert json.loads(dlbench("report", "matrix", *store, "--run", "latest", "--json").stdout)
-
-
-@pytest.mark.slow
-def test_each_setting_is_measured_alone_and_left_out(adapter, dlbench, tmp_path):
-    names = ["--networks", "fcn5", "--frameworks", "mine", "--threads", 1, "--launches", 2]
-    dlbench("run", "tuning", *names, *adapter, "--no-ceilings")
-    with Store.open(str(tmp_path / "s.sqlite")) as store:
-        records = list(store.records())
-    assert all(record.outcome.software["tunable"] == ["half", "burden"] for record in records)
-    seconds = {record.cell.tuning: median(record.outcome.step_seconds()) for record in records}
-    factors = {word: took / seconds["installed"] for word, took in seconds.items()}
-    worth = {"installed": 1.0, "installed+half": 0.5, "installed+burden": 1.5, "tuned": 0.75}
-    assert factors == {word: pytest.approx(factor, rel=0.3) for word, factor in worth.items()}
-    # Where other programs disturbed all of them nothing is reported; never is a setting's worth made of such launches.
-    reported = json.loads(dlbench("report", "tuning", "--store", tmp_path / "s.sqlite", "--json").stdout)["settings"]
-    assert {each["verdict"] for each in reported} <= {"cannot be told", "not tested", None}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from processes import COMMAND, run_command, running_command, suite_of_null, variables_of_command, wait_until
+from processes import COMMAND, running_command, suite_of_null, variables_of_command, wait_until
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import StoreError
@@ -25,12 +25,6 @@ def records_in(path):
             return store.records()
     except StoreError:
         return []
-
-
-def test_a_relative_folder_for_temporary_files_will_do(folder):
-    done = run_command(folder, "run", "mine.toml", "--launches", "1", TMPDIR=".")
-    assert done.returncode == 0, done.stderr
-    assert [each.name for each in folder.glob("dlbench-launch-*")] == []
 
 
 def test_a_removed_working_folder_is_one_line(tmp_path):
