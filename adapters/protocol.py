@@ -318,12 +318,6 @@ def _build(kind: Any, data: Any, where: str) -> Any:
         raise ProtocolError("%s: %s" % (where, error)) from error
 
 
-def cell_from_dict(data: Dict[str, Any]) -> Cell:
-    """Read a cell back from ``to_dict``; raises ProtocolError where it does not fit."""
-    cell: Cell = _build(Cell, data, "cell")
-    return cell
-
-
 def outcome_from_dict(data: Dict[str, Any]) -> Outcome:
     """Read an outcome back from ``to_dict``; raises ProtocolError where it does not fit."""
     outcome: Outcome = _build(Outcome, data, "outcome")

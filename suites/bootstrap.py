@@ -30,9 +30,9 @@ PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
-# Groups of tests: two more at a time than there are CPUs, since many wait for something, in the order of their files:
-# those of adapters take longest and come first. Then those that must not run beside others.
-WORKERS = ["-n", str(min(4, len(os.sched_getaffinity(0)) + 2)), "--dist", "loadgroup", "--no-loadscope-reorder"]
+# Groups of tests: three at a time for each CPU, since many wait for something, in the order of their files: those of
+# adapters take longest and come first. Then those that must not run beside others.
+WORKERS = ["-n", str(min(8, 3 * len(os.sched_getaffinity(0)))), "--dist", "loadgroup", "--no-loadscope-reorder"]
 SIDE_BY_SIDE = [*WORKERS, "-m", "not slow and not alone"]
 ALONE = "alone and not slow"
 DURATIONS = ["--durations=30"] if os.environ.get("CI") else []

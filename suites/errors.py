@@ -1,16 +1,5 @@
 """The errors of the host side and every exit code; each error is one full sentence or two: what is wrong, what to do.
 
-    DlbenchError                        reports/errors.py
-    |-- StoreError          exit 4      the result store cannot be used
-    |-- ReportError         exit 2      a report was asked for that these records cannot give
-    `-- SuitesError                     this room
-        |-- UsageError      exit 2      an axis, a name or an option that is wrong
-        |   `-- SuiteError  exit 2      a suite file that cannot be read as one
-        |-- FrameworkEnvironmentError exit 3  an interpreter or environment that is missing or broken
-        `-- Interrupted     exit 130    Ctrl-C: finished records are stored
-            `-- Terminated  exit 143    the same by SIGTERM
-                `-- HungUp  exit 129    the same by SIGHUP: the terminal was closed
-
 Results of a command that ran to its end, where they are not 0, are the constants below.
 """
 
@@ -20,16 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from dlbench.reports.errors import DlbenchError as DlbenchError  # of this room's modules, too
 
-NOTHING_MEASURED = 1
-"""`run` and `explain`: not one cell gave a number; `tune`: no pair."""
-FLEET_INCOMPLETE = 1
-"""`fleet run`, `fleet status`: a job was refused, failed or was lost."""
-GATE_FAILED = 1
-"""`gate`: a regression is confirmed."""
-GATE_BROKEN = 5
-"""`gate`: the candidate gave no number where the baseline did."""
-GATE_UNDECIDED = 6
-"""`gate`: no regression is confirmed, but at least one cell has too little evidence to exclude one."""
+NOTHING_MEASURED = 1  # `run` and `explain`: not one cell gave a number; `tune`: no pair
+FLEET_INCOMPLETE = 1  # `fleet run`, `fleet status`: a job was refused, failed or was lost
+GATE_FAILED = 1  # `gate`: a regression is confirmed
+GATE_BROKEN = 5  # `gate`: the candidate gave no number where the baseline did
+GATE_UNDECIDED = 6  # `gate`: no regression is confirmed, but a cell has too little evidence to exclude one
 
 
 class SuitesError(DlbenchError):

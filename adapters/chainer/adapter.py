@@ -16,8 +16,8 @@ import numpy as np
 from chainer.backends import cuda, intel64
 
 from ..base import EveryFamily, factors, slope_found
-from ..families import LEARNING_RATE, Family, Layer
-from ..launch.batches import Batch, laid_out
+from ..families import LEARNING_RATE, Layer
+from ..launch.batches import Batch, in_rows
 from ..libraries import blas
 from ..libraries.walks import HIDDEN, Functions, State, Turn, as_they_are, gelu_by_tanh
 from ..networks import Network
@@ -112,12 +112,6 @@ class ChainerFunctions(Functions):
         return F.reshape(F.transpose(F.matmul(shares, value), (0, 2, 1, 3)), (-1, width))
 
 
-def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return copies of inputs and labels, time-major and in rows where there are steps."""
-    inputs, labels = laid_out(spec, batch)
-    return inputs.reshape((-1,) + inputs.shape[2:]) if spec.time_major else inputs, labels
-
-
 def ideep_threads() -> Optional[int]:
     """Return the threads of iDeep's own OpenMP runtime; None where it has none."""
     import ideep4py
@@ -156,7 +150,7 @@ class ChainerAdapter(EveryFamily):
             for name, parameter in self.by_name.items():
                 setattr(self.model, name.replace(".", "_"), parameter)
         self.forward = ChainerFunctions(network.family, self.by_name).scores
-        self.inputs, self.labels = arrays_of(network.family, batch)
+        self.inputs, self.labels = in_rows(network.family, batch)
         if self.ideep:
             self.model.to_intel64()
         self.optimizer = chainer.optimizers.SGD(LEARNING_RATE).setup(self.model)
@@ -168,7 +162,7 @@ class ChainerAdapter(EveryFamily):
         """Copy the weights into the model, and the mini-batch; gradients are made anew, and plain SGD keeps nothing."""
         for name, parameter in self.by_name.items():
             parameter.array[...] = held(name, weights[name])  # NumPy's or iDeep's
-        self.inputs, self.labels = arrays_of(self.family, batch)
+        self.inputs, self.labels = in_rows(self.family, batch)
 
     def step(self) -> None:
         self.loss = self.criterion(self.forward(self.inputs), self.labels)

@@ -42,17 +42,13 @@ class Recurrent(Family):
         return self.embedding or self.vocabulary
 
     @property
-    def biases(self) -> Tuple[str, ...]:
-        """Names of a layer's biases: one for each gate, but in the GRU, whose reset gate weighs one of two.
-
-        Frameworks that have two everywhere keep the second one of the others at zero.
-        """
-        return ("bias", "hidden_bias") if self.cell == "gru" else ("bias",)
-
-    @property
     def parts(self) -> Tuple[str, ...]:
-        """Names of a layer's parameters, behind the layer's and a dot."""
-        return ("input_weight", "hidden_weight") + self.biases
+        """Names of a layer's parameters, behind the layer's and a dot.
+
+        One bias for each gate, but in the GRU, whose reset gate weighs one of two. Frameworks that have two everywhere
+        keep the second one of the others at zero.
+        """
+        return ("input_weight", "hidden_weight", "bias") + (("hidden_bias",) if self.cell == "gru" else ())
 
     def layer_names(self) -> List[str]:
         """Return the recurrent layers' names, the first one's first."""
@@ -67,9 +63,8 @@ class Recurrent(Family):
         made = [Parameter("embedding.weight", (self.vocabulary, self.embedding), 0.1)] if self.embedding else []
         rows, inputs = CELLS[self.cell] * self.hidden, self.width
         for name in self.layer_names():
-            made.append(Parameter(name + ".input_weight", (rows, inputs), bound))
-            made.append(Parameter(name + ".hidden_weight", (rows, self.hidden), bound))
-            made += [Parameter("%s.%s" % (name, bias), (rows,), bound) for bias in self.biases]
+            shapes = {"input_weight": (rows, inputs), "hidden_weight": (rows, self.hidden)}
+            made += [Parameter("%s.%s" % (name, part), shapes.get(part, (rows,)), bound) for part in self.parts]
             inputs = self.hidden
         return made + dense_parameters("fc", self.vocabulary, self.hidden, bound)
 

@@ -103,7 +103,12 @@ class JaxAdapter(EveryFamily):
         return devices.refusal(self.cell)
 
     def refuses(self, network: Network) -> str:
-        return "" if self.cell.world_size == 1 else devices.workers_refusal() or devices.too_few(self.cell)
+        workers = self.cell.world_size
+        refused = "" if workers == 1 else devices.workers_refusal()
+        if workers > 1 and not refused and len(devices.find_devices(self.cell.device)) < workers:
+            count = len(devices.find_devices(self.cell.device))
+            return "world size %d: each worker needs its own device, and JAX sees %d" % (workers, count)
+        return refused
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
@@ -194,7 +199,7 @@ class JaxAdapter(EveryFamily):
         return training_losses(self._differentiated, there, on_device, blocks, update)
 
     def describe(self) -> Dict[str, Any]:
-        device = self._devices[0] if self._devices else devices.find_device(self.cell.device)
+        device = self._devices[0] if self._devices else devices.find_devices(self.cell.device)[0]
         described = {
             "framework": "jax",
             "version": jax.__version__,

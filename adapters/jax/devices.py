@@ -35,19 +35,6 @@ def find_devices(name: str) -> List[Any]:
     return list(jax.devices(platform))
 
 
-def find_device(name: str) -> Any:
-    """Return the first of `find_devices`: of several workers, the first one's."""
-    return find_devices(name)[0]
-
-
-def too_few(cell: Cell) -> str:
-    """Return that JAX sees fewer devices than the cell has workers; empty where there are enough."""
-    count = len(find_devices(cell.device))
-    if count >= cell.world_size:
-        return ""
-    return "world size %d: each worker needs its own device, and JAX sees %d" % (cell.world_size, count)
-
-
 def gpu_plugins() -> List[str]:
     """Return the names of the GPU plugins that this interpreter's JAX would load, as they registered themselves."""
     entries = importlib.metadata.entry_points(group="jax_plugins")
@@ -84,7 +71,7 @@ def refusal(cell: Cell) -> str:
     if "cuda" not in names:
         return "%s: no plugin for CUDA is installed (found: %s): %s" % (version, names, gpus.advice(cell))
     try:
-        device = find_device(cell.device)
+        device = find_devices(cell.device)[0]
     except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
         return "%s with %s cannot use the GPU: %s" % (version, names, gpus.first_line(error))
     capability = compute_capability(device)

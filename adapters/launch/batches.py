@@ -148,6 +148,12 @@ def laid_out(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.nd
     return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels
 
 
+def in_rows(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.ndarray, np.ndarray]:
+    """Return what `laid_out` does, the inputs of all steps in rows too."""
+    inputs, labels = laid_out(family, batch, whole)
+    return inputs.reshape((-1,) + inputs.shape[2:]) if family.time_major else inputs, labels
+
+
 def sampled_entries(name: str, size: int, count: int = 64) -> np.ndarray:
     """Return the flat indices, in canonical layout, at which the parity check looks at this parameter."""
     if size <= count:

@@ -261,10 +261,14 @@ def _measure_steps(
     finite = None if loss is None else math.isfinite(loss)
     peak_memory_bytes = evidence.peak_memory_bytes()
     announce("check")
-    if network.family.specified:
-        seen = _checked(adapter, network, launch, step, bool(finite), before, host, request)
-    else:
+    seen: Optional[ParitySample] = None
+    if not network.family.specified:
         seen = ParitySample(first_losses if all(map(math.isfinite, first_losses)) else None, {}, 0)
+    elif adapter.computes:
+        # Without a finite loss the parameters show nothing.
+        moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before) if finite else None
+        if request is not None:
+            seen = parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
     gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
     threads = contract.ask(adapter, "effective_threads")
     if threads is not None and team.needed(adapter, launch):
@@ -295,28 +299,6 @@ def _measure_steps(
         timed_between=[begun + sum(left_out) * 1e-9, ended],
         parity_sample=seen,
     )
-
-
-def _checked(
-    adapter: Adapter,
-    network: Network,
-    launch: Launch,
-    step: Callable[[], None],
-    finite: bool,
-    before: Dict[str, np.ndarray],
-    host: Host,
-    request: Any,
-) -> Optional[ParitySample]:
-    """Run the parity check; None where nothing is computed, or where no host asks for one."""
-    if not adapter.computes:
-        return None
-    # Without a finite loss the parameters show nothing.
-    moved = None
-    if finite:
-        moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before)
-    if request is None:
-        return None
-    return parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
 
 
 def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
 from ..families import Elman, Family, Layer, Recurrent
-from ..launch.batches import Batch
 from ..networks import Network
 from .walks import Functions, State, Turn, as_they_are
 
@@ -215,14 +214,6 @@ def add_product(graph: Graph, size: int) -> Graph:
 def parameter_names(network: Network) -> List[str]:
     """Return the parameters' names, which are the graph's, in forward order."""
     return [parameter.name for parameter in network.family.parameters()]
-
-
-def feed(network: Network, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return the mini-batch as the graph's ``inputs`` and ``labels``."""
-    if network.family.time_major:
-        inputs, labels = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in batch]
-        return inputs.reshape((-1,) + inputs.shape[2:]), labels.reshape((-1,) + labels.shape[2:])
-    return batch.inputs, batch.labels
 
 
 def permute_gates(network: Network, name: str, value: np.ndarray) -> np.ndarray:

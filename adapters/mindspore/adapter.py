@@ -115,9 +115,6 @@ class MindSporeNetwork(LayerFunctions, nn.Cell):
     def split(self, values: Any, count: int) -> Any:
         return ops.split(values, self.family.hidden, 1)
 
-    def positioned(self, tokens: Any) -> Any:
-        return self.embedded("embedding", tokens) + self.w["position.weight"]
-
     def attended(self, name: str, values: Any) -> Any:
         heads, width = self.family.heads, self.family.width // self.family.heads
         parts = self.dense(name + "qkv", values).reshape((-1, self.family.steps, 3, heads, width))
@@ -127,16 +124,6 @@ class MindSporeNetwork(LayerFunctions, nn.Cell):
 
     def gelu(self, values: Any) -> Any:
         return ops.gelu(values, "tanh")
-
-
-def build(network: Network, weights: Mapping[str, np.ndarray]) -> Tuple[Any, Dict[str, Any]]:
-    """Build the network in training mode with copies of these weights; return it, and its parameters by name."""
-    cell = MindSporeNetwork(network.family)
-    cell.set_train()
-    for name, parameter in cell.parameters_and_names():
-        parameter.name = name  # layers made alike name theirs alike, which the graph does not take
-    load(cell.w, weights)
-    return cell, cell.w
 
 
 def load(parameters: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
@@ -211,7 +198,12 @@ class MindSporeAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.network, self.trainable = model, _ = build(network, weights)
+        self.network = model = MindSporeNetwork(network.family)
+        model.set_train()
+        for name, parameter in model.parameters_and_names():
+            parameter.name = name  # layers made alike name theirs alike, which the graph does not take
+        self.trainable: Dict[str, Any] = model.w
+        load(self.trainable, weights)
         self.inputs, self.labels = map(mindspore.Tensor, laid_out(self.family, batch))
         parameters = mindspore.ParameterTuple(self.trainable.values())
         in_place = self.how_to_update == "descent"

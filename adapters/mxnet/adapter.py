@@ -18,7 +18,7 @@ from mxnet.base import _LIB
 from mxnet.gluon import nn, rnn
 
 from ..base import Adapter, EveryFamily, slope_found
-from ..families import LEARNING_RATE, Attention, Elman, Family, Layer
+from ..families import LEARNING_RATE, Attention, Elman, Layer
 from ..launch.batches import Batch, laid_out
 from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
@@ -128,17 +128,6 @@ def _stack(family: Any) -> Any:
     if isinstance(family, Elman):
         return rnn.RNN(family.hidden, activation=family.activation, layout="TNC", input_size=family.inputs)
     return CELLS[family.cell](family.hidden, family.layers, layout="TNC", input_size=family.width)
-
-
-def build(
-    family: Family, weights: Dict[str, np.ndarray], context: Any, fused_norm: bool = True
-) -> Tuple[Any, Dict[str, Any]]:
-    """Build the network with copies of these weights on this context; return it, and its parameters by name."""
-    block = GluonNetwork(family, fused_norm)
-    # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
-    block.initialize(mx.init.Zero(), ctx=context)
-    load(block.w, weights)
-    return block, block.w
 
 
 def load(trainable: Dict[str, Any], weights: Mapping[str, np.ndarray]) -> None:
@@ -270,7 +259,11 @@ class MxnetAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.family = network.family
-        self.block, self.trainable = build(network.family, weights, self.context, self.fused_norm)
+        self.block = GluonNetwork(network.family, self.fused_norm)
+        # Zero: the frozen LSTM biases; BatchNorm sets its own running statistics.
+        self.block.initialize(mx.init.Zero(), ctx=self.context)
+        self.trainable = self.block.w
+        load(self.trainable, weights)
         arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes indices of any type
         self.inputs, self.labels = [mx.nd.array(each, ctx=self.context) for each in arrays]
         self.block.hybridize(**self._hybridized())

@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 import numpy as np
 
-from ..base import PROCESSES, Adapter, Unsupported
-from ..families import CELLS, FAMILIES
+from ..base import PROCESSES, EveryFamily, Unsupported
+from ..families import FAMILIES
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
@@ -69,25 +69,19 @@ class Device:
     """A pretended GPU: it computes after the call that starts a step has returned."""
 
     def __init__(self, cell: Cell, settings: Dict[str, Any]) -> None:
-        settings = dict(SETTINGS, **settings)
+        self.given = settings = dict(SETTINGS, **settings)
         self.seconds = float(settings["device_step_seconds"]) / float(settings["device_speedup"].get(cell.precision, 1))
         self.host_seconds = float(settings["device_host_seconds"])
         self.host_copies = cell.placement == "pageable"
         copy = float(settings["device_copy_seconds"]) * (2.0 if self.host_copies else 1.0)
         self.copy_seconds = 0.0 if cell.placement == "resident" else copy
-        self.capacity = settings["device_memory_bytes"]
         self.needed = cell.batch_size * int(settings["device_memory_bytes_per_example"])
-        self.memory_rate = settings["device_memory_bytes_per_second"]
-        self.link_rate = settings["device_link_bytes_per_second"]
-        self.operator_seconds = settings["device_operator_seconds"]
-        self.event_error = float(settings["event_error"])
         self.idle_from = 0.0  # when all that was started will be done
 
     def allocate(self) -> None:
-        if self.capacity is not None and self.needed > self.capacity:
-            raise RuntimeError(
-                "CUDA out of memory: tried to allocate %d bytes, the null device has %d" % (self.needed, self.capacity)
-            )
+        capacity, words = self.given["device_memory_bytes"], "tried to allocate %d bytes, the null device has %d"
+        if capacity is not None and self.needed > capacity:
+            raise RuntimeError("CUDA out of memory: " + words % (self.needed, capacity))
 
     def start_step(self, seconds: float) -> None:
         """Queue a step that takes so long; returns when the host has done its part."""
@@ -106,7 +100,7 @@ class Device:
         return max(self.idle_from, time.perf_counter())
 
     def event_nanoseconds(self, earlier: float, later: float) -> int:
-        return max(0, round((later - earlier) * (1.0 + self.event_error) * 1e9))
+        return max(0, round((later - earlier) * (1.0 + float(self.given["event_error"])) * 1e9))
 
     def device_peak_memory(self) -> int:
         return self.needed
@@ -114,12 +108,12 @@ class Device:
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
         """Return work of the length that this name and size mean; None without a setting for it."""
         if name == gpus.OPERATOR:
-            if self.operator_seconds is None:
+            starting = self.given["device_operator_seconds"]
+            if starting is None:
                 return None
-            starting = float(self.operator_seconds)
             return Probe(lambda: self._start(starting, 2.0 * starting), self.synchronize)
         on_device = name == gpus.COPY
-        rate = self.memory_rate if on_device else self.link_rate
+        rate = self.given["device_%s_bytes_per_second" % ("memory" if on_device else "link")]
         if rate is None:
             return None
         pageable = name in (gpus.TO_DEVICE_PAGEABLE, gpus.FROM_DEVICE_PAGEABLE)
@@ -153,14 +147,12 @@ def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> floa
     return seconds * (1.0 + penalty * max(0, threads - cores) / float(cores))
 
 
-class NullAdapter(Adapter):
+class NullAdapter(EveryFamily):
     """Waits for known times."""
 
     computes = False
     parity_reason = "the null framework computes nothing"
     families = tuple(FAMILIES)
-    cells = tuple(CELLS)
-    one_hot = True
     data_parallel = PROCESSES
     out_of_memory = ("CUDA out of memory",)  # as frameworks' own, a RuntimeError
 

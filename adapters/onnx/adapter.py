@@ -7,9 +7,9 @@ import numpy as np
 import onnxruntime
 
 from ..families import LEARNING_RATE
-from ..launch.batches import Batch
+from ..launch.batches import Batch, in_rows
 from ..libraries import gpus, profiles
-from ..libraries.onnx_graphs import LOSS, add_product, feed, parameter_names, permute_gates
+from ..libraries.onnx_graphs import LOSS, add_product, parameter_names, permute_gates
 from ..libraries.onnx_sessions import CPU, SessionAdapter
 from ..networks import Network
 from ..protocol import Cell, Profile
@@ -95,7 +95,7 @@ class OnnxAdapter(SessionAdapter):
         self.batch_size = len(batch.inputs)
         # On the CPU these lie on their NumPy arrays: nothing is copied, here or in the step.
         self.rate = np.array(LEARNING_RATE, dtype=np.float32)
-        self.mini_batch = [array.copy() for array in feed(network, batch)]
+        self.mini_batch = in_rows(network.family, batch, np.int64)
         self.given = dict(zip(("inputs", "labels"), [self.value_of(array) for array in self.mini_batch]))
         self.given[gradients.LEARNING_RATE] = self.value_of(self.rate)
         self.loss = self.buffer([])
@@ -117,7 +117,7 @@ class OnnxAdapter(SessionAdapter):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         self.synchronize()
         self._load(weights)
-        for name, array in zip(("inputs", "labels"), feed(self.network, batch)):
+        for name, array in zip(("inputs", "labels"), in_rows(self.network.family, batch, np.int64)):
             self.given[name].update_inplace(array)
 
     def _bind(self, source: int, target: int) -> Any:

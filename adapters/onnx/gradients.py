@@ -136,13 +136,6 @@ def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> 
     return loss, graph.node("ScatterElements", [share, column, minus], axis=1, reduction="add")
 
 
-def mean_of_squares(graph: Graph, outputs: str, targets: str, count: int) -> Tuple[str, str]:
-    """Add the mean squared error of so many outputs; return it and its gradient by the outputs."""
-    errors = graph.minus(outputs, targets)
-    loss = graph.node("ReduceMean", [graph.times(errors, errors)], "loss", keepdims=0)
-    return loss, graph.times(errors, graph.scalar(2.0 / count))
-
-
 # The two gradients of a convolution in ordinary ONNX operators.
 #
 # Images are (batch, channels, height, width), weights (outputs, channels, kernel, kernel), as in ONNX's Conv.
@@ -521,7 +514,9 @@ def training_graph(network: Network, batch_size: int, rate_in_product: bool, ele
     logits, rows = onnx_graphs.add_logits(graph, network, batch_size)
     names = [parameter.name for parameter in trained]
     if network.family.loss == "squares":
-        loss, seed = mean_of_squares(graph, logits, "labels", rows * network.family.drawn_labels().shape[-1])
+        errors, count = graph.minus(logits, "labels"), rows * network.family.drawn_labels().shape[-1]
+        loss = graph.node("ReduceMean", [graph.times(errors, errors)], "loss", keepdims=0)
+        seed = graph.times(errors, graph.scalar(2.0 / count))
     else:
         loss, seed = softmax_cross_entropy(graph, logits, "labels", rows)
     gradients = backward(graph, {logits: seed}, names)

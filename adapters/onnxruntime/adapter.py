@@ -20,9 +20,9 @@ from onnx import ModelProto, TensorProto, helper
 from onnxruntime.training import onnxblock
 from onnxruntime.training.api import CheckpointState, Module, Optimizer
 
-from ..launch.batches import Batch
+from ..launch.batches import Batch, in_rows
 from ..libraries import onnx_graphs, profiles
-from ..libraries.onnx_graphs import LOSS, add_logits, feed, parameter_names, permute_gates
+from ..libraries.onnx_graphs import LOSS, add_logits, parameter_names, permute_gates
 from ..libraries.onnx_sessions import SessionAdapter
 from ..networks import Network
 from ..protocol import Profile
@@ -130,12 +130,6 @@ def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> 
     return files
 
 
-def temporary_directory(parent: str) -> "tempfile.TemporaryDirectory[str]":
-    """Return a directory of this launch's own below ``parent``, removed when left."""
-    os.makedirs(parent, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=parent)
-
-
 class OnnxRuntimeAdapter(SessionAdapter):
     """Drives a training session and an optimizer session that share their parameters.
 
@@ -155,14 +149,15 @@ class OnnxRuntimeAdapter(SessionAdapter):
         self.batch_size = len(batch.inputs)
         self._open_sessions(weights, self.options)
         # Each OrtValue lies on its NumPy array: no copy, here or in the step.
-        self.inputs = [self.value_of(array) for array in feed(network, batch)]
+        self.inputs = [self.value_of(array) for array in in_rows(network.family, batch, np.int64)]
         self.loss: Any = None
 
     def _open_sessions(self, weights: Dict[str, np.ndarray], options: Any) -> None:
         """Make the sessions of a step, with parameters of these values."""
         fused_loss = bool(self.settings.get("fused_loss", True))
         model = forward_model(self.network, self.batch_size, fused_loss)
-        with temporary_directory(self.cache_directory) as directory:
+        os.makedirs(self.cache_directory, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="onnxruntime-", dir=self.cache_directory) as directory:
             training, update, checkpoint = generate_artifacts(model, directory, self.network.family.clip)
             self.state = CheckpointState.load_checkpoint(checkpoint)
             self.module = Module(training, self.state, None, "cpu", options)
@@ -185,7 +180,7 @@ class OnnxRuntimeAdapter(SessionAdapter):
         for name in parameter_names(self.network):
             held = permute_gates(self.network, name, weights[name])
             self.state.parameters[name] = np.ascontiguousarray(held)
-        self.inputs = [self.value_of(array.copy()) for array in feed(self.network, batch)]
+        self.inputs = [self.value_of(array) for array in in_rows(self.network.family, batch, np.int64)]
 
     def step(self) -> None:
         self.loss = self.module(*self.inputs)

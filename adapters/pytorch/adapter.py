@@ -145,32 +145,24 @@ def describe_cpu() -> Dict[str, Any]:
 
 
 _PINNED = (gpus.TO_DEVICE_PINNED, gpus.FROM_DEVICE_PINNED)
-_FROM_DEVICE = (gpus.FROM_DEVICE_PINNED, gpus.FROM_DEVICE_PAGEABLE)
 
 
-def gpu_probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object] = torch.cuda.synchronize) -> Probe:
-    """Return PyTorch's probe of this name (see ``libraries/gpus.py``), with tensors of so many bytes."""
-    if name == gpus.OPERATOR:
-        number = torch.zeros(1, device=device)
-        return Probe(lambda: number.add_(1.0), wait)
-    source, target = copied_pair(name, size, device)
-    pinned = name in _PINNED
-    return Probe(lambda: target.copy_(source, non_blocking=pinned), wait)
-
-
-def copied_pair(name: str, size: int, device: str) -> Tuple[torch.Tensor, torch.Tensor]:
-    """Return the tensors between which a copy of this name goes: from the first to the second, each of ``size`` bytes.
+def gpu_probe(name: str, size: int) -> Probe:
+    """Return PyTorch's probe of this name (see ``libraries/gpus.py``), with tensors of so many bytes.
 
     All of them are written to before: pages of the host that never were may all be one.
     """
-    there = torch.ones(size, dtype=torch.uint8, device=device)
-    other = torch.zeros(size, dtype=torch.uint8, device=device if name == gpus.COPY else "cpu")
-    if name == gpus.COPY:
-        return there, other
-    other.fill_(2)
-    if name in _PINNED:
-        other = other.pin_memory()
-    return (there, other) if name in _FROM_DEVICE else (other, there)
+    if name == OPERATOR:
+        number = torch.zeros(1, device=DEVICE)
+        return Probe(lambda: number.add_(1.0), torch.cuda.synchronize)
+    source = torch.full((size,), 1, dtype=torch.uint8, device=DEVICE)
+    target = torch.full((size,), 2, dtype=torch.uint8, device=DEVICE if name == gpus.COPY else "cpu")
+    pinned = name in _PINNED
+    if pinned:
+        target = target.pin_memory()
+    if name in (gpus.TO_DEVICE_PINNED, gpus.TO_DEVICE_PAGEABLE):
+        source, target = target, source
+    return Probe(lambda: target.copy_(source, non_blocking=pinned), torch.cuda.synchronize)
 
 
 def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
@@ -179,11 +171,6 @@ def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
     if family.time_major:
         inputs, labels = inputs.transpose(0, 1), labels.transpose(0, 1)
     return [inputs, labels.flatten(0, 1) if labels.dim() > 1 else labels]
-
-
-def copy_of(tensor: torch.Tensor, images: torch.memory_format) -> torch.Tensor:
-    """Return a copy in the order in memory that steps read, for images the one that is given."""
-    return tensor.clone(memory_format=images if tensor.dim() == 4 else torch.contiguous_format)
 
 
 PROFILER = "torch.profiler"
@@ -327,7 +314,10 @@ class TorchAdapter(EveryFamily):
         if len(network.family.drawn_inputs().shape) == 3:
             module.to(memory_format=self._images)
         # The mini-batch where the cell's placement says; and where the step reads it.
-        self._held = [copy_of(tensor, self._images) for tensor in tensors_of(network.family, batch)]
+        self._held = [
+            tensor.clone(memory_format=self._images if tensor.dim() == 4 else torch.contiguous_format)
+            for tensor in tensors_of(network.family, batch)
+        ]
         inputs, labels = self._held
         if not self.cell.on_cpu:
             module.to(DEVICE)
@@ -338,7 +328,12 @@ class TorchAdapter(EveryFamily):
         if dtype != torch.float32:
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
         if self.cell.world_size > 1:
-            module = steps.among_workers(module, self.cell.on_cpu)
+            module = torch.nn.parallel.DistributedDataParallel(
+                module,
+                device_ids=None if self.cell.on_cpu else [0],
+                broadcast_buffers=False,  # none must agree: running statistics of normalisation are not used
+                gradient_as_bucket_view=True,  # no copy from the buckets into the gradients
+            )
         trainable = list(self._parameters.values())
         criterion, clip = steps.LOSSES[network.family.loss], network.family.clip
         self._training = self._make_step()(module, trainable, inputs, labels, self.settings, criterion, clip)
@@ -397,9 +392,11 @@ class TorchAdapter(EveryFamily):
         self._training.set_learning_rate(rate)
 
     def last_loss(self) -> float:
-        if self.cell.world_size > 1:
-            return steps.mean_over_workers(self.loss, self.cell.world_size)
-        return super().last_loss()
+        if self.cell.world_size == 1:
+            return super().last_loss()
+        total = self.loss.detach().clone()
+        torch.distributed.all_reduce(total)
+        return float(total) / self.cell.world_size
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, parameter in self._parameters.items():

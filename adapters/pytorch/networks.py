@@ -163,9 +163,6 @@ class TorchNetwork(LayerFunctions, nn.Module):
             states.append(state)
         return torch.stack(states)
 
-    def positioned(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.embedded("embedding", tokens) + self.w["position.weight"]
-
     def attended(self, name: str, values: torch.Tensor) -> torch.Tensor:
         parts = self.dense(name + "qkv", values).chunk(3, dim=-1)
         query, key, value = [part.unflatten(-1, (self.family.heads, -1)).transpose(1, 2) for part in parts]

@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.parallel import DistributedDataParallel
 
 from ..base import Unsupported
 from ..launch.batches import Batch, Block, RmsProp
@@ -313,23 +312,6 @@ def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
     torch.distributed.init_process_group(
         backend(on_cpu), init_method="file://" + meeting, rank=worker, world_size=workers, timeout=PATIENCE, **options
     )
-
-
-def among_workers(module: nn.Module, on_cpu: bool) -> nn.Module:
-    """Return the module with its gradients averaged over all workers."""
-    return DistributedDataParallel(
-        module,
-        device_ids=None if on_cpu else [0],
-        broadcast_buffers=False,  # none must agree: running statistics of normalisation are not used
-        gradient_as_bucket_view=True,  # no copy from the buckets into the gradients
-    )
-
-
-def mean_over_workers(value: torch.Tensor, workers: int) -> float:
-    """Return the mean of a number over all workers, which all must ask for."""
-    total = value.detach().clone()
-    torch.distributed.all_reduce(total)
-    return float(total) / workers
 
 
 def describe_workers(on_cpu: bool) -> Dict[str, Any]:

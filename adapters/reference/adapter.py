@@ -9,15 +9,15 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 import numpy as np
 
-from ..base import Adapter
-from ..families import CELLS, Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
+from ..base import EveryFamily
+from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
 from ..networks import Network
 from .networks import AttentionModel, ChainModel, Model, ResidualModel
 from .recurrent import ElmanModel, RecurrentModel
 
 
-class ReferenceAdapter(Adapter):
+class ReferenceAdapter(EveryFamily):
     """Plain NumPy; slow, and right."""
 
     #: The model of each family; a test of the parity check puts a wrong one in its place.
@@ -29,9 +29,6 @@ class ReferenceAdapter(Adapter):
         Elman: ElmanModel,
         Attention: AttentionModel,
     }
-    families = tuple(family.name for family in models)
-    cells = tuple(CELLS)
-    one_hot = True
 
     def set_up(self) -> None:
         self.dtype = np.dtype(self.settings.get("dtype", "float64"))

@@ -5,7 +5,7 @@ output and returns the gradient by its input, and by its weights where it has an
 the arguments.
 """
 
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
@@ -22,23 +22,14 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
     return 0.5 * np.tanh(0.5 * values) + 0.5
 
 
-#: By the name of an activation: it, and the gradient by its input from that by its output and its output.
-_ACTIVATIONS: Dict[str, Tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+#: By the name of an activation: it, and the gradient by its input from that by its output and its output; the ReLU's
+#: at zero is zero.
+ACTIVATIONS: Dict[str, Tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "sigmoid": (sigmoid, lambda gradient, output: gradient * output * (1.0 - output)),
     "tanh": (np.tanh, lambda gradient, output: gradient * (1.0 - output * output)),
     "relu": (lambda values: np.maximum(values, 0.0), lambda gradient, output: gradient * (output > 0.0)),
     "none": (lambda values: values, lambda gradient, output: gradient),
 }
-
-
-def activate(values: np.ndarray, kind: str) -> np.ndarray:
-    """Return the activation called "sigmoid", "tanh", "relu" or "none"."""
-    return _ACTIVATIONS[kind][0](values)
-
-
-def activation_backward(gradient: np.ndarray, output: np.ndarray, kind: str) -> np.ndarray:
-    """Return the gradient by the activation's input, from its output; the ReLU's at zero is zero."""
-    return _ACTIVATIONS[kind][1](gradient, output)
 
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray, count: int) -> Tuple[float, np.ndarray]:
@@ -136,34 +127,24 @@ def convolution(images: np.ndarray, weight: np.ndarray, stride: int, padding: in
     return result
 
 
-def convolution_weight_gradient(
-    gradient: np.ndarray, images: np.ndarray, weight: np.ndarray, stride: int, padding: int
-) -> np.ndarray:
-    """Return the gradient by the weights."""
-    outputs, _, kernel, _ = weight.shape
-    batch, _, height, width = gradient.shape
-    total = np.zeros((outputs, weight[0].size), weight.dtype)
-    for some in _chunks(batch, weight[0].size * height * width * images.itemsize):
-        columns = _unfold(_padded(images[some], padding), kernel, stride, height, width)
-        total += gradient[some].transpose(1, 0, 2, 3).reshape(outputs, -1) @ columns.T
-    return total.reshape(weight.shape)
-
-
-def convolution_input_gradient(
-    gradient: np.ndarray, images: np.ndarray, weight: np.ndarray, stride: int, padding: int
-) -> np.ndarray:
-    """Return the gradient by the images."""
+def convolution_backward(
+    gradient: np.ndarray, images: np.ndarray, weight: np.ndarray, stride: int, padding: int, learns_images: bool
+) -> Tuple[np.ndarray, Optional[np.ndarray]]:
+    """Return the gradients by the weights and, where it is needed, by the images."""
     outputs, _, kernel, _ = weight.shape
     batch, _, height, width = gradient.shape
     rows, columns = images.shape[2:]
     matrix = weight.reshape(outputs, -1)
-    result = np.empty_like(images)
+    by_weight, by_images = np.zeros_like(matrix), np.empty_like(images) if learns_images else None
     for some in _chunks(batch, matrix.shape[1] * height * width * images.itemsize):
-        windows = matrix.T @ gradient[some].transpose(1, 0, 2, 3).reshape(outputs, -1)
-        padded = np.zeros_like(_padded(images[some], padding))
-        _fold(windows, padded, kernel, stride, height, width)
-        result[some] = padded[:, :, padding : padding + rows, padding : padding + columns]
-    return result
+        flat = gradient[some].transpose(1, 0, 2, 3).reshape(outputs, -1)
+        padded = _padded(images[some], padding)
+        by_weight += flat @ _unfold(padded, kernel, stride, height, width).T
+        if by_images is not None:
+            folded = np.zeros_like(padded)
+            _fold(matrix.T @ flat, folded, kernel, stride, height, width)
+            by_images[some] = folded[:, :, padding : padding + rows, padding : padding + columns]
+    return by_weight.reshape(weight.shape), by_images
 
 
 def max_pool(images: np.ndarray, kernel: int, stride: int, padding: int) -> Tuple[np.ndarray, np.ndarray]:

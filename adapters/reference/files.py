@@ -28,14 +28,9 @@ def stem(network: str, batch_size: int, label_sets: int = 1) -> str:
     return "%s-b%d%s" % (network, batch_size, "-l%d" % label_sets if label_sets > 1 else "")
 
 
-def file_name(network: str, batch_size: int, label_sets: int = 1) -> str:
-    """Return the name of the reference file of this network at this mini-batch."""
-    return stem(network, batch_size, label_sets) + ".npz"
-
-
 def shipped(network: str, batch_size: int, label_sets: int = 1) -> Optional[str]:
     """Return the path of the reference that comes with the project for its own network of this name, or None."""
-    path = os.path.join(SHIPPED, file_name(network, batch_size, label_sets))
+    path = os.path.join(SHIPPED, stem(network, batch_size, label_sets) + ".npz")
     return path if os.path.exists(path) else None
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from dlbench.adapters.reference.files import SHIPPED, file_name, generate
+from dlbench.adapters.reference.files import SHIPPED, generate, stem
 from dlbench.suites.planning.networks import shipped
 
 #: The paper's mini-batches first, then those of the mini-batch sweep.
@@ -41,7 +41,7 @@ def main() -> int:
         of_one = [(batch_size, 1) for batch_size in options.batch_sizes or BATCH_SIZES[network]]
         of_several = [] if options.batch_sizes else list(LABEL_SETS.get(network, ()))
         for batch_size, label_sets in [*of_one, *of_several]:
-            path = os.path.join(options.output, file_name(network, batch_size, label_sets))
+            path = os.path.join(options.output, stem(network, batch_size, label_sets) + ".npz")
             if options.missing and os.path.exists(path):
                 continue
             start = time.perf_counter()

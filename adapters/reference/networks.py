@@ -86,19 +86,20 @@ class Model:
         return values @ weight.T + self.weights[name + ".bias"]
 
     def activated(self, values: np.ndarray, kind: str) -> np.ndarray:
-        output = arithmetic.activate(values, kind)
-        self.tape.append(lambda gradient: arithmetic.activation_backward(gradient, output, kind))
+        activate, back = arithmetic.ACTIVATIONS[kind]
+        output = activate(values)
+        self.tape.append(lambda gradient: back(gradient, output))
         return output
 
     def convolution(self, name: str, images: np.ndarray, stride: int, padding: int, bias: bool = False) -> np.ndarray:
         weight = self.weights[name + ".weight"]
 
-        def back(gradient: np.ndarray) -> np.ndarray:
+        def back(gradient: np.ndarray) -> Any:
             if bias:
                 self.found[name + ".bias"] = gradient.sum(axis=(0, 2, 3))
-            place = images, weight, stride, padding
-            self.found[name + ".weight"] = arithmetic.convolution_weight_gradient(gradient, *place)
-            return arithmetic.convolution_input_gradient(gradient, *place) if self.tape else gradient
+            given = gradient, images, weight, stride, padding, bool(self.tape)
+            self.found[name + ".weight"], by_images = arithmetic.convolution_backward(*given)
+            return by_images
 
         self.tape.append(back)
         output = arithmetic.convolution(images, weight, stride, padding)

@@ -140,11 +140,11 @@ class Simple(Layer):
     activation, alpha = "tanh", 1.0
 
     def advance(self, share: np.ndarray, product: np.ndarray, state: State) -> Tuple[State, Any]:
-        activated = arithmetic.activate(share + product, self.activation)
+        activated = arithmetic.ACTIVATIONS[self.activation][0](share + product)
         return ((1.0 - self.alpha) * state[0] + self.alpha * activated,), activated
 
     def retreat(self, kept: Any, by_state: List[Any]) -> Any:
-        by_sums = arithmetic.activation_backward(self.alpha * by_state[0], kept, self.activation)
+        by_sums = arithmetic.ACTIVATIONS[self.activation][1](self.alpha * by_state[0], kept)
         return by_sums, by_sums, ((1.0 - self.alpha) * by_state[0],)
 
 

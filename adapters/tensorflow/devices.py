@@ -99,7 +99,7 @@ def synchronize_all() -> None:
             tf.raw_ops.SyncDevice()
 
 
-def probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object] = synchronize) -> Optional[Probe]:
+def probe(name: str, size: int) -> Optional[Probe]:
     """Return the probe `gpus.COPY`; None for any other name.
 
     TensorFlow does not document whether its copies from and to the host go through page-locked memory, and the
@@ -107,24 +107,19 @@ def probe(name: str, size: int, device: str = DEVICE, wait: Callable[[], object]
     """
     if name != gpus.COPY:
         return None
-    source = filled(size, device)
-    copied(source, device)  # raises where there is no kernel for it
-    return Probe(lambda: copied(source, device), wait)
+    with tf.device(DEVICE):
+        source = tf.fill([size // 4], tf.constant(1.0, tf.float32))  # a type for which DeepCopy has a kernel on GPUs
+    copied(source)  # raises where there is no kernel for it
+    return Probe(lambda: copied(source), synchronize)
 
 
-def filled(size: int, device: str) -> Any:
-    """Return a tensor of so many bytes there, of a type for which DeepCopy has a kernel on GPUs."""
-    with tf.device(device):
-        return tf.fill([size // 4], tf.constant(1.0, tf.float32))
-
-
-def copied(source: Any, device: str) -> Any:
+def copied(source: Any) -> Any:
     """Return a copy; raises RuntimeError where TensorFlow silently put it, or the source, elsewhere."""
-    with tf.device(device):
+    with tf.device(DEVICE):
         copy = tf.raw_ops.DeepCopy(x=source)
     for each in (source, copy):
-        if not each.device.endswith(device):
-            raise RuntimeError("the copy is of %s, not of %s" % (each.device, device))
+        if not each.device.endswith(DEVICE):
+            raise RuntimeError("the copy is of %s, not of %s" % (each.device, DEVICE))
     return copy
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE
-from ..launch.batches import Batch
+from ..launch.batches import Batch, in_rows
 from ..libraries import blas
 from ..networks import Network
 
@@ -105,11 +105,9 @@ class TheanoAdapter(EveryFamily):
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Store them in the shared variables, which the compiled function reads."""
-        from .networks import arrays_of
-
         for name, parameter in self.trainable.items():
             parameter.set_value(weights[name], borrow=False)
-        for held, value in zip(self.mini_batch, arrays_of(self.family, batch)):
+        for held, value in zip(self.mini_batch, in_rows(self.family, batch)):
             held.set_value(value, borrow=False)
 
     def step(self) -> None:

@@ -12,7 +12,7 @@ from theano import tensor
 from theano.tensor.signal.pool import pool_2d
 
 from ..families import Family, Layer
-from ..launch.batches import Batch, laid_out
+from ..launch.batches import Batch, in_rows
 from ..libraries.walks import HIDDEN, Functions, State, as_they_are
 
 _GELU, _CUBE = np.float32(np.sqrt(2.0 / np.pi)), np.float32(0.044715)
@@ -140,16 +140,10 @@ class TheanoFunctions(Functions):
 def build(spec: Family, weights: Dict[str, np.ndarray], batch: Batch) -> Tuple[Any, Dict[str, Any], Tuple[Any, Any]]:
     """Build the network over this resident mini-batch, with copies of these weights."""
     parameters = {name: theano.shared(value, name=name, borrow=False) for name, value in weights.items()}
-    given, targets = [theano.shared(value, borrow=False) for value in arrays_of(spec, batch)]
+    given, targets = [theano.shared(value, borrow=False) for value in in_rows(spec, batch)]
     scores = TheanoFunctions(spec, parameters, len(batch.inputs)).scores(given)
     if spec.loss == "squares":
         loss = tensor.sqr(scores - targets).mean()
     else:
         loss = tensor.nnet.categorical_crossentropy(tensor.nnet.softmax(scores), targets).mean()
     return loss, parameters, (given, targets)
-
-
-def arrays_of(spec: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-    """Return inputs and labels in rows of all steps where there are any, and indices of 32 bits, as Theano wants."""
-    inputs, labels = laid_out(spec, batch)
-    return inputs.reshape((-1,) + inputs.shape[2:]) if spec.time_major else inputs, labels

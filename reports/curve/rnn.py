@@ -165,7 +165,7 @@ def _found(times: Times) -> dict[str, list[dict[str, Any]]]:
 
 
 def _numbers(size: Size) -> dict[str, Any]:
-    return {name: getattr(size, name) for name in _SERIES}
+    return dict(zip(_SERIES, size[1:], strict=True))
 
 
 def growth(times: ByUnits) -> dict[str, Any]:

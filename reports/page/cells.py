@@ -18,7 +18,7 @@ from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS
 from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.page.data import MOST_NIGHTS, Numbers, ends, numbers, rerun_command, software_of
+from dlbench.reports.page.data import Numbers, ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
 
 MOST_DOTS = 60_000
@@ -187,11 +187,10 @@ def dots_svg(label: str, series: Sequence[Series], band: Numbers | None, text: C
     return rendered("dots.html.j2", one_line, label=label, ticks=ticks, band=line, series=drawn, **size)
 
 
-def _nights(history: NightSeries) -> tuple[str, Markup, list[str]]:
+def _nights(series: NightSeries) -> tuple[str, Markup, list[str]]:
     """Return heading, picture and notes."""
-    series, ratios = history, history.kind == "ratio"
-    first = max(0, len(series) - MOST_NIGHTS)
-    nights = [series.night(place) for place in range(first, len(series))]
+    ratios = series.kind == "ratio"
+    _, nights, changed = newest_nights(series)
 
     def text(value: float) -> str:
         return f"{number(value)}×" if ratios else _seconds(value)  # noqa: RUF001
@@ -205,8 +204,7 @@ def _nights(history: NightSeries) -> tuple[str, Markup, list[str]]:
     changes = [
         f"From {series.night(each.place).started[:10]} on {number(each.ratio)}× the time "  # noqa: RUF001
         f"({ends((each.ratio, each.low, each.high))}){', not confirmed yet: too few nights since' * each.pending}."
-        for each in history.changes
-        if each.place >= first
+        for each in changed
     ]
     if not changes:
         enough = int(series.searched.sum()) > ENOUGH_NIGHTS

@@ -7,7 +7,7 @@ from dlbench.reports.cells import CellResult
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import QUANTITIES, number
-from dlbench.reports.history.nights import CAVEATS, Series
+from dlbench.reports.history.nights import CAVEATS, ChangePoint, Night, Series
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
 
@@ -110,11 +110,15 @@ def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, An
     }
 
 
-def _history(history: Series) -> dict[str, Any]:
-    """Return the newest nights of a cell, and the changes of its level within them."""
-    series, first = history, max(0, len(history) - MOST_NIGHTS)
+def newest_nights(series: Series) -> tuple[int, list[Night], list[ChangePoint]]:
+    """Return the place of the first of a cell's newest nights, these nights, and the changes of its level in them."""
+    first = max(0, len(series) - MOST_NIGHTS)
     nights = [series.night(place) for place in range(first, len(series))]
-    changes = [each for each in history.changes if each.place >= first]
+    return first, nights, [each for each in series.changes if each.place >= first]
+
+
+def _history(series: Series) -> dict[str, Any]:
+    first, nights, changes = newest_nights(series)
     return {
         "kind": series.kind,
         "caveat": CAVEATS[series.kind],

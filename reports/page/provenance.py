@@ -5,6 +5,7 @@ from typing import Any
 
 from dlbench.adapters import tuning
 from dlbench.hardware_probe.doctor import Finding
+from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.json import data_of_tables, plain
 from dlbench.reports.formats.layout import Table, entries
 from dlbench.reports.naming import row_name
@@ -13,38 +14,25 @@ from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.storage.record import Run
 from dlbench.reports.tables import tables
 
-_RUN_HEAD = (
-    "run",
-    "suite",
-    "started (UTC)",
-    "finished",
-    "launches",
-    "warm-up steps",
-    "timed steps",
-    "seconds at least",
+_RUNS: tuple[Column[tuple[Run, int]], ...] = (
+    Column("", "run", lambda line: line[0].id),
+    Column("", "suite", lambda line: line[0].suite),
+    Column("", "started (UTC)", lambda line: f"{line[0].started:%Y-%m-%d %H:%M}"),
+    Column("", "finished", lambda line: f"{end:%Y-%m-%d %H:%M}" if (end := line[0].finished) else "not finished"),
+    Column("", "launches", lambda line: line[1]),
+    Column("", "warm-up steps", lambda line: "{0.warmup_steps} to {0.maximum_warmup_steps}".format(line[0].protocol)),
+    Column("", "timed steps", lambda line: "{0.minimum_steps} to {0.steps}".format(line[0].protocol)),
+    Column("", "seconds at least", lambda line: f"{line[0].protocol.seconds:g}"),
 )
 
 
 def provenance_tables(document: Document) -> list[Table]:
     """Return everything behind the numbers as tables."""
-    runs = [
-        entries(
-            run.id,
-            run.suite,
-            f"{run.started:%Y-%m-%d %H:%M}",
-            f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "not finished",
-            str(count),
-            f"{run.protocol.warmup_steps} to {run.protocol.maximum_warmup_steps}",
-            f"{run.protocol.minimum_steps} to {run.protocol.steps}",
-            f"{run.protocol.seconds:g}",
-        )
-        for run, count in _runs(document)
-    ]
     return [
         *tables(document.results),
         *_doctor(document),
         _settings(document),
-        Table("Runs and their protocol", _RUN_HEAD, tuple(runs), words=True),
+        table(_RUNS, _runs(document), "Runs and their protocol", words=True),
         _launches(document),
     ]
 

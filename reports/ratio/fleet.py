@@ -29,7 +29,7 @@ from dlbench.reports.naming import counted, group_name, listed, name_of, rest_of
 from dlbench.reports.ratio.nodes import FAST, MEAN, SLOW, UNKNOWN, Kind, NodeRatio, NodeSeen, contrasts, pooled_variance
 from dlbench.reports.ratio.pairs import draw
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
-from dlbench.reports.statistics import SIGNIFICANCE, Summary, summarise
+from dlbench.reports.statistics import SIGNIFICANCE, summarise
 from dlbench.reports.storage.hosts import Host, Node
 from dlbench.reports.storage.record import Record, Run, last_attempts
 
@@ -220,18 +220,16 @@ def _clear(on: Iterable[NodeRatio]) -> list[NodeRatio]:
     return [each for each in on if each.verdict in (SLOW, FAST)]
 
 
-def _spread(benchmark: Cell | str, by_node: dict[str, Summary]) -> Spread:
-    nodes = by_node.values()
-    between = float(np.std([math.log(each.median) for each in nodes], ddof=1))
-    variance, freedom = pooled_variance(nodes)
-    if not freedom:
-        return benchmark, len(nodes), between, None, None
-    by_noise = variance * math.fsum(1 / each.launches for each in nodes) / len(nodes)
-    return benchmark, len(nodes), between, math.sqrt(variance), math.sqrt(by_noise)
-
-
 def _spreads(kind: Kind) -> list[Spread]:
-    return [_spread(*each) for each in kind.times.items()]
+    found: list[Spread] = []
+    for benchmark, by_node in kind.times.items():
+        nodes = by_node.values()
+        between = float(np.std([math.log(each.median) for each in nodes], ddof=1))
+        variance, freedom = pooled_variance(nodes)
+        by_noise = variance * math.fsum(1 / each.launches for each in nodes) / len(nodes)
+        known = (math.sqrt(variance), math.sqrt(by_noise)) if freedom else (None, None)
+        found.append((benchmark, len(nodes), between, *known))
+    return found
 
 
 def headline(kinds: Sequence[Kind]) -> list[str]:

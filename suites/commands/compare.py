@@ -1,6 +1,6 @@
 """`dlbench compare` and `dlbench gate`: a candidate against a baseline, stored or measured now."""
 
-import contextlib
+import os.path
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.report import gate_outcome
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
-from dlbench.reports.formats.outputs import why_not
+from dlbench.reports.formats.pictures import why_not
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
@@ -23,7 +23,6 @@ from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import counted, resume_command, say
-from ..environments.folders import write_whole
 from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
@@ -78,7 +77,6 @@ OPTIONS: options.Options = {
     ),
     "as_json": options.JSON,
 }
-"""Options that `compare` and `gate` share."""
 _COMPARE: options.Options = {
     "first": options.argument("[A]", "Baseline: a run's id or its beginning, latest, previous, or a store.", usual=""),
     "second": options.argument("[B]", "Candidate, given in the same way.", usual=""),
@@ -284,10 +282,7 @@ def _show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     print(to_stdout(COMPARED, found, ReportOptions(), form), flush=True)
     for path in write or ():
         text = export(COMPARED, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
-        try:
-            write_whole(Path(path), text if text.endswith("\n") else text + "\n")
-        except OSError as error:
-            raise UsageError(f"The report {path} cannot be written: {error.strerror}.") from error
+        options.write_file(Path(path), text if text.endswith("\n") else text + "\n", "The report")
 
 
 Found = tuple[Run, list[Record], str, dict[str, Host]]
@@ -333,21 +328,16 @@ def _others(before: Found, after: Found) -> str:
     return f" These share cells: {', '.join(shared)}." if shared else ""
 
 
-def _is_file(word: str) -> bool:
-    with contextlib.suppress(OSError):  # a word too long for a name
-        return Path(word).is_file()
-    return False
-
-
 def _find(word: str, store_file: str) -> Found:
     """Return the run that a word means, its records, the store it lies in, and its machine.
 
     A word is latest, previous, the beginning of an id, a store (its newest run), or STORE:ID.
     """
+    is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
     place, colon, of_place = word.rpartition(":")
-    if colon and (_is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
+    if colon and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place)):
         return _find(of_place, place)
-    target = word if _is_file(word) or "://" in word else store_file
+    target = word if is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
         runs = store.runs()
         if not runs:

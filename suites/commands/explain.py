@@ -21,7 +21,7 @@ from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
-from ..display.screen import StatusLine, err, say
+from ..display.screen import StatusLine, counted, err, say
 from ..environments import environment, folders
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks
@@ -114,7 +114,7 @@ def stored_time(target: str, record: Record) -> str:
     found = matrix.cells.get(Place(record.machine, record.cell._replace(adapter="")))
     if found is None or found.timed is None:
         return f"{target} has no time of this cell on this machine."
-    launches = f"{found.timed.launches} launch{'es' if found.timed.launches != 1 else ''}"
+    launches = counted(found.timed.launches, "launch", "launches")
     return f"In {target} a step of this cell takes {number(found.timed.median * 1e3)} ms ({launches})."
 
 

@@ -26,9 +26,7 @@ from . import options
 from .options import Given, flag, option, takes
 
 _COUNTED = {"threads": "thread count", "batch_size": "mini-batch size"}
-_EXPLAINED = 20
-"""Changes whose records are read unless all are asked for: as many as a report shows."""
-
+_EXPLAINED = 20  # changes whose records are read unless all are asked for: as many as a report shows
 
 _OPTIONS: options.Options = {
     "store_file": options.STORE,

@@ -7,7 +7,6 @@ from pathlib import Path
 import typer
 
 from ..display.screen import program, say
-from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own
 from . import options
@@ -45,9 +44,6 @@ def step_command(given: Given) -> None:
     path = Path(file)
     if path.exists():
         raise UsageError(f"{file} exists already. Name a new file, or remove it first.")
-    try:
-        write_whole(path, (_FOLDER / f"{framework}.py").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+    options.write_file(path, (_FOLDER / f"{framework}.py").read_text(encoding="utf-8"), "The file")
     interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
     say(f"{file} is written. Next: {shlex.quote(program())} run threads --step {shlex.quote(file)}{interpreter}")

@@ -6,12 +6,14 @@ def command(given: Given) -> None: ...
 
 import inspect
 from collections.abc import Callable, Collection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, get_args
 
 import typer
 from typer.models import OptionInfo
 
+from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own, values
 from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, SuiteOverrides, narrowing_help, option_of
@@ -96,11 +98,9 @@ ADAPTER = several(
 
 AXES: Options = {each.key: option(each.option, each.help, metavar=each.metavar) for each in (*AXIS_OPTIONS, *LIMITS)}
 AXES_OF_A_CELL = {key: AXES[key] for key in KEYS if key not in ("networks", "frameworks", "threads_limit")}
-"""The same for a single cell, whose row and network are an argument."""
 AXES_TO_SHOW: Options = {
     each.key: option(each.option, narrowing_help(each), metavar=each.metavar) for each in AXIS_OPTIONS
 }
-"""Every axis, to narrow stored cells."""
 LAUNCHES: Options = {
     "launches": option(
         "--launches",
@@ -172,6 +172,14 @@ def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
     if chosen not in known:
         raise unknown_name("format", chosen, known)
     return chosen
+
+
+def write_file(path: Path, text: str, what: str) -> None:
+    """Write a file that the user named, whole or not at all; raises UsageError with ``what`` it is."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be written: {error.strerror or error}.") from error
 
 
 def in_plural(name: str) -> str:

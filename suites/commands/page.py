@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
-from dlbench.reports.formats.outputs import why_not
+from dlbench.reports.formats.pictures import why_not
 from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
@@ -92,10 +92,7 @@ def page_command(given: Given) -> None:
         _histories(targets, source.narrowing),
     )
     text = page_to_file_text(document)
-    try:
-        write_whole(given.out, text)
-    except OSError as error:
-        raise UsageError(f"The page {given.out} cannot be written: {error.strerror or error}.") from error
+    options.write_file(given.out, text, "The page")
     say(f"Written: {given.out} ({len(text.encode()) / 1e6:.2f} MB).")
 
 
@@ -117,8 +114,8 @@ def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], l
 
 
 MARKER = "site.json"
-FORM = 1
-"""Rises whenever a reader of the old form would misread the new one."""
+FORM = 1  # rises whenever a reader of the old form would misread the new one
+_EXPLAINED = 100  # changes whose records are read
 
 
 @dataclass(frozen=True)
@@ -128,10 +125,6 @@ class _Kept:
 
 
 _KEPT = TypeAdapter(_Kept)
-
-
-_EXPLAINED = 100
-"""Changes whose records are read."""
 
 
 @takes(

@@ -58,7 +58,7 @@ def doctor_command(given: Given) -> None:
     if given.as_json:
         print_json(
             {
-                "counts": {str(severity): _count(findings, severity) for severity in Severity},
+                "counts": {str(each): [finding.severity for finding in findings].count(each) for each in Severity},
                 "findings": [finding.to_dict() for finding in findings],
                 "readings": [reading.to_dict() for reading in facts.sample.readings] if facts.sample else [],
             }
@@ -67,21 +67,17 @@ def doctor_command(given: Given) -> None:
         show_findings(findings)
 
 
-def _count(findings: tuple[Finding, ...], severity: Severity) -> int:
-    return sum(finding.severity is severity for finding in findings)
-
-
 def show_findings(findings: tuple[Finding, ...]) -> None:
     """Print the diagnosis in a sentence, and the findings grouped by severity: a remedy for each that harms."""
     width = max(_NARROWEST, min(_WIDTH, out.width))
-    harms, may = _count(findings, Severity.HARMS), _count(findings, Severity.MAY_HARM)
+    grouped = {severity: [each for each in findings if each.severity is severity] for severity in Severity}
+    harms, may = len(grouped[Severity.HARMS]), len(grouped[Severity.MAY_HARM])
     parts = [f"{counted(harms, 'thing harms', 'things harm')} measurement"] if harms else []
     if may:
         parts.append(f"{may} may" if harms else f"{counted(may, 'thing')} may harm measurement")
     found = f"On this machine {' and '.join(parts)}. Nothing was changed."
     _print(found if parts else "Nothing found on this machine that harms measurement.", width)
-    for severity in Severity:
-        chosen = [finding for finding in findings if finding.severity is severity]
+    for severity, chosen in grouped.items():
         for number, finding in enumerate(chosen):
             if number == 0 or finding.advice:
                 out.print()
@@ -162,5 +158,4 @@ def probe_command(given: Given) -> None:
         )
         for each in measured.measured:
             if each.doubt:
-                threads_said = counted(each.threads, "thread")
-                show(f"? {threads_said}: too low to be a ceiling, {each.doubt}")
+                show(f"? {counted(each.threads, 'thread')}: too low to be a ceiling, {each.doubt}")

@@ -46,8 +46,7 @@ class _Reports(TyperGroup):
 
 report_app = typer.Typer(cls=_Reports, no_args_is_help=True, help="Show what was measured, and what it means.")
 
-_OF_THEIR_OWN = ("compare", "history", "explain")
-"""Reports with commands elsewhere."""
+_OF_THEIR_OWN = ("compare", "history", "explain")  # reports with commands elsewhere
 _STORES = "Result store. Repeat the option to compare machines."
 SOURCES: options.Options = {
     "store": several("--store", _STORES, "FILE"),
@@ -56,7 +55,6 @@ SOURCES: options.Options = {
     "machine": options.OF_MACHINE,
     **options.AXES_TO_SHOW,
 }
-"""Which records of which stores."""
 ALL_RUNS = flag("--all-runs", "Pool a cell's launches of all runs, not only of its newest.")
 _PLOT = "Draw a picture too (.png or .svg), with a panel for each network."
 

@@ -35,14 +35,13 @@ from .options import Given, flag, option, takes
 from .plan import kind_of_protocol, plan_of, planned, size_of, training_lines
 from .report import matrix_so_far
 
-CONDITIONS: options.Options = {
+CONDITIONS: options.Options = {  # a fleet hands them on, too
     "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
     "no_quiet_gate": options.NO_QUIET_GATE,
     "corpus": option(
         "--corpus", "Train on this text instead of the generated one (suite `char` only).", Path | None, metavar="FILE"
     ),
 }
-"""Options of `run` that a fleet hands on, too."""
 _NODE = "Used by a fleet's jobs: records name the node, and the same command resumes its run."
 
 

@@ -16,8 +16,7 @@ from pydantic import TypeAdapter
 from ..errors import FrameworkEnvironmentError
 from .folders import exists, home, remembered
 
-MANIFEST = "dlbench-environment.json"
-"""The file that describes a built environment, in its folder."""
+MANIFEST = "dlbench-environment.json"  # describes a built environment, in its folder
 
 # Lists importable packages by the names of metadata folders: works from Python 3.6 on, and imports nothing.
 _INSPECT = """

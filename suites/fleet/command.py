@@ -27,15 +27,13 @@ from .slurm import Slurm, further_options
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Measure a suite on many machines, into one store.")
 
-_WATCH_SECONDS = 1.0, 10.0
-"""The first and the longest pause between two queries of scheduler and store."""
+_WATCH_SECONDS = 1.0, 10.0  # the first and the longest pause between two queries of scheduler and store
 _SCHEDULERS = ("slurm", "local")
 
 _NEWEST = "The fleet's id. Without it, the newest."
 _WHICH: options.Options = {"fleet_id": options.argument("[FLEET]", _NEWEST, str | None, None)}
-_STORE: options.Options = {"store_file": options.STORE}
 _NODE: options.Options = {"node": option("--node", "Only this node's job.", metavar="NAME")}
-_WAIT: options.Options = {"wait": flag("--wait", "Wait until all jobs have ended.")}
+_WAIT = flag("--wait", "Wait until all jobs have ended.")
 _FLEET: options.Options = {
     "on": option("--on", "Slurm, or processes on this machine (slurm).", metavar="|".join(_SCHEDULERS)),
     "nodes": option("--nodes", "How many nodes: idle ones first.", int | None, min=1),
@@ -49,14 +47,13 @@ _FLEET: options.Options = {
     "node_python": option(
         "--node-python", "The Python that has dlbench on the nodes (this one).", str, "", metavar="PATH"
     ),
-    **_STORE,
+    "store_file": options.STORE,
     "folder": option("--folder", "For logs; all nodes must see it under this name.", Path | None, metavar="FOLDER"),
     "resume": flag("--resume", "Submit the jobs of the suite's newest fleet again that have not finished."),
     "fleet": option("--fleet", "With --resume: this fleet.", metavar="ID"),
-    **_WAIT,
+    "wait": _WAIT,
 }
-"""Which machines, how they are reached, and which jobs to submit."""
-_OF_RUN: options.Options = {
+_OF_RUN: options.Options = {  # each job gets them
     **options.AXES,
     **options.LAUNCHES,
     **options.BUILDS,
@@ -65,7 +62,6 @@ _OF_RUN: options.Options = {
     "seed": options.SEED,
     **CONDITIONS,
 }
-"""Options of `dlbench run` that each job gets."""
 
 
 def settings_of(given: Given, scheduler: str) -> dict[str, str]:
@@ -186,7 +182,7 @@ def _check_store(target: str, scheduler: str) -> None:
 
 
 @fleet_app.command("status")
-@takes(_WHICH, _STORE, _WAIT, {"as_json": options.JSON})
+@takes(_WHICH, {"store_file": options.STORE, "wait": _WAIT, "as_json": options.JSON})
 def status_command(given: Given) -> None:
     """Show the state of each job by the scheduler, and its progress by the newest record in the store.
 
@@ -220,7 +216,7 @@ def status_command(given: Given) -> None:
 
 
 @fleet_app.command("cancel")
-@takes(_WHICH, _STORE, _NODE)
+@takes(_WHICH, {"store_file": options.STORE, **_NODE})
 def cancel_command(given: Given) -> None:
     """End the jobs of a fleet that have not ended; every finished launch is stored.
 

@@ -26,10 +26,8 @@ _STATES = {
 }
 _AWAY = ("Unable to contact", "Socket timed out", "Connection refused", "Protocol authentication", "srun")
 _NO_SUCH_JOB = "Invalid job id"
-_NOTICE_SECONDS = 120
-"""Seconds before the time limit at which a job gets SIGTERM, so that `dlbench run` ends in order."""
-_PATIENCE_SECONDS = 60.0
-"""Slurm's programs themselves wait some twenty seconds for a controller that is away."""
+_NOTICE_SECONDS = 120  # before the time limit a job gets SIGTERM, so that `dlbench run` ends in order
+_PATIENCE_SECONDS = 60.0  # Slurm's programs themselves wait some twenty seconds for a controller that is away
 
 _TAKES_JOBS = frozenset({"idle", "mixed", "allocated", "completing", "planned"})
 _KEEPS_JOBS_AWAY = frozenset("*$!%")
@@ -43,8 +41,7 @@ _OF_THE_FLEET = frozenset(
     | {"signal", "wait", "wrap"}
 )
 _HAS_AN_OPTION = ("account", "exclusive", "partition", "qos", "time")
-FURTHER = "further."
-"""Prefix of the settings that are further options of sbatch."""
+FURTHER = "further."  # prefix of the settings that are further options of sbatch
 
 
 def further_options(texts: Sequence[str]) -> dict[str, str]:

@@ -62,15 +62,13 @@ def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[s
 def read(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[str, Network]:
     """Return the networks of these tables and grids, by name."""
     found: dict[str, Network] = {}
-    places = [(f"{where}, [[network]] {number}", table) for number, table in enumerate(tables, 1)]
-    of_grids = [(f"{where}, [[grid]] {number}", grid) for number, grid in enumerate(grids, 1)]
-    single = ((place, [_network(table, place)]) for place, table in places)
-    for place, made in itertools.chain(single, ((place, _of_grid(grid, place)) for place, grid in of_grids)):
-        for network in made:
-            if digest_of(found.setdefault(network.name, network)) != digest_of(network):
-                raise SuiteError(
-                    f"{place}, key name: there is another network named {network.name}. Choose another name."
-                )
+    for kind, given in (("network", tables), ("grid", grids)):
+        for number, table in enumerate(given, 1):
+            place = f"{where}, [[{kind}]] {number}"
+            for network in [_network(table, place)] if kind == "network" else _of_grid(table, place):
+                if digest_of(found.setdefault(network.name, network)) != digest_of(network):
+                    message = f"there is another network named {network.name}. Choose another name."
+                    raise SuiteError(f"{place}, key name: {message}")
     return found
 
 

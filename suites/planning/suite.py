@@ -38,19 +38,20 @@ Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 USUAL_INTERVAL = 0.02
 USUAL_RANGE = "5-20"
 """Of launches, where a precision is asked for and no number of them."""
+_USUAL = Protocol()
 
 
 class ProtocolSection(TomlTable):
-    """How each launch measures and how often each cell is launched."""
+    """How each launch measures (`Protocol` says what each number means), and how often each cell is launched."""
 
     launches: Annotated[int, Field(strict=True)] | str = 1  # 3, or "5-20": as many as the precision needs
     interval: str = ""  # "2%": relative half-width of a cell's interval at which it gets no further launch
-    warmup_steps: Positive = 3
-    maximum_warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # 0: warm-up is not searched for its end
-    steps: Positive = 20
-    minimum_steps: Positive = 5
+    warmup_steps: Positive = _USUAL.warmup_steps
+    maximum_warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = _USUAL.maximum_warmup_steps
+    steps: Positive = _USUAL.steps
+    minimum_steps: Positive = _USUAL.minimum_steps
     sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0  # shorter steps: several a sample
-    seconds: Seconds = 10.0
+    seconds: Seconds = _USUAL.seconds
     curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it the first row trains so long on a text
     curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # and every further row so long, to check it
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out

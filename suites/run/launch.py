@@ -1,9 +1,5 @@
 """Runs one launch of a cell, with its attempts, and makes a Record of each; stores nothing.
 
-    runner = LaunchRunner(plan, run, launch_process, sources, reference, machine=machine, gate=gate)
-    for record in runner.run_launch(planned, plan.protocol, most=3):
-        store.append(record)
-
 Each record is yielded when its launch has ended, so that a caller can store it before the next attempt begins. A
 disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
 machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.

@@ -1,11 +1,5 @@
 """Schedules: which launches a run makes next, decided from its plan and its records alone.
 
-    schedule = Schedule(plan, records, host)
-    for block in schedule.blocks():
-        for launches in schedule.wanted(block, seconds_left):
-            ...                                   # launch, store the record,
-            schedule.add(record)
-
 `Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `PairSchedule` both
 sides of a comparison in interleaved pairs, `search.HalvingSchedule` searches the fastest cell. A resumed run makes its
 schedule from the records so far.

@@ -29,34 +29,26 @@ def question(ask):
     return with_options
 
 
-def _agreement(guest: Guest, settings: dict[str, Any], other: str, setup: str = "", only: Sequence[str] = ()) -> None:
-    """Train each small network with the settings and by the adapter that ``other`` makes; the two must agree."""
-    verdicts = guest(f"""{setup}
+@question
+def reference(guest: Guest, only: Sequence[str] = (), **settings: Any) -> None:
+    """Every kind of layer, odd sizes and strides that do not divide: three steps against float64."""
+    verdicts = guest(f"""
+from guest.reference.adapter import ReferenceAdapter
 answer = {{}}
 for name in {list(only)!r} or built(**{settings!r}):
     network = SMALL[name]
     found, expected = [
         small.parity_observation(parity, batches, adapter, network, 4)
-        for adapter in (make(name, **{settings!r}), {other})
+        for adapter in (
+            make(name, **{settings!r}),
+            ReferenceAdapter(Cell("reference", "reference", "", name, "cpu", 1, 4), {{}}, ""),
+        )
     ]
     verdict = parity.judge(found, expected, network.parity)
     answer[name] = (verdict.verdict, verdict.reason)
 """)
     assert len(verdicts) >= (len(only) or OF_ALL)
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
-
-
-@question
-def reference(guest: Guest, only: Sequence[str] = (), **settings: Any) -> None:
-    """Every kind of layer, odd sizes and strides that do not divide: three steps against float64."""
-    reference = 'ReferenceAdapter(Cell("reference", "reference", "", name, "cpu", 1, 4), {}, "")'
-    _agreement(guest, settings, reference, "from guest.reference.adapter import ReferenceAdapter", only)
-
-
-@question
-def settings(guest: Guest, settings: dict[str, Any], plain: dict[str, Any] | None = None) -> None:
-    """The settings train as the plain ones do, both in one process."""
-    _agreement(guest, settings, f"make(name, **{plain or {}!r})")
 
 
 @question

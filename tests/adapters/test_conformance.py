@@ -248,17 +248,3 @@ def test_a_framework_that_computes_nothing_is_unchecked_not_agreed(launch):
             assert (outcome.status, outcome.parity.verdict) == (Status.OK, "unchecked")
             assert outcome.parity.reason
             assert len(outcome.samples_ns) == SHORT.steps
-
-
-def test_every_lock_file_pins_everything():
-    for framework in (each for known in catalogue().values() for each in known.by_lock):
-        if framework.environment != "own" or framework.unavailable or framework.interpreter:
-            continue
-        lines = [line.split("#")[0].strip() for line in framework.lock_file.read_text().splitlines()]
-        required = [line.split(";")[0].split("--hash")[0].strip() for line in lines if line]
-        assert required
-        for each in required:
-            assert each.count("==") == 1, f"{framework.name}: {each}"
-            assert "*" not in each
-            # A build of one index alone, torch 2.13.0+cpu, needs the plain version as its alternative.
-            assert "+" not in each or each.partition("+")[0].strip() in required, f"only one index has {each}"

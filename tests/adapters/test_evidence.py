@@ -8,8 +8,6 @@ import threading
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from known_networks import data_of
 
 from dlbench.adapters import protocol
@@ -146,41 +144,23 @@ def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
     assert evidence.peak_memory_bytes() > 10**6  # from getrusage
 
 
-times = st.none() | st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1e6), max_size=8)
-maybe = st.none() | st.floats(0, 1e9)
-snapshots = st.builds(
-    Snapshot,
-    wall=st.floats(0, 1e6),
-    cpu=st.floats(0, 1e6),
-    thread_cpu=times,
-    run_queue=times,
-    involuntary=st.integers(0, 10**9),
-    voluntary=st.integers(0, 10**9),
-    major_faults=st.integers(0, 10**9),
-    pressure=maybe,
-    pressure_avg10=maybe,
-    steal=maybe,
-    throttled=maybe,
-    companions=st.builds(
-        evidence.Companions, st.dictionaries(st.sampled_from("pqrst"), st.floats(0, 1e6), max_size=5), st.floats(0, 1e6)
-    ),
-)
+def reading(threads=None, waited=None, involuntary=0, **companions):
+    """Return a snapshot with CPU seconds and waits by thread id; all else stands still."""
+    plain = dict.fromkeys(("pressure", "pressure_avg10", "steal", "machine_cpu", "throttled"))
+    counts = {"involuntary": involuntary, "voluntary": 0, "major_faults": 0}
+    others = evidence.Companions(**{"living": {}, "ended": 0.0, **companions})
+    return Snapshot(0.0, 0.0, threads, waited, **counts, **plain, companions=others)
 
 
-@given(snapshots, snapshots)
-def test_threads_that_come_and_go_never_give_a_negative_time(before, after):
-    spread = evidence.thread_evidence(1, 1, before, after).cpu_seconds_by_thread
-    waited = evidence.contention(before, after).run_queue_seconds
-    assert (spread is None) == (before.thread_cpu is None or after.thread_cpu is None)
-    assert (waited is None) == (before.run_queue is None or after.run_queue is None)
-    if spread is not None:
-        assert spread == sorted(spread, reverse=True)
-        working = [s for s in evidence.cpu_seconds_by_thread(before.companions, after.companions) if s > 0]
-        assert len(spread) == len(after.thread_cpu) + len(working)
-        assert all(seconds >= 0 for seconds in spread)
-        for name in set(after.thread_cpu) - set(before.thread_cpu):
-            assert after.thread_cpu[name] in spread  # a new thread's time is all of the region's
-    assert waited is None or waited >= 0
+def test_threads_that_come_and_go_never_give_a_negative_time():
+    before = reading({"main": 5.0, "gone": 9.0}, {"main": 1.0, "gone": 7.0}, living={"p": 4.0, "q": 1.0}, ended=2.0)
+    after = reading({"main": 6.0, "new": 3.0}, {"main": 0.5, "new": 0.25}, living={"q": 1.5}, ended=6.5)
+    # A new thread's time is all of the region's; what p had before it ended is not.
+    assert evidence.thread_evidence(1, 1, before, after).cpu_seconds_by_thread == [3.0, 1.0, 0.5]
+    assert evidence.cpu_seconds_by_process(before.companions, after.companions) == [0.5, 0.5]
+    assert evidence.contention(before, after).run_queue_seconds == 0.25
+    unseen = evidence.thread_evidence(1, 1, before, reading()), evidence.contention(reading(), after)
+    assert (unseen[0].cpu_seconds_by_thread, unseen[1].run_queue_seconds) == (None, None)
 
 
 V1 = {"/proc/self/cgroup": "9:memory:/a\n5:cpu,cpuacct:/jobs/42\n0::/jobs/42\n"}

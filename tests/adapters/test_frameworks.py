@@ -93,15 +93,9 @@ OVER_JAX = [
 ASKED: dict[str, list[Callable[[Guest], None]]] = {
     "torch": [
         asked.reference(),
-        *(
-            asked.settings(settings, {"optimizer": "single", "channels_last": False})
-            for settings in (
-                {"optimizer": "fused"},
-                {"optimizer": "foreach", "channels_last": False},
-                {"optimizer": "single", "flush_denormal": True},
-                {"dense": "onednn"},
-            )
-        ),
+        asked.reference(optimizer="fused", channels_last=True),
+        asked.reference(optimizer="foreach", flush_denormal=True),
+        asked.reference(optimizer="single", dense="onednn"),
         asked.one_bias(
             "[value.detach().numpy() for name, value in adapter._training.module.stack.named_parameters()"
             " if 'bias_hh' in name]"
@@ -163,7 +157,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
     ],
     "keras:torch": [*OF_KERAS, asked.reference(data_format="channels_first"), asked.threads_of_cells()],
     "mxnet": [
-        *(asked.settings({name: False}) for name in ("static", "fused_norm")),
+        asked.reference(static=True, fused_norm=True),
+        asked.reference(update="operator"),
         asked.one_bias('[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'),
         asked.threads_of_variables("mxnet"),
         asked.rate("id(adapter.block._cached_op)"),
@@ -179,9 +174,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.capabilities(**CAPABLE),
     ],
     "onnx": [
-        asked.settings({"rate_in_product": False}),
-        asked.settings({"optimization": "none"}),
-        *(asked.settings({name: False}) for name in ("memory_pattern", "memory_arena")),
+        asked.reference(rate_in_product=True),
+        asked.reference(optimization="none", memory_pattern=False, memory_arena=False),
         *asked.onnx_sessions(1, "adapter.session"),
         # The addresses of everything that is bound.
         asked.reset(
@@ -191,7 +185,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.capabilities(gpu=False, automatic_gradients=False),
     ],
     "onnxruntime": [
-        asked.settings({"fused_loss": False}),
+        asked.reference(fused_loss=False),
         *asked.onnx_sessions(2, f"({SESSIONS})"),
         # And the addresses of the parameters.
         asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),

@@ -120,9 +120,10 @@ def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
     assert {int(each.labels.min()) for each in last} == {2}
 
 
-#: A GRU and RMSProp written down anew in float64, gradients by central differences; the framework trains beside it.
+#: RMSProp written down anew in float64, with the gradients of the reference; the framework trains beside it.
 QUESTION = """
 from guest.launch import batches as texts
+from guest.reference.adapter import ReferenceAdapter
 family = families.Recurrent(5, 0, 3, 1, 4, "gru")
 network = networks.of_family("tiny", family, 2)
 symbols = np.arange(200) ** 2 % 7 % 5
@@ -131,43 +132,20 @@ weights = batches.initial_weights(network)
 for value in weights.values():
     value *= 20  # so that gradients are clipped
 
-def loss_of(parameters, batch):
-    x, labels = batch.inputs.astype(float), batch.labels
-    h, total = np.zeros((2, 3)), 0.0
-    sigmoid = lambda values: 1 / (1 + np.exp(-values))
-    for t in range(4):
-        a = x[:, t] @ parameters["gru1.input_weight"].T + parameters["gru1.bias"]
-        b = h @ parameters["gru1.hidden_weight"].T + parameters["gru1.hidden_bias"]
-        r, z = sigmoid(a[:, :3] + b[:, :3]), sigmoid(a[:, 3:6] + b[:, 3:6])
-        h = (1 - z) * np.tanh(a[:, 6:] + r * b[:, 6:]) + z * h
-        scores = h @ parameters["fc.weight"].T + parameters["fc.bias"]
-        scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        total -= scores[np.arange(2), labels[:, t]].sum()
-    return total / 8
-
 update = texts.RmsProp(rate=0.05, decay=0.9, epsilon=1e-3, clip=0.3)
-parameters = {name: value.astype(float) for name, value in weights.items()}
-means = {name: 0.0 for name in parameters}
+reference = ReferenceAdapter(Cell("reference", "reference", "", "tiny", "cpu", 1, 2), {}, "")
+reference.prepare(network, weights, batches_of[0])
+means = dict.fromkeys(weights, 0.0)
 expected, norms = [], []
 for batch in batches_of:
-    expected.append(loss_of(parameters, batch))
-    gradients = {}
-    for name, value in parameters.items():
-        found = np.zeros(value.shape)
-        for index in np.ndindex(value.shape):
-            kept, ends = value[index], []
-            for step in (1e-5, -1e-5):
-                value[index] = kept + step
-                ends.append(loss_of(parameters, batch))
-            value[index] = kept
-            found[index] = (ends[0] - ends[1]) / 2e-5
-        gradients[name] = found
-    norm = np.sqrt(sum((each ** 2).sum() for each in gradients.values()))
-    norms.append(norm)
+    reference.place(batch)
+    expected.append(reference.model.forward(reference.inputs, reference.labels))
+    gradients = dict(reference.model.backward())
+    norms.append(np.sqrt(sum((each ** 2).sum() for each in gradients.values())))
     for name, gradient in gradients.items():
-        gradient = gradient * min(1.0, update.clip / norm)
+        gradient = gradient * min(1.0, update.clip / norms[-1])
         means[name] = update.decay * means[name] + (1 - update.decay) * gradient ** 2
-        parameters[name] -= update.rate * gradient / (np.sqrt(means[name]) + update.epsilon)
+        reference.weights[name] -= update.rate * gradient / (np.sqrt(means[name]) + update.epsilon)
 
 SMALL["tiny"] = network
 adapter = make("tiny", batch_size=2)

@@ -42,7 +42,7 @@ def test_a_whole_step_in_float64_is_the_references(guest: Guest, network: str) -
         weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4)
         values = {{key: onnx_graphs.permute_gates(network, key, value) for key, value in weights.items()}}
         feed = {{key: value.astype(float) for key, value in values.items()}}
-        given = onnx_graphs.feed(network, batch)
+        given = batches.in_rows(network.family, batch, np.int64)
         inputs, labels = [each if each.dtype == np.int64 else each.astype(float) for each in given]
         feed.update(inputs=inputs, labels=labels, learning_rate=np.array(0.5))
         worst = []

@@ -11,41 +11,17 @@ pytestmark = pytest.mark.framework
 FRAMEWORK = "torch"
 
 
-@pytest.mark.slow
-def test_a_compiled_step_agrees_and_a_new_rate_compiles_nothing(guest: Guest) -> None:
-    answer = guest("""
-        from torch._dynamo.utils import counters
-        network = SMALL["small-convolutional"]
-        supported, reason = make("small-convolutional", mode="compile", compile=True).supports(network)
-        answer = {"unsupported": reason}
-        if supported:
-            adapter = make("small-convolutional", mode="compile", compile=True)
-            found = small.parity_observation(parity, batches, adapter, network, 4)
-            graphs = counters["stats"]["unique_graphs"]
-            before = dict((name, value.copy()) for name, value in adapter.parameters())
-            adapter.set_learning_rate(0.0)
-            adapter.step()
-            still = all((value == before[name]).all() for name, value in adapter.parameters())
-            expected = small.parity_observation(parity, batches, make("small-convolutional"), network, 4)
-            verdict = parity.judge(found, expected, network.parity)
-            answer = {"graphs": graphs, "after": counters["stats"]["unique_graphs"], "still": still,
-                      "verdict": verdict.verdict, "reason": verdict.reason,
-                      "cached": os.path.isdir(os.environ["TORCHINDUCTOR_CACHE_DIR"])}
-    """)
-    if "unsupported" in answer:
-        pytest.skip(answer["unsupported"])
-    assert answer["graphs"] == answer["after"] == 1
-    assert answer["still"]
-    assert answer["verdict"] == "agrees", answer["reason"]
-    assert answer["cached"]
+COUNTED = "from torch._dynamo.utils import counters"
+GRAPHS = 'counters["stats"]["unique_graphs"]'
+COMPILED: dict[str, Any] = {"mode": "compile", "compile": True}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["small-convolutional", "small-recurrent"])
-def test_a_reset_compiles_nothing(guest: Guest, name: str) -> None:
+def test_neither_a_new_rate_nor_a_reset_compiles_anything(guest: Guest, name: str) -> None:
     """One graph without recurrence, pieces with it."""
-    setup = "from torch._dynamo.utils import counters"
-    asked.reset('counters["stats"]["unique_graphs"]', setup, [name], mode="compile", compile=True)(guest)
+    asked.rate(GRAPHS, COUNTED, name, **COMPILED)(guest)
+    asked.reset(GRAPHS, COUNTED, [name], **COMPILED)(guest)
 
 
 def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_do(guest: Guest) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.reports.formats.outputs import why_not
-from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture, why_not
 
 
 def test_a_new_file_and_an_earlier_report_may_be_written(tmp_path: Path) -> None:

@@ -113,9 +113,9 @@ def standing(records, framework):
     return mean.pairs[0].other.row.framework, mean
 
 
-@given(st.lists(SECONDS, min_size=3, max_size=3), st.floats(0.2, 5.0), st.floats(0.01, 100.0))
-def test_a_row_slower_by_one_factor_everywhere_has_that_mean_whatever_the_scale(times, factor, scale):
-    base = {name: t * scale for name, t in zip(NETWORKS, times, strict=True)}
+@given(st.lists(SECONDS, min_size=3, max_size=3), st.floats(0.2, 5.0))
+def test_a_row_slower_by_one_factor_everywhere_has_that_mean(times, factor):
+    base = dict(zip(NETWORKS, times, strict=True))
     slower = row("mxnet", {name: t * factor for name, t in base.items()})
     reference, mxnet = standing([*row("torch", base, threads=2), *row("torch", base), *slower], "mxnet")
     assert reference == "torch"  # the most cells
@@ -154,16 +154,14 @@ def test_a_headline_of_frameworks_only_where_noise_does_not_explain_it():
     assert frameworks.REPORT.headline(alike) == []
 
 
-@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=3), st.floats(0.1, 10.0))
-def test_swapping_machines_inverts_the_ratio_and_a_scale_of_both_changes_nothing(times, scale):
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=3))
+def test_swapping_machines_inverts_the_ratio(times):
     one, two = ({name: pair[side] for name, pair in zip(NETWORKS, times, strict=True)} for side in (0, 1))
     there, back = pairs_of(two_machines(one, two)), pairs_of(two_machines(two, one))
     for found, turned in zip(there, back, strict=True):
         assert found.ratio.value * turned.ratio.value == pytest.approx(1.0, rel=1e-4)
         assert found.ratio.low * turned.ratio.high == pytest.approx(1.0, rel=1e-4)
         assert {SLOWER: FASTER, FASTER: SLOWER}.get(found.verdict, found.verdict) == turned.verdict
-    scaled = pairs_of(two_machines(*({name: t * scale for name, t in of.items()} for of in (one, two))))
-    assert [pair.ratio.value for pair in scaled] == pytest.approx([pair.ratio.value for pair in there], rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from processes import run_command, suite_of_null
 
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands.explain import stored_time
-from dlbench.suites.errors import UsageError
 
 ADAPTER = """
 from ..libraries.profiles import Calls, profile
@@ -116,25 +115,6 @@ def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["/fcn5"], "is not a cell"),
-        (["null:fast/fcn5"], "null has no mode 'fast'"),
-        (["null/fcn5", "--batch-size", "8-16"], "and this means 9"),
-        (["torch:*/fcn5"], "One cell is explained at a time"),
-        (["null/fcn5", "--device", "gpu"], "'gpu' is not a device"),
-        (["null/fcn5", "--steps", "0"], "--steps"),
-    ],
-)
-def test_what_cannot_be_meant_is_one_line_with_what_to_write(tmp_path, words, said):
-    done = run_command(tmp_path, "explain", *words)
-    assert done.returncode == UsageError.exit_code
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
 
 

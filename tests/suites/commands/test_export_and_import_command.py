@@ -29,23 +29,14 @@ def fill(name, run_id="run-1", days=0):
             store.append(make.record(seconds, launch, **told))
 
 
-def contents(name):
-    with Store.open(name, create=False) as store:
-        return store.runs(), sorted(store.records(), key=lambda each: each.started), store.machines()
-
-
 def test_pytest_benchmark_reads_what_was_exported(command):
     for number in (1, 2):
         fill("here.sqlite", f"run-{number}", days=number)
         Path(f"{number}.json").write_text(command("export", "--store", "here.sqlite", "--run", f"run-{number}")[1])
     compare = [sys.executable, "-m", "pytest_benchmark", "compare", "1.json", "2.json", "--columns=median,rounds"]
     shown = subprocess.run(compare, capture_output=True, text=True, check=True).stdout
-    for word in (
-        "fcn5, mini-batch 64",
-        "dlbench[fcn5-b64-null-null-cpu-1] (1)",
-        "dlbench[fcn5-b64-null-null-cpu-1] (2)",
-    ):
-        assert word in shown
+    assert "fcn5, mini-batch 64" in shown
+    assert all(f"dlbench[fcn5-b64-null-null-cpu-1] ({number})" in shown for number in (1, 2))
 
 
 def test_a_bad_file_makes_no_store_and_a_good_one_does_not_change_what_is_known_of_a_machine(command):
@@ -54,14 +45,13 @@ def test_a_bad_file_makes_no_store_and_a_good_one_does_not_change_what_is_known_
     text["dlbench"]["machine"]["memory"]["available_bytes"] = 1
     text = json.dumps(text).replace("run-1", "run-2")
     Path("run.json").write_text(text)
-    before = contents("here.sqlite")[2]
     Path("bad.json").write_text("{")
     assert command("import", "bad.json", "--store", "new.sqlite")[0] == 2
     assert not Path("new.sqlite").exists()
     assert command("import", "run.json", "--store", "here.sqlite")[0] == 0
-    runs, _, machines = contents("here.sqlite")
-    assert [run.id for run in runs] == ["run-1", "run-2"]
-    assert machines == before
+    with Store.open("here.sqlite", create=False) as store:
+        assert [run.id for run in store.runs()] == ["run-1", "run-2"]
+        assert store.machine(probe().fingerprint)["memory"]["available_bytes"] > 1
 
 
 def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(command):
@@ -78,8 +68,8 @@ def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(command):
     assert "2 records" in said
     code, matrix, _ = command("report", "matrix", "--store", "s.sqlite")
     assert code == 0
-    for word in ("test_mine.py::test_sum", "pytest-benchmark imported"):
-        assert word in matrix
+    assert "test_mine.py::test_sum" in matrix
+    assert "pytest-benchmark imported" in matrix
     back = json.loads(command("export", "--store", "s.sqlite")[1])
     data = [json.loads(Path(f"{number}.json").read_text())["benchmarks"][0]["stats"]["data"] for number in (1, 2)]
     assert back["benchmarks"][0]["stats"]["data"] == pytest.approx([*data[0], *data[1]], abs=0.5e-9)

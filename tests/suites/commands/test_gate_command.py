@@ -1,5 +1,6 @@
 """`dlbench gate` and `dlbench compare` as a person or a nightly job runs them, with the null framework."""
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 from processes import run_command, running_command, suite_of_null, wait_until
 
 from dlbench.hardware_probe import probe
+from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands import compare
 from dlbench.suites.commands.options import Given
@@ -28,20 +30,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def run(folder, *words):
-    return run_command(folder, *words)
-
-
-def agrees(done) -> None:
-    """Hold the exit code to the gate's last line: this machine may be too busy for a pass."""
-    said = re.findall(r"gate (passed|failed|undecided): ", " ".join(done.stdout.split()) + done.stderr)
-    assert done.returncode in {"passed": (0,), "failed": (1, 5), "undecided": (6,)}[said[-1]], done.stderr
-
-
 def test_identical_code_passes_in_a_report_that_fits_a_terminal(folder) -> None:
     done = run_command(folder, "gate", "nightly.toml", "--same", COLUMNS="80")
-    agrees(done)
-    assert done.returncode in (0, 6), done.stderr
+    # This machine may be too busy for a pass.
+    assert f"gate {({0: 'passed', 6: 'undecided'})[done.returncode]}: " in " ".join(done.stdout.split()), done.stderr
     assert "2 cells" in done.stdout
     assert "REGRESSION" not in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
@@ -62,11 +54,20 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         wait_until(lambda: len(records_in(folder)) > 6, "records")
         os.kill(child.pid, signal.SIGKILL)
     before = len(records_in(folder))
-    other = run(folder, "gate", "nightly.toml", "--same", "--resume", "--threads", "1", "--store", "my.sqlite")
+    other = run_command(folder, "gate", "nightly.toml", "--same", "--resume", "--threads", "1", "--store", "my.sqlite")
     assert other.returncode == 2
     assert "The unfinished run's candidate was" in other.stderr
-    done = run(folder, *shlex.split(hint))
-    check_regression(folder, done)
+    done = run_command(folder, *shlex.split(hint))
+    assert done.returncode == 1, done.stderr
+    assert "REGRESSION" in done.stdout
+    assert "confirming pair 20" in done.stderr
+    assert ElementTree.parse(folder / "junit.xml").getroot().find(".//testcase/failure") is not None
+    (cell,) = json.loads((folder / "report.json").read_text())["cells"]
+    assert cell["verdict"] == "REGRESSION"
+    assert 5 < cell["ratio"] < 100
+    assert "REGRESSION" in (folder / "report.md").read_text()
+    again = run_command(folder, "compare", "latest", "--store", "my.sqlite")
+    assert (again.returncode, "REGRESSION" in again.stdout) == (0, True)
     with Store.open(folder / "my.sqlite", create=False) as store:
         (stored,) = store.runs()
     assert stored.finished is not None
@@ -74,33 +75,15 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
     firsts = [(each.stage, each.launch, each.side) for each in records_in(folder) if each.attempt == 0]
     assert len(firsts) == len(set(firsts)), "what was measured was measured again"
     assert len(records_in(folder)) > before
-    nothing = run(folder, *shlex.split(hint))
+    nothing = run_command(folder, *shlex.split(hint))
     assert nothing.returncode == 2
     assert "no unfinished gate" in nothing.stderr
 
 
-def check_regression(folder, done) -> None:
-    """Hold the end of a gate, the reports that it wrote and the stored run to a regression."""
-    assert done.returncode == 1, done.stderr
-    assert "REGRESSION" in done.stdout
-    assert "confirming pair 20" in done.stderr
-    case = ElementTree.parse(folder / "junit.xml").getroot().find(".//testcase/failure")
-    assert case is not None
-    (cell,) = json.loads((folder / "report.json").read_text())["cells"]
-    assert cell["verdict"] == "REGRESSION"
-    assert 5 < cell["ratio"] < 100
-    assert "REGRESSION" in (folder / "report.md").read_text()
-    again = run(folder, "compare", "latest", "--store", "my.sqlite")
-    assert again.returncode == 0
-    assert "REGRESSION" in again.stdout
-
-
-def records_in(folder, name="my.sqlite"):
-    try:
-        with Store.open(folder / name, create=False) as store:
-            return store.records()
-    except Exception:
-        return []
+def records_in(folder):
+    with contextlib.suppress(StoreError), Store.open(folder / "my.sqlite", create=False) as store:
+        return store.records()
+    return []
 
 
 def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) -> None:
@@ -115,19 +98,18 @@ def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) 
 
 def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> None:
     ending = ["--budget", "1s", "--undecided", "pass"]
-    done = run(folder, "gate", "nightly.toml", *SLOWER, *ending, "--threshold", "4%", "--store", "my.sqlite")
+    done = run_command(folder, "gate", "nightly.toml", *SLOWER, *ending, "--threshold", "4%", "--store", "my.sqlite")
     assert done.returncode == 0, done.stderr
     assert "gate undecided: of 2 cells " in " ".join(done.stdout.split())
     assert "The budget is spent" in done.stderr
-    assert "REGRESSION" not in done.stdout.split("inconclusive")[0] or "inconclusive" in done.stdout
     with Store.open(folder / "my.sqlite", create=False) as store:
         (stored,) = store.runs()
     assert stored.rule == {"magnitude": 0.04, "screen_magnitude": 0.04}
     assert stored.doctor is not None
-    other = run(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
+    other = run_command(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
     assert other.returncode == 2
     assert "begun with another --threshold or --tolerance. Give the same options" in " ".join(other.stderr.split())
-    again = run(folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite")
+    again = run_command(folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite")
     assert again.returncode == 0, again.stderr
     rule = json.loads(again.stdout)["rule"]
     assert (rule["magnitude"], rule["screen_magnitude"], rule["tolerance"]) == (0.04, 0.04, 0.09)
@@ -140,7 +122,7 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
     cpus = len(os.sched_getaffinity(0))
     neighbours = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(2 * cpus)]
     try:
-        done = run(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--json")
+        done = run_command(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--json")
     finally:
         for each in neighbours:
             each.kill()

@@ -31,31 +31,19 @@ def night(tmp_path):
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dlbench.suites "$@"\n')
     command.chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
-    variables = {"DLBENCH": str(command), "SUITE": "nightly.toml", "DLBENCH_HOME": str(tmp_path / "home")}
-    variables["TMPDIR"] = str(tmp_path)
-    return tmp_path, {**kept, **variables}
+    own = {"DLBENCH": str(command), "SUITE": "nightly.toml", "DLBENCH_HOME": str(tmp_path / "home")}
+    return tmp_path, {**kept, **own, "TMPDIR": str(tmp_path)}
 
 
 def shell(script: str, folder: Path, variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     """Run a step as the runner of a workflow does."""
-    return subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", script],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=5 * PATIENCE,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def workflow():
-    return yaml.safe_load((RECIPES / "github-nightly.yml").read_text())
+    given = {"cwd": folder, "env": variables, "stdin": subprocess.DEVNULL, "timeout": 5 * PATIENCE}
+    return subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], capture_output=True, text=True, **given)
 
 
 def carry_out(folder: Path, variables: dict[str, str], options: str) -> tuple[dict[str, int], list[str]]:
     """Carry out the workflow's steps; return the exit codes by name, and what it would have uploaded."""
-    job = workflow()["jobs"]["gate"]
+    job = yaml.safe_load((RECIPES / "github-nightly.yml").read_text())["jobs"]["gate"]
     summary = folder / "summary.md"
     settings = {**job["env"], **variables, "OPTIONS": options, "GITHUB_STEP_SUMMARY": str(summary), "CANDIDATE": "true"}
     settings["DLBENCH_STORE"] = job["env"]["DLBENCH_STORE"]

@@ -71,17 +71,14 @@ def test_every_report_has_every_format_and_every_axis(name: str, store: str, com
 
 
 def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(store: str, command: Call) -> None:
-    def rows(*words: str) -> list[dict[str, str]]:
+    def rows(*words: str) -> list[tuple[str, str, str]]:
         code, out, err = command("report", "matrix", "--store", store, "--format", "csv", *words)
         assert code == 0, err
-        return list(csv.DictReader(io.StringIO(out)))
+        return [(row["network"], row["threads"], row["framework"]) for row in csv.DictReader(io.StringIO(out))]
 
-    assert len(rows()) == 8
-    assert {row["network"] for row in rows("--networks", "lstm*")} == {"lstm32"}
-    assert {(row["threads"], row["framework"]) for row in rows("--threads", "2", "--frameworks", "torch:eager")} == {
-        ("2", "torch")
-    }
-    assert len(rows("--run", "run-1")) == 8
+    assert len(rows()) == len(rows("--run", "run-1")) == 8
+    assert {network for network, _, _ in rows("--networks", "lstm*")} == {"lstm32"}
+    assert {row[1:] for row in rows("--threads", "2", "--frameworks", "torch:eager")} == {("2", "torch")}
     code, _, err = command("report", "matrix", "--store", store, "--networks", "fcn9")
     assert code == 2
     assert "--networks fcn9" in err
@@ -89,11 +86,8 @@ def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(store: str
 
 def test_words_for_runs() -> None:
     runs = [make.run(id=name, started=make.START.replace(day=day)) for day, name in enumerate(("ab1", "ab2", "b3"), 1)]
-    assert run_named("latest", runs) == "b3"
-    assert run_named("previous", runs) == "ab2"
-    assert run_named("b", runs) == "b3"
-    assert run_named("ab1", runs) == "ab1"
-    assert run_named("unknown", runs) == "unknown"
+    words = {"latest": "b3", "previous": "ab2", "b": "b3", "ab1": "ab1", "unknown": "unknown"}
+    assert {word: run_named(word, runs) for word in words} == words
     with pytest.raises(ReportError, match="2 runs begin with 'ab'"):
         run_named("ab", runs)
     with pytest.raises(ReportError, match="no earlier run"):

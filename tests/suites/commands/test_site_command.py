@@ -73,10 +73,8 @@ def test_a_new_night_rewrites_only_what_it_changes(tmp_path, command, store, nig
     for run in runs[:FIRST]:
         assert f'href="runs/{run.id}.html">{run.started:%Y-%m-%d %H:%M}</a>' in index
     (history,) = (folder / "history").iterdir()
-    told = history.read_text(encoding="utf-8")
-    assert f"run {runs[SLOWER].id}" in told
-    assert "% slower" in told
-    assert "<svg" in told
+    text = history.read_text(encoding="utf-8")
+    assert all(part in text for part in (f"run {runs[SLOWER].id}", "% slower", "<svg"))
     entries = _entries(folder)
     assert [(title, when[:10]) for _, title, when in entries] == [
         (f"fcn5, mini-batch 64, null, {threads}: slower", f"{runs[SLOWER].started:%Y-%m-%d}")
@@ -97,13 +95,11 @@ def test_a_new_night_rewrites_only_what_it_changes(tmp_path, command, store, nig
     check_site(folder)
 
 
-def _entries(folder: Path) -> list[tuple[str | None, str | None, str]]:
+def _entries(folder: Path) -> list[tuple[str, ...]]:
     atom = "{http://www.w3.org/2005/Atom}"
-    root = ElementTree.parse(folder / "feed.xml").getroot()
-    found = [
-        [each.findtext(atom + name, "") for name in ("id", "title", "updated")] for each in root.iter(f"{atom}entry")
-    ]
-    return sorted((tuple(each) for each in found), key=lambda each: each[1])  # type: ignore[return-value,arg-type]
+    entries = ElementTree.parse(folder / "feed.xml").getroot().iter(f"{atom}entry")
+    found = [tuple(each.findtext(atom + name, "") for name in ("id", "title", "updated")) for each in entries]
+    return sorted(found, key=lambda each: each[1])
 
 
 def test_pages_of_runs_that_left_the_store_stay_and_lost_pages_come_back(tmp_path, command, nights):
@@ -137,36 +133,28 @@ def test_gates_that_fail_stand_in_the_feed_and_on_their_pages(tmp_path, command)
     check_site(folder)
 
 
-@pytest.mark.parametrize(("name", "turn"), [("gates", 0), pytest.param("nights", 5, marks=pytest.mark.slow)])
-def test_hostile_names_are_inert(tmp_path, command, name, turn):
-    path = hostile_store(tmp_path, name, turn)
-    code, _, said = command("report", "site", "--store", str(path))
+def test_hostile_names_are_inert(tmp_path, command):
+    code, _, said = command("report", "site", "--store", str(hostile_store(tmp_path, "gates", 0)))
     assert code == 0, said
     check_site(tmp_path / "site")
 
 
 def test_what_is_no_site_of_ours_is_left_alone(tmp_path, command, store):
-    (tmp_path / "mine").mkdir()
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     (tmp_path / "file").write_text("x")
-    (tmp_path / "other").mkdir()
     (tmp_path / "other" / "site.json").write_text('{"dlbench_site": 99, "contents": {}}')
-    for out, words in (
-        ("mine", "mine holds files and is no site of dlbench; name a new or an empty folder with --out."),
-        ("other", "site.json is not of a site that this dlbench can read"),
-        ("file", "The site file cannot be written"),
-    ):
-        before = files(tmp_path)
-        code, _, said = command("report", "site", "--out", out)
-        assert (code, len(said.splitlines())) == (2, 1)
-        assert words in said
-        assert files(tmp_path) == before
     Store.open(tmp_path / "empty.sqlite").close()
+    before = files(tmp_path)
     for words, reason in (
+        (("--out", "mine"), "mine holds files and is no site of dlbench; name a new or an empty folder with --out."),
+        (("--out", "other"), "site.json is not of a site that this dlbench can read"),
+        (("--out", "file"), "The site file cannot be written"),
         (("--store", "empty.sqlite"), "holds no measured run yet"),
         (("--url", "javascript:x"), "is no address of a site"),
     ):
         code, _, said = command("report", "site", *words)
-        assert code == 2
+        assert (code, len(said.splitlines())) == (2, 1)
         assert reason in said
-        assert not (tmp_path / "site").exists()
+        assert files(tmp_path) == before

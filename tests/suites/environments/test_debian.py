@@ -9,14 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from file_server import Server, serving
-from hypothesis import given
-from hypothesis import strategies as st
 from made_up_pythons import script
 from processes import COMMAND, PATIENCE, gone, run_with, variables_of_command, wait_until
 
@@ -36,22 +34,18 @@ class Mirror:
     keyring: Path
     signing: Path  # gpg's home
 
-    def add(
-        self, name: str, version: str = "1.0", files: dict[str, bytes] | None = None, links: Mapping[str, str] = {}
-    ) -> None:
-        """Make a package with these files and links (place: target) and put it into the pool; ``publish`` lists it."""
+    def add(self, name: str, version: str = "1.0", files: Mapping[str, bytes | str] = {}) -> None:
+        """Make a package with these files, of a text a link to it, and put it into the pool; ``publish`` lists it."""
         root = self.folder.parent / "build" / name
         shutil.rmtree(root, ignore_errors=True)
-        (root / "DEBIAN").mkdir(parents=True)
-        (root / "DEBIAN" / "control").write_text(
-            f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: tests\nDescription: for tests\n"
-        )
-        for path, content in (files or {f"usr/share/{name}": os.urandom(PLENTY)}).items():
+        control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: tests\nDescription: for tests\n"
+        contents = {f"usr/share/{name}": os.urandom(PLENTY), "DEBIAN/control": control.encode(), **files}
+        for path, content in contents.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(content)
-        for path, target in links.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).symlink_to(target)
+            if isinstance(content, str):
+                (root / path).symlink_to(content)
+            else:
+                (root / path).write_bytes(content)
         made = self.folder / "pool" / f"{name}_{version.rpartition(':')[2]}_all.deb"  # a pool's names have no epoch
         made.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, made], check=True, capture_output=True)
@@ -92,7 +86,6 @@ class Mirror:
 
 
 def digest(path: Path) -> str:
-    """Return a file's SHA-256."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -153,16 +146,16 @@ class Recipe:
 
     def build(self, **options) -> tuple[int, str]:
         """Build; return the exit code and the last line said."""
-        if options:
-            process = self.start(**options)
-            out, said = process.communicate(timeout=PATIENCE)
-            code = process.returncode
-        else:
-            done = run_with(self.variables, self.folder, "env", "build", "tiny")
-            code, out, said = done.returncode, done.stdout, done.stderr
+        process = self.start(**options)
+        out, said = process.communicate(timeout=PATIENCE)
         assert out == ""
         assert "Traceback" not in said
-        return code, said.splitlines()[-1]
+        return process.returncode, said.splitlines()[-1]
+
+    def relock(self) -> None:
+        """List what the pool holds now, and lock it."""
+        self.mirror.publish()
+        (self.adapter / "debian.lock").write_text(self.mirror.lock())
 
     def refused(self, **options) -> str:
         """Build in vain; return the one line of complaint."""
@@ -213,10 +206,10 @@ def key(tmp_path_factory):
 
 @pytest.fixture
 def mirror(tmp_path, key) -> Mirror:
-    """Give a mirror with three packages, one of them with an epoch and one with a program that runs as its owner."""
+    """Give a mirror with three packages: one has an epoch, and its file lies behind a link of another."""
     made = Mirror(tmp_path / "mirror", key[1], key[0])
-    made.add("tiny-a")
-    made.add("tiny-b", "1:2.0")
+    made.add("tiny-a", files={"usr/lib/real/a": b"a", "lib": "usr/lib"})
+    made.add("tiny-b", "1:2.0", {"lib/real/b": b"b"})
     made.add("tiny-c")
     made.publish()
     return made
@@ -225,26 +218,6 @@ def mirror(tmp_path, key) -> Mirror:
 @pytest.fixture
 def recipe(tmp_path, mirror) -> Recipe:
     return Recipe(tmp_path, mirror)
-
-
-@given(
-    st.lists(
-        st.builds(
-            debian.Package,
-            st.from_regex(r"[a-z0-9][a-z0-9+.-]+", fullmatch=True),
-            st.from_regex(r"([0-9]:)?[0-9][a-z0-9.+~-]*", fullmatch=True),
-            st.sampled_from(["all", "amd64"]),
-            st.integers(0, 10**12),
-            st.from_regex(r"[0-9a-f]{64}", fullmatch=True),
-        )
-    )
-)
-def test_a_lock_is_read_as_it_was_written(tmp_path_factory, packages):
-    path = tmp_path_factory.mktemp("lock") / "debian.lock"
-    lines = [f"{p.name} {p.version} {p.architecture} {p.size} {p.sha256}" for p in packages]
-    path.write_text("# heading\n\n" + "\n".join(lines))
-    assert list(debian.read_lock(path)) == packages
-    assert all("/" not in p.file_name and ":" not in p.file_name for p in packages)
 
 
 def test_every_debian_lock_names_what_was_asked_for_and_no_host():
@@ -267,10 +240,7 @@ def test_every_debian_lock_names_what_was_asked_for_and_no_host():
         "a 1 all 3",
         "../../a 1.0 all 3 " + "0" * 64,
         "-a 1.0 all 3 " + "0" * 64,
-        "a-b ../1.0 all 3 " + "0" * 64,
         "a-b 1.0 all/.. 3 " + "0" * 64,
-        "a-b 1.0 all ³ " + "0" * 64,
-        "a-b 1.0 all 3 " + "A" * 64,
         "a-b 1.0 all 3 " + "g" * 64,
         "a-b 1.0 all 3 " + "0" * 64 + " more",
     ],
@@ -285,6 +255,7 @@ def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):
     folder = recipe.succeeds()
     assert (folder / "lib" / "libtiny.so.1").resolve() == (folder / "debian" / "usr" / "share" / "tiny-a")
     assert not (folder / "lib" / "libtiny.so.1").readlink().is_absolute()
+    assert (folder / "debian" / "lib" / "real" / "b").read_bytes() == b"b"
     noted = json.loads((folder / "dlbench-environment.json").read_text())
     assert noted["debian"] == {"tiny-a": "1.0", "tiny-b": "1:2.0", "tiny-c": "1.0"}
     assert recipe.listed()["state"] == "ready"
@@ -301,7 +272,7 @@ def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
         process = recipe.start()
         assert server.stalled.wait(60)
         wait_until(lambda: (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists(), "the second package")
-        apts = [int(line) for line in _children(process.pid)]
+        apts = [int(line) for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         assert apts
         process.send_signal(number)
         said = process.communicate(timeout=60)[1]
@@ -316,10 +287,6 @@ def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
         assert set(server.downloads()) == {"tiny-c_1.0_all.deb"}
 
 
-def _children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
 def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
     package = recipe.mirror.folder / "pool" / "tiny-b_2.0_all.deb"
     whole = package.read_bytes()
@@ -331,24 +298,17 @@ def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
 
 
 def test_a_file_that_is_not_what_the_lock_names_is_refused(recipe):
-    before = (recipe.adapter / "debian.lock").read_text()
     recipe.mirror.add("tiny-b", "1:2.0")  # the same version with other content, rightly listed and signed
     recipe.mirror.publish()
     message = recipe.refused()
     assert "tiny-b_1%3a2.0_all.deb is not the file that debian.lock names (other content)" in message
     assert "DLBENCH_DEBIAN_MIRROR" in message
     assert not (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists()
-    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
-    assert before != recipe.mirror.lock()
+    lock = recipe.adapter / "debian.lock"
+    lock.write_text(recipe.mirror.lock().replace("1:2.0", "1:1.9"))
+    assert "The Debian mirror no longer has tiny-b 1:1.9" in recipe.refused()
+    recipe.relock()
     recipe.succeeds()
-
-
-def test_a_version_that_the_mirror_has_no_more_is_named(recipe):
-    right = (recipe.adapter / "debian.lock").read_text()
-    (recipe.adapter / "debian.lock").write_text(right.replace("1:2.0", "1:1.9"))
-    message = recipe.refused()
-    assert "The Debian mirror no longer has tiny-b 1:1.9" in message
-    assert "keeps old versions" in message
 
 
 def test_a_release_that_the_mirror_has_no_more_is_named(recipe):
@@ -367,13 +327,7 @@ def test_lists_that_another_key_signed_are_refused(recipe, tmp_path):
     message = recipe.refused()
     assert "are not signed by a key in" in message
     assert "debian-archive-keyring" in message
-    recipe.variables["DLBENCH_DEBIAN_KEYRING"] = str(recipe.mirror.keyring)
-    recipe.succeeds()
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9/debian", "http://no-such-host.invalid/debian"])
-def test_without_network_it_says_so(recipe, address):
-    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = address
+    recipe.variables["DLBENCH_DEBIAN_MIRROR"] = "http://127.0.0.1:9/debian"
     assert "The Debian mirror could not be reached. Check the network" in recipe.refused()
 
 
@@ -409,41 +363,31 @@ def test_without_mirror_keys_or_the_right_machine_it_is_unavailable(recipe):
 
 
 @pytest.mark.parametrize(
-    ("lines", "expected"),
+    ("lists", "expected"),
     [
-        (["'http://deb.example/debian/dists/bookworm/InRelease' x 0"], "http://deb.example/debian"),
-        (["'http://deb.example/debian//dists/stable-updates/InRelease' x 0"], "http://deb.example/debian"),
+        (["http://deb.example/debian/dists/bookworm"], "http://deb.example/debian"),
         (
-            [
-                "'https://tool.example/apt/dists/any/InRelease' x 0",
-                "'http://deb.example/debian-security/dists/bookworm-security/InRelease' x 0",
-                "'file:/srv/archive/debian/20250101T000000Z/dists/bookworm/InRelease' x 0",
-            ],
+            ["https://tool.example/apt/dists/any", "file:/srv/archive/debian/20250101T000000Z/dists/bookworm"],
             "file:/srv/archive/debian/20250101T000000Z",
         ),
         (  # a vendor's, with Debian's name of a release
-            [
-                "'https://tool.example/linux/debian/dists/bookworm/InRelease' x 0",
-                "'http://deb.example/debian/dists/bookworm/InRelease' x 0",
-            ],
+            ["https://tool.example/linux/debian/dists/bookworm", "http://deb.example/debian//dists/bookworm"],
             "http://deb.example/debian",
         ),
         (
             [
-                "'https://tool.example/debian/dists/stable/InRelease' x 0",
-                "'http://mirror.example/pub/debian/dists/bookworm/InRelease' x 0",
-                "'http://mirror.example/pub/debian/dists/bookworm-updates/InRelease' x 0",
+                "https://tool.example/debian/dists/stable",
+                *(f"http://mirror.example/pub/debian/dists/{suite}" for suite in ("bookworm", "bookworm-updates")),
             ],
             "http://mirror.example/pub/debian",
         ),
-        (["'https://tool.example/debian/stable/dists/bookworm/InRelease' x 0"], ""),
-        (["'http://archive.example/ubuntu/dists/noble/InRelease' x 0"], ""),
-        ([], ""),
+        (["https://tool.example/debian/stable/dists/bookworm", "http://archive.example/ubuntu/dists/noble"], ""),
     ],
 )
-def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, lines, expected):
+def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, lists, expected):
     monkeypatch.delenv("DLBENCH_DEBIAN_MIRROR", raising=False)
-    script(tmp_path / "apt-get", "#!/bin/sh\n" + "".join(f'echo "{line}"\n' for line in lines))
+    answers = [f"echo \"'{each}/InRelease' x 0\"\n" for each in lists]
+    script(tmp_path / "apt-get", "".join(["#!/bin/sh\n", *answers]))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     debian.machines_mirror.cache_clear()
     try:
@@ -456,60 +400,42 @@ def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, li
         debian.machines_mirror.cache_clear()
 
 
-def no_file_beyond(size: int) -> Callable[[], None]:
-    """Return what lets a process write no file of more bytes, as on a full disk."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
 def test_a_disk_that_is_full_while_unpacking(recipe):
     recipe.mirror.add("tiny-c", files={"usr/share/tiny-c": bytes(30_000_000)})  # packed it is small
-    recipe.mirror.publish()
-    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
-    message = recipe.refused(preexec_fn=no_file_beyond(5_000_000))
+    recipe.relock()
+    full = (5_000_000, 5_000_000)  # bytes of a file, as on a full disk
+    message = recipe.refused(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, full))
     assert "tiny-c cannot be unpacked: no space is left" in message
     assert (recipe.kept / "tiny-c_1.0_all.deb").exists()
     recipe.succeeds()
 
 
-def test_a_link_to_what_no_package_has_is_refused(recipe):
-    toml = recipe.adapter / "framework.toml"
-    toml.write_text(TOML.replace('"debian/usr/share/tiny-a"', '"debian/usr/share/none"'))
-    assert "lack debian/usr/share/none, which lib/libtiny.so.1 should point to" in recipe.refused()
-
-
 @pytest.mark.parametrize(
-    ("link", "target"),
+    ("link", "target", "reason"),
     [
-        ("../out", "debian/usr/share/tiny-a"),
-        ("/tmp/dlbench-tests-out", "debian/usr/share/tiny-a"),
-        ("lib/it", "../../.."),
-        ("lib/it", "/etc/passwd"),
+        (
+            "lib/libtiny.so.1",
+            "debian/usr/share/none",
+            "lack debian/usr/share/none, which lib/libtiny.so.1 should point to",
+        ),
+        ("/tmp/dlbench-tests-out", "debian/usr/share/tiny-a", "leaves the environment. Correct framework.toml"),
+        ("lib/it", "../../..", "the link lib/it to ../../.. leaves the environment"),
     ],
 )
-def test_a_link_that_leaves_the_environment_is_refused(recipe, link, target):
+def test_a_link_to_nothing_or_out_of_the_environment_is_refused(recipe, link, target, reason):
     line = f'"{link}" = "{target}"'
     (recipe.adapter / "framework.toml").write_text(TOML.replace('"lib/libtiny.so.1" = "debian/usr/share/tiny-a"', line))
-    assert f"the link {link} to {target} leaves the environment. Correct framework.toml" in recipe.refused()
+    assert reason in recipe.refused()
     assert not os.path.lexists("/tmp/dlbench-tests-out")
-    assert not (recipe.folder / "home" / "environments" / "out").is_symlink()
 
 
 def test_nothing_is_unpacked_through_a_link_out_of_the_environment(recipe):
     outside = recipe.folder / "outside"
     outside.mkdir()
-    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a"}, links={"usr/lib/door": str(outside)})
-    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "usr/lib/door/deep/file": b"b"})
-    recipe.mirror.publish()
-    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
+    recipe.mirror.add("tiny-a", files={"usr/lib/door": str(outside)})
+    recipe.mirror.add("tiny-b", "1:2.0", {"usr/lib/door/deep/file": b"b"})
+    recipe.relock()
     message = recipe.refused()
     assert "tiny-b cannot be unpacked" in message
     assert "outside the destination" in message
     assert list(outside.iterdir()) == []
-
-
-def test_a_link_between_folders_of_the_environment_is_no_reason_to_refuse(recipe):
-    recipe.mirror.add("tiny-a", files={"usr/share/tiny-a": b"a", "usr/lib/real/a": b"a"}, links={"lib": "usr/lib"})
-    recipe.mirror.add("tiny-b", "1:2.0", files={"usr/share/tiny-b": b"b", "lib/real/b": b"b"})
-    recipe.mirror.publish()
-    (recipe.adapter / "debian.lock").write_text(recipe.mirror.lock())
-    assert (recipe.succeeds() / "debian" / "lib" / "real" / "b").read_bytes() == b"b"

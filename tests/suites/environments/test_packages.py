@@ -34,6 +34,8 @@ def test_every_line_of_a_lock_has_a_version_and_checksums(framework):
     assert [line for line in lines if not LINE.fullmatch(line)] == []
     names = [line.split()[0] for line in lines]
     assert len(names) == len(set(names))
+    # A build of one index alone, torch 2.13.0+cpu, needs the plain version as its alternative.
+    assert {name.partition("+")[0] for name in names} <= set(names)
     assert packages.is_hashed(framework.lock_file)
 
 
@@ -62,16 +64,23 @@ def test_an_extra_that_one_wheel_asks_of_another_brings_what_that_extra_needs(tm
 def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     wheel = make_wheel(tmp_path, "tinymodule")
     good = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    framework = make_framework(
-        tmp_path, f"tinymodule @ {wheel.as_uri()} --hash=sha256:{'0' * 64}\n", python=HOST, imports="tinymodule"
-    )
-    message = refused(framework)
+
+    def locked(digest):
+        lock = f"tinymodule @ {wheel.as_uri()} --hash=sha256:{digest}\n"
+        return make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
+
+    message = refused(locked("0" * 64))
     assert "by its checksum" in message
     assert left_behind(home) == []
-    lock = f"tinymodule @ {wheel.as_uri()} --hash=sha256:{good}\n"
-    framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
-    assert environment.build(framework).state is State.READY
-    assert not folders.downloads(environment.locate(framework).directory).exists()
+    said = []
+    built = environment.build(locked(good), said.append)
+    assert (built.state, said[-1]) == (State.READY, "Tiny: ready")
+    assert not folders.downloads(built.directory).exists()
+    inspection = interpreters.inspect(built.interpreter, ("tinymodule", "numpy", "sqlalchemy"))
+    assert inspection.missing == ("numpy", "sqlalchemy")  # nothing of the host
+    manifest = json.loads((built.directory / interpreters.MANIFEST).read_text())
+    assert (manifest["framework"], manifest["distributions"]) == ("tiny", inspection.distributions)
+    assert manifest["distributions"]["tinymodule"] == "1.0"
 
 
 def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch):
@@ -128,34 +137,13 @@ def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(tiny, tmp
         assert asked() == [lines[number] for number in taken]
 
 
-def test_a_real_build_holds_exactly_what_its_lock_says(home, tmp_path):
-    wheel = make_wheel(tmp_path, "tinymodule")
-    lock = f"tinymodule @ {wheel.as_uri()}\n"
-    framework = make_framework(tmp_path, lock, python=HOST, imports="tinymodule")
-    said = []
-    built = environment.build(framework, said.append)
-    assert built.state is State.READY
-    assert said[-1] == "Tiny: ready"
-    inspection = interpreters.inspect(built.interpreter, ("tinymodule", "numpy", "sqlalchemy"))
-    assert inspection.missing == ("numpy", "sqlalchemy")  # nothing of the host
-    assert inspection.distributions["tinymodule"] == "1.0"
-    manifest = json.loads((built.directory / interpreters.MANIFEST).read_text())
-    assert manifest["framework"] == "tiny"
-    assert manifest["distributions"] == inspection.distributions
-
-
-@pytest.fixture
-def without_ensurepip(home, tmp_path, monkeypatch):
-    """Let the one Python that is found be the host's, less ensurepip, as Debian's is without python3-venv."""
+def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(home, tmp_path, monkeypatch):
+    """As Debian's is without python3-venv."""
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode:
         pytest.skip("the interpreter of the tests has no pip")
     refusal = 'case "$*" in *without-pip*) ;; "-m venv "*) echo no ensurepip; exit 1 ;; esac'
     python = script(tmp_path / "path" / "python", f'#!/bin/sh\n{refusal}\nexec {sys.executable} "$@"\n')
     monkeypatch.setattr(environment, "find_python", lambda version: python)
-
-
-@pytest.mark.usefixtures("without_ensurepip")
-def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(tmp_path):
     lock = f"tinymodule @ {make_wheel(tmp_path, 'tinymodule').as_uri()}\n"
     built = environment.build(make_framework(tmp_path, lock, imports="tinymodule"))
     assert interpreters.inspect(built.interpreter, ("tinymodule", "pip")).missing == ("pip",)
@@ -164,11 +152,7 @@ def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(tmp_p
 @pytest.mark.parametrize(
     ("says", "parts"),
     [
-        (
-            "NewConnectionError: Connection refused",
-            ["index could not be reached", "dlbench env build tiny", "--python"],
-        ),
-        ("Temporary failure in name resolution", ["index could not be reached"]),
+        ("NewConnectionError: refused", ["index could not be reached", "dlbench env build tiny", "--python"]),
         ("OSError: [Errno 28] No space left on device", ["no space", "DLBENCH_HOME"]),
         ("ERROR: No matching distribution found for tiny==9", ["No matching distribution found for tiny==9", "log"]),
     ],
@@ -192,9 +176,8 @@ def test_a_failed_installation_says_why_and_leaves_nothing(tiny, home, monkeypat
 
 
 def test_a_python_that_makes_no_virtual_environments(tiny, home, monkeypatch):
-    monkeypatch.setenv("FAKE_VENV_EXIT", "1")
-    monkeypatch.setenv("FAKE_BARE_VENV_EXIT", "1")
-    monkeypatch.setenv("FAKE_VENV_SAYS", "no ensurepip")
+    for name, value in (("VENV_EXIT", "1"), ("BARE_VENV_EXIT", "1"), ("VENV_SAYS", "no ensurepip")):
+        monkeypatch.setenv(f"FAKE_{name}", value)
     message = refused(tiny)
     assert "cannot make virtual environments" in message
     assert "Install its venv package" in message
@@ -221,11 +204,9 @@ def test_whatever_ends_a_build_leaves_nothing(tiny, home, monkeypatch, error):
 RETRIED = "WARNING: Retrying after connection broken by 'NewConnectionError'"
 
 
-@pytest.mark.parametrize("command", ["the same", "an earlier"])
-def test_a_connection_that_came_back_does_not_hide_a_wrong_checksum(tiny, tmp_path, command):
+def test_a_connection_that_came_back_does_not_hide_a_wrong_checksum(tiny, tmp_path):
     log = tmp_path / "log"
-    said = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
-    before, now = (f"{RETRIED}\n", said) if command == "an earlier" else ("", f"{RETRIED}\n{said}")
-    log.write_text(before)
+    log.write_text(f"{RETRIED}\n")  # of an earlier command
+    said = f"{RETRIED}\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
     with pytest.raises(FrameworkEnvironmentError, match=r"by its checksum"):
-        packages._run_pip(tiny, ["sh", "-c", f'echo "{now}"; exit 1'], log, "Tiny", lambda line: None)
+        packages._run_pip(tiny, ["sh", "-c", f'echo "{said}"; exit 1'], log, "Tiny", lambda line: None)

@@ -50,12 +50,6 @@ SlurmdParameters=config_overrides
 """
 
 
-def programs() -> str:
-    """Return why there is no Slurm here; "" where there is."""
-    missing = [name for name in _NEEDED if shutil.which(name, path=_PATH) is None]
-    return f"no {missing[0]} here (Debian: apt-get install slurmctld slurmd slurm-client munge)" if missing else ""
-
-
 class Cluster:
     """Nodes n1, n2, ... in the partition `main`, and `all` of the same nodes, which is not the default."""
 
@@ -69,7 +63,10 @@ class Cluster:
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
-        host, (port, *ports) = socket.gethostname().split(".")[0], _free_ports(nodes + 1)
+        with contextlib.ExitStack() as held:
+            sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(nodes + 1)]
+            port, *ports = [each.getsockname()[1] for each in sockets]
+        host = socket.gethostname().split(".")[0]
         text = _SETTINGS.format(host=host, user=pwd.getpwuid(os.getuid()).pw_name, folder=folder, port=port)
         for name, of_node in zip(self.names, ports, strict=True):
             text += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={of_node} CPUs=2 RealMemory=1000\n"
@@ -81,7 +78,6 @@ class Cluster:
         self.impatient = {**self.environment, "SLURM_CONF": str(folder / "impatient.conf")}
 
     def command(self, *words: str) -> str:
-        """Run one of Slurm's programs and return what it prints."""
         done = self._ask(*words)
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
         return done.stdout.strip()
@@ -90,7 +86,6 @@ class Cluster:
         return subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True)
 
     def submit(self, script: str, *options: str) -> str:
-        """Submit a shell script and return the job's number."""
         return self.command("sbatch", "--parsable", *options, "--wrap", script)
 
     def states(self) -> dict[str, str]:
@@ -101,8 +96,7 @@ class Cluster:
     def start(self) -> None:
         """Start what does not run, and wait until the nodes take jobs."""
         own = {name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")}
-        files = {"socket": "sock", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-        options = [f"--{option}={own[name]}" for option, name in files.items()]
+        options = [f"--{'socket' if name == 'sock' else f'{name}-file'}={path}" for name, path in own.items()]
         # A parent folder that not everybody may enter, such as a temporary folder of one user, is only a warning then.
         self._spawn("munged", "munged", "--foreground", "--force", "--num-threads=2", *options)
         self._wait(lambda: self._ask("munge", "-n", "-S", str(own["sock"])).stdout != "", "munged")
@@ -123,7 +117,6 @@ class Cluster:
         self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
 
     def resume(self, node: str) -> None:
-        """Give back a node that was taken out, and wait until it takes jobs."""
         self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
         self._end(f"slurmd-{node}", signal.SIGTERM)  # a daemon that starts reports at once; else it is asked in seconds
         self._start_nodes(node)
@@ -136,11 +129,9 @@ class Cluster:
             self._wait(answers, f"slurmd-{name}")
 
     def stop_controller(self) -> None:
-        """Stop the controller, which writes down what it knows; jobs continue."""
         self._end("slurmctld", signal.SIGTERM)
 
     def start_controller(self) -> None:
-        """Start the controller again, with what it had written down, and wait until it answers."""
         self._spawn("slurmctld", "slurmctld", "-D")
         self._wait(lambda: "UP" in self._ask("scontrol", "ping").stdout, "slurmctld")
 
@@ -198,36 +189,20 @@ class Cluster:
             time.sleep(0.02)
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-@contextlib.contextmanager
-def cluster(nodes: int = 2) -> Iterator[Cluster]:
-    """Start a cluster, and end it with all it holds."""
+@pytest.fixture(scope="session")
+def started_slurm() -> Iterator[Cluster]:
+    """Give a Slurm cluster of the tests' own, or skip; its tests are of one group, so that one worker starts it."""
+    if missing := [name for name in _NEEDED if shutil.which(name, path=_PATH) is None]:
+        pytest.skip(f"no {missing[0]} here (Debian: apt-get install slurmctld slurmd slurm-client munge)")
     folder = Path(tempfile.mkdtemp(prefix="dlbench-slurm-"))
     folder.chmod(0o755)  # munge refuses a socket that not everybody reaches
-    made = Cluster(folder, nodes)
+    made = Cluster(folder, nodes=2)
     try:
         made.start()
         yield made
     finally:
         made.stop()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def started_slurm() -> Iterator[Cluster]:
-    """Give a Slurm cluster of the tests' own, or skip; its tests are of one group, so that one worker starts it."""
-    missing = programs()
-    if missing:
-        pytest.skip(missing)
-    with cluster() as started:
-        yield started
 
 
 @pytest.fixture

@@ -394,42 +394,33 @@ def test_a_search_starts_from_the_default_mode_as_installed_on_the_cores():
     assert search_starts(without, 1)[0].framework == "torch"  # the first row has no cell
 
 
+def search_with_failures(failing, how=WRONG):
+    """Search with a fast way that fails in these blocks of pairs, counted from the first."""
+    of = search_plan(threads="1,2")
+    starts = search_starts(of, 2)
+    fast = next(cell for cell in of.cells if cell != starts[0])
+    seconds = lambda cell, block: 0.5 if cell == fast else rising(of)(cell, block)  # noqa: E731
+    fails = lambda cell, block: cell == fast and failing(block - pairs_begin(of))  # noqa: E731
+    schedule, _ = search(of, seconds, fails, starts=starts, how=how)
+    assert len(schedule.pairs()) == PAIRS
+    assert schedule.launches_left() == 0
+    found = fastest.search_result(of, schedule)
+    return fast, found, fastest.lines(of, found, None)
+
+
 @examples(5)
 @given(st.integers(-2, PAIRS - 1))
 def test_a_way_that_fails_parity_in_one_launch_is_out_and_the_others_keep_their_pairs(block):
-    of = search_plan(threads="1,2")
-    starts = search_starts(of, 2)
-    liar = next(cell for cell in of.cells if cell != starts[0])
-    schedule, records = search(
-        of,
-        lambda cell, block: 0.5 if cell == liar else rising(of)(cell, block),
-        lambda cell, at: cell == liar and at == pairs_begin(of) + block,
-        starts=starts,
-    )
-    assert any(record.outcome is WRONG for record in records)
-    found = fastest.search_result(of, schedule)
+    liar, found, lines = search_with_failures(lambda at: at == block)
     assert liar not in set(found.seconds)
-    assert "No number from 1 way: it computed something else" in fastest.lines(of, found, None)
-    assert len(schedule.pairs()) == PAIRS
-    assert schedule.launches_left() == 0
+    assert "No number from 1 way: it computed something else" in lines
 
 
 @pytest.mark.parametrize(("times", "stays"), [(2, True), (3, False)])
 def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times, stays):
-    of = search_plan(threads="1,2")
-    starts = search_starts(of, 2)
-    fast = next(cell for cell in of.cells if cell != starts[0])
-    schedule, _ = search(
-        of,
-        lambda cell, block: 0.5 if cell == fast else rising(of)(cell, block),
-        lambda cell, block: cell == fast and pairs_begin(of) < block <= pairs_begin(of) + times,
-        starts=starts,
-        how=UNLIKELY,
-    )
-    found = fastest.search_result(of, schedule)
+    fast, found, _ = search_with_failures(lambda at: 0 < at <= times, UNLIKELY)
     assert (found.best == fast, found.failed == {}) == (stays, stays)
     assert ("failed_launches" in {flag.kind.name for flag in found.flags[found.best]}) is stays
-    assert len(schedule.pairs()) == PAIRS
 
 
 def test_a_pair_that_another_session_began_is_not_completed():
