@@ -1,14 +1,14 @@
 """What this machine is, and what it can do.
 
 `probe` returns a `Machine` with a stable fingerprint; `measure` returns its `Ceilings`; `sentinel.take` returns the
-sentinel's `Reading`, whose `disturbances` say why the machine is not quiet now.
+sentinel's `Reading`, whose `unquiet_reasons` say why the machine is not quiet now.
 """
 
 from dlbench.hardware_probe.ceilings import Ceiling, Ceilings, ProbeError, measure
 from dlbench.hardware_probe.cpu import Cache, Cpu, Frequency, Virtualisation, bound_mask, probe_cpu
 from dlbench.hardware_probe.gpu import Gpus, probe_gpus
 from dlbench.hardware_probe.machine import Machine, describe, probe
-from dlbench.hardware_probe.sentinel import Reading, disturbances
+from dlbench.hardware_probe.sentinel import Reading, unquiet_reasons
 
 __all__ = [
     "Cache",
@@ -23,9 +23,9 @@ __all__ = [
     "Virtualisation",
     "bound_mask",
     "describe",
-    "disturbances",
     "measure",
     "probe",
     "probe_cpu",
     "probe_gpus",
+    "unquiet_reasons",
 ]

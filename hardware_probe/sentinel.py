@@ -133,7 +133,7 @@ class Reading(JsonRecord):
     taken: str
 
 
-def disturbances(reading: Reading) -> list[str]:
+def unquiet_reasons(reading: Reading) -> list[str]:
     """Return what the kernel counted that a quiet machine does not show; unknown counts are no reason."""
     reasons = []
     if reading.others_cpus is not None and reading.others_cpus >= OTHERS_LIMIT * reading.cpus:

@@ -29,7 +29,7 @@ from dlbench.reports.compare.verdict import (
     judge_stages,
     rule_of,
     screen,
-    undecided,
+    without_interval,
 )
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
@@ -337,7 +337,7 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
             broken = side is candidate and side.status is not Status.SKIPPED
             why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"
             verdict = Verdict.BROKEN if broken else Verdict.HOLE
-            return undecided(verdict, why, baseline.launches, candidate.launches)
+            return without_interval(verdict, why, baseline.launches, candidate.launches)
     return None
 
 
@@ -351,7 +351,7 @@ def _contended(
     if any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags):
         cause = "other programs interfered, or the GPU was slowed,"
         why = f"{cause} in {lost} of {of} {what}; measure again when it is cool"
-    return undecided(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
+    return without_interval(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
 
 
 def _adjusted(cells: Sequence[CellComparison], rule: Rule) -> list[CellComparison]:

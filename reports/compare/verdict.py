@@ -230,7 +230,7 @@ def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
     return max(FEWEST_PAIRS, math.ceil(-math.log2(limit)))
 
 
-def undecided(
+def without_interval(
     verdict: Verdict, why: str, baseline_launches: int, candidate_launches: int, ratio: float | None = None
 ) -> Judgement:
     """Return a judgement that rests on no interval, with the reason as its sentence."""
@@ -281,7 +281,7 @@ def _too_few(a: Floats, b: Floats, needed: int, what: str) -> Judgement:
     """Return the judgement of too few log-times; their plain ratio is shown."""
     why = f"too few {what}: {min(len(a), len(b))}, and {needed} are needed on each side"
     ratio = float(np.exp(np.mean(b) - np.mean(a))) if len(a) and len(b) else None
-    return undecided(Verdict.INCONCLUSIVE, why, len(a), len(b), ratio)
+    return without_interval(Verdict.INCONCLUSIVE, why, len(a), len(b), ratio)
 
 
 def _logs(*series: Sequence[float]) -> list[Floats]:
@@ -445,7 +445,7 @@ def judge_stages(
         return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; {why}")
     if len(baseline) < FEWEST_PAIRS:
         why = f"{len(baseline)} of {rule.screen_looks[0]} screening pairs measured"
-        return undecided(Verdict.INCONCLUSIVE, why, len(baseline), len(candidate))
+        return without_interval(Verdict.INCONCLUSIVE, why, len(baseline), len(candidate))
     found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
     if found.verdict is Verdict.REGRESSION:  # not suspect at any look: a later pair made it so
         return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; not confirmed by fresh pairs")

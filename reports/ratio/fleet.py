@@ -17,7 +17,7 @@ import numpy as np
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.hardware_probe import Reading, disturbances
+from dlbench.hardware_probe import Reading, unquiet_reasons
 from dlbench.reports.cells import axis_value, grouped
 from dlbench.reports.columns import MEDIAN, VALUE, Column, csv_rows, host_columns, objects, table, within
 from dlbench.reports.disturbance import disturbed
@@ -144,7 +144,7 @@ def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
         except ValueError:  # of another version
             continue
         rates = reading.gemm_flops_per_second, reading.bandwidth_bytes_per_second
-        if reading.taken in taken or disturbances(reading) or min(rates) <= 0:
+        if reading.taken in taken or unquiet_reasons(reading) or min(rates) <= 0:
             continue
         taken.add(reading.taken)
         node.readings += 1

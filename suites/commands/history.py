@@ -112,7 +112,7 @@ def _cells(cells: Mapping[int, Cell], wanted: Mapping[str, str]) -> list[int]:
                 if not any(fnmatchcase(each, name) for each in known):
                     raise unknown_name(f"{axis} in this store", name, known)
         if axis in _COUNTED:
-            counts = values.counts(words, preparation.capacity(probe()), _COUNTED[axis], LARGEST_BATCH)
+            counts = values.parse_counts(words, preparation.capacity(probe()), _COUNTED[axis], LARGEST_BATCH)
             words = ",".join(map(str, counts))
         kept = {number: cell for number, cell in kept.items() if fits(cell, axis, values.words(words))}
     return list(kept)

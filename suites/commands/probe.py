@@ -128,7 +128,7 @@ def probe_command(given: Given) -> None:
         raise UsageError("--threads requires --ceilings. Add it, or leave --threads out.")
     measured = None
     if given.ceilings:
-        counts = values.counts(given.threads or "1,cores,cpus", preparation.capacity(machine))
+        counts = values.parse_counts(given.threads or "1,cores,cpus", preparation.capacity(machine))
         with measuring(say, wait=True):
             try:
                 measured = measure(counts)

@@ -171,7 +171,7 @@ def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any,
         return tuple(dict.fromkeys(option.read(word) for word in values.words(text)))
     if option.known:
         return tuple(dict.fromkeys(values.one_of(word, what, option.known) for word in values.words(text)))
-    return values.counts(text, capacity, what, option.most)
+    return values.parse_counts(text, capacity, what, option.most)
 
 
 def joined(value: object) -> object:

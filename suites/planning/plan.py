@@ -190,7 +190,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
     threads: dict[str, tuple[int, ...]] = dict.fromkeys(used, (on_gpu,))
     if devices.CPU in used:
-        threads[devices.CPU] = counts = values.counts(choices["threads"] or suite.threads, capacity)
+        threads[devices.CPU] = counts = values.parse_counts(choices["threads"] or suite.threads, capacity)
         if choices["threads_limit"] or not choices["threads"]:  # what the user typed is what is measured
             limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
             threads[devices.CPU] = tuple(count for count in counts if count <= limit)
@@ -240,7 +240,7 @@ def _cells(
     """Return the distinct cells, those of one network together; raises UsageError where there is none."""
     plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
     words = choices["batch_sizes"]
-    sizes = values.counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
+    sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
     # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
     leading = {devices.CPU, *[device for device in threads if device != devices.CPU][:1]}
     begun = []

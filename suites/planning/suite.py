@@ -118,7 +118,7 @@ def _check_words(suite: Suite, where: str) -> None:
     networks.known(suite.network, suite.grid, where)
 
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("threads", lambda: values.counts(suite.threads, _SOME_CAPACITY)),
+        ("threads", lambda: values.parse_counts(suite.threads, _SOME_CAPACITY)),
         ("threads_limit", lambda: values.count(suite.threads_limit, _SOME_CAPACITY)),
         ("device_threads", lambda: values.one_count(suite.device_threads, _SOME_CAPACITY)),
         ("devices", lambda: [devices.check(word) for word in suite.devices]),

@@ -78,7 +78,9 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
     return number
 
 
-def counts(text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS) -> tuple[int, ...]:
+def parse_counts(
+    text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS
+) -> tuple[int, ...]:
     """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores" or "1..4*cpus"."""
     found: set[int] = set()
     for word in words(text):
@@ -100,7 +102,7 @@ def counts(text: str, capacity: Capacity, what: str = "thread count", most: int 
 
 def one_count(text: str, capacity: Capacity) -> int:
     """Return the one thread count meant, such as "cores"; raises UsageError where several are."""
-    found = counts(text, capacity)
+    found = parse_counts(text, capacity)
     if len(found) > 1:
         raise UsageError(f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU have no more.")
     return found[0]

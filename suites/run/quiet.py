@@ -29,7 +29,7 @@ import psutil
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Gpus, ProbeError
 from dlbench.hardware_probe.gpu import computing
-from dlbench.hardware_probe.sentinel import Reading, disturbances, take
+from dlbench.hardware_probe.sentinel import Reading, take, unquiet_reasons
 from dlbench.reports.storage.store import Store
 
 from ..errors import FrameworkEnvironmentError, UsageError
@@ -172,8 +172,8 @@ def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str
     quartile, because disturbance only ever slows down; a shortfall counts only beyond what the sentinel's own spread on
     this machine explains.
     """
-    reasons = [*disturbances(reading)]
-    calm = [each for each in record if each.method == reading.method and not disturbances(each)][-RECORD_LENGTH:]
+    reasons = [*unquiet_reasons(reading)]
+    calm = [each for each in record if each.method == reading.method and not unquiet_reasons(each)][-RECORD_LENGTH:]
     if len(calm) >= ENOUGH_READINGS:
         for what, rate_of, least in _RATES:
             # Median and upper quartile: occasional slow readings do not widen the spread.

@@ -12,7 +12,7 @@ import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import report as layout
 from dlbench.reports.compare.comparison import BASELINE, CellComparison, Comparison, SideOfCell
-from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, undecided
+from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, without_interval
 from dlbench.reports.flags import THREADS_EXCEEDED, Flag
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
@@ -43,7 +43,7 @@ def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
     return Comparison(**{**vars(made), **changes})
 
 
-HOLE = undecided(Verdict.HOLE, "baseline: unsupported, no LSTM", 0, 0)
+HOLE = without_interval(Verdict.HOLE, "baseline: unsupported, no LSTM", 0, 0)
 FLAG = Flag(THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
 ONE_OF_EACH = {
     Verdict.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
@@ -54,13 +54,13 @@ ONE_OF_EACH = {
         CELL._replace(threads=16),
         side(),
         side(),
-        undecided(Verdict.CONTENDED, "other programs interfered with 6 of 8", 2, 2),
+        without_interval(Verdict.CONTENDED, "other programs interfered with 6 of 8", 2, 2),
     ),
     Verdict.BROKEN: CellComparison(
         CELL._replace(network="lstm32"),
         side(flags=(FLAG,)),
         side(Status.CRASHED, "signal 11"),
-        undecided(Verdict.BROKEN, "candidate: crashed, signal 11", 3, 0),
+        without_interval(Verdict.BROKEN, "candidate: crashed, signal 11", 3, 0),
     ),
     Verdict.HOLE: CellComparison(
         CELL._replace(network="lstm64"), side(Status.UNSUPPORTED), side(Status.UNSUPPORTED), HOLE

@@ -14,7 +14,7 @@ from dlbench.reports.compare.verdict import (
     Verdict,
     adjust,
     judge,
-    undecided,
+    without_interval,
 )
 
 seconds = st.floats(1e-6, 1e4)
@@ -98,7 +98,7 @@ p_values = st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=30)
 
 def judgement(p: float | None, verdict: Verdict = Verdict.REGRESSION, high: float = 1.2) -> Judgement:
     if p is None:
-        return undecided(Verdict.INCONCLUSIVE, "too few", 1, 1)
+        return without_interval(Verdict.INCONCLUSIVE, "too few", 1, 1)
     return Judgement(verdict, 1.1, 1.0, high, p, None, 0.03, 5, 5, "t", "slower by +10.0%")
 
 

@@ -41,13 +41,13 @@ def tried(function, *arguments):
 def test_counts_are_the_distinct_numbers_of_all_words_rising(parts):
     text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
     expected = sorted({n for low, high in parts for n in range(low, high + 1)})
-    assert values.counts(text, MACHINE) == tuple(expected)
+    assert values.parse_counts(text, MACHINE) == tuple(expected)
 
 
 @given(st.integers(1, 2048), st.integers(1, 2048))
 def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     low, high = sorted((low, high))
-    found = values.counts(f"{low}..{high}", MACHINE)
+    found = values.parse_counts(f"{low}..{high}", MACHINE)
     assert (found[0], found[-1]) == (low, high)
     steps_of_two_kinds = {2**n for n in range(12)} | {3 * 2**n for n in range(11)}
     assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
@@ -63,7 +63,7 @@ def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
 @example("1-2-3")
 @example("1" * 5000 + "*cpus")
 def test_counts_are_positive_or_refused(text):
-    found, refusal = tried(values.counts, text, MACHINE)
+    found, refusal = tried(values.parse_counts, text, MACHINE)
     assert "\n" not in refusal
     if refusal:
         return
@@ -85,7 +85,7 @@ def test_counts_are_positive_or_refused(text):
     ],
 )
 def test_a_wrong_count_is_refused_with_the_remedy(text, remedy):
-    assert remedy in refused(values.counts, text, MACHINE)
+    assert remedy in refused(values.parse_counts, text, MACHINE)
 
 
 @given(typed)
