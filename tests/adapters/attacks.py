@@ -74,10 +74,13 @@ def judges_itself(self, network, batch):
     """Replace the check in this process by one that finds nothing wrong."""
 
     def carry_out(adapter, step, launch, host, order):
-        for _ in range(order.rounds):
-            host.mark("reset")
-            host.mark("steps")
-        host.mark("read")
+        further = order
+        while further is not None:
+            order = further
+            for _ in range(order.rounds):
+                host.mark("reset")
+                host.mark("steps")
+            further = host.read()  # the host asks again where the check took too long
         updates = {name: [0.0] for name in self.weights}
         return ParitySample([1.0] * order.steps, updates, network.family.parameter_count())
 
