@@ -282,7 +282,7 @@ def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterat
                 "where": "below" if at.units == 0 else "above" if math.isinf(at.units) else "between",
                 "units": at.units if 0 < at.units < math.inf else None,
                 "interval": [at.low, at.high] if at.low is not None and at.high is not None else None,
-                "told": at.clear,
+                "clear": at.clear,
                 "smallest": at.smallest,
                 "largest": at.largest,
             }
@@ -594,7 +594,7 @@ _POINT = (
     _seconds("seconds_of_a_run", QUANTITIES["paper"][1]),
     *cell_columns("flags"),
 )
-_CROSSING = ("what", "first", "second", *_SERIES, "where", "units", "interval", "told", "smallest", "largest")
+_CROSSING = ("what", "first", "second", *_SERIES, "where", "units", "interval", "clear", "smallest", "largest")
 
 
 def rnn_data(found: Study) -> dict[str, Any]:

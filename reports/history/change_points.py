@@ -247,7 +247,7 @@ def _past_the_ends(values: Values, places: list[int]) -> set[int]:
     """Return those of the first and last step that part the nights better with fewer than `ENOUGH_NIGHTS` at the end.
 
     The search puts such a step where it must have five, a night or more away, and takes in nights of the other level.
-    One before the last nights is pending; of one after the first nights nothing is told.
+    A change in the last nights is pending; one in the first nights is not reported.
     """
     count, few = len(values), range(1, ENOUGH_NIGHTS)
     found = set()

@@ -282,8 +282,8 @@ def explained(history: History, read: Reader, most: int | None = None) -> Histor
         nights = change.night_before.run, change.night.run
         found = [[once(run, series.number, side) for run in nights] for side in SIDES[series.kind]]
         pairs = [(before, after) for before, after in found if before is not None and after is not None]
-        told = tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
-        return replace(change, differences=told)
+        found = tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
+        return replace(change, differences=found)
 
     cells = (replace(each, changes=tuple(whole(each, change) for change in each.changes)) for each in history.cells)
     return replace(history, cells=tuple(cells))
@@ -312,11 +312,11 @@ def differences(before: Record, after: Record) -> tuple[Difference, ...]:
     return tuple(Difference(after.side, what, words(old), words(new)) for what, old, new in pairs if old != new)
 
 
-def _software(told: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the packages of a framework's description of itself, and the rest of it, one level deep."""
-    packages = told.get(_DISTRIBUTIONS)
+    packages = software.get(_DISTRIBUTIONS)
     flat: dict[str, Any] = {}
-    for key, value in told.items():
+    for key, value in software.items():
         if isinstance(value, Mapping) and key != _DISTRIBUTIONS:
             flat |= {f"{key} {inner}": inside for inner, inside in value.items()}
         elif key != _DISTRIBUTIONS:

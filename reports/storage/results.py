@@ -234,7 +234,7 @@ def place_of(record: Record) -> tuple[str, Cell]:
 def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
     """Return the places whose row has no setting there: one cell, called tuned, is as installed too.
 
-    Records of before this was told tell it where their run measured others as installed.
+    Older records lack the list; their run shows it if it measured other cells as installed.
     """
     records = list(records)
     runs = {record.run for record in records if record.cell.tuning == INSTALLED}

@@ -133,7 +133,8 @@ class Limits:
         measured = None if self.ceilings is None else self.ceilings.gemm_flops_per_second(threads)
         if measured is None:
             return by_instructions
-        return min(by_instructions, measured * _BEST_LIBRARY * (1 + self._spread(threads)))
+        highest = measured * self._unmeasured(threads) * _BEST_LIBRARY * (1 + self._spread(threads))
+        return min(by_instructions, highest)
 
     def flops_of_a_cpu(self, precision: str = "float32") -> float:
         """Return the most FLOPs in a second of CPU time."""
@@ -143,7 +144,16 @@ class Limits:
     def bandwidth(self, threads: int) -> float | None:
         """Return the most bytes per second to and from memory; None where nothing sound was measured."""
         measured = None if self.ceilings is None else self.ceilings.bandwidth_bytes_per_second(threads)
-        return None if measured is None else measured * (1 + self._spread(threads))
+        return None if measured is None else measured * self._unmeasured(threads) * (1 + self._spread(threads))
+
+    def _unmeasured(self, threads: int) -> float:
+        """Return how many times as many CPUs these threads have as the most threads, up to them, with a ceiling.
+
+        The ceiling of one thread says nothing against two, where that of two was disturbed and left out.
+        """
+        assert self.ceilings is not None
+        most = max(each.threads for each in self.ceilings.measured if each.threads <= threads)
+        return min(threads, self.cpus) / min(most, self.cpus)
 
     def _spread(self, threads: int) -> float:
         """Return by how much a ceiling may be too low: as its own samples differ, and 5 % at least."""

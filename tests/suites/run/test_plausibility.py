@@ -149,10 +149,16 @@ def test_convolutions_may_need_fewer_operations():
 def test_the_limits_are_the_measured_ceilings_and_never_more_than_instructions_allow():
     bare = limits_of(MACHINE, None)
     assert bare.flops(1) in (32 * 6.5e9, 64 * 6.5e9)
-    measured = limits_of(MACHINE, {"measured": [CEILING]})
+    measured = replace(limits_of(MACHINE, {"measured": [CEILING]}), cpus=2)
     assert measured.flops(1) == pytest.approx(100e9 * 1.3 * 1.05)
-    assert measured.flops(2) == measured.flops(1), "what was not measured cannot be less than with fewer threads"
     assert measured.bandwidth(1) == pytest.approx(10.5e9)
+    # Where the ceiling of two threads was disturbed, that of one limits one CPU and not two.
+    assert measured.flops(2) == measured.flops(4) == pytest.approx(2 * measured.flops(1))
+    assert measured.bandwidth(2) == pytest.approx(2 * 10.5e9)
+    of_two = {**CEILING, "threads": 2, "gemm_flops_per_second": 150e9, "gemm_samples": [150e9]}
+    of_two |= {"gemm_cpus_busy": 2.0, "bandwidth_cpus_busy": 2.0}
+    both = replace(limits_of(MACHINE, {"measured": [CEILING, of_two]}), cpus=2)
+    assert both.flops(2) == both.flops(4) == pytest.approx(150e9 * 1.3 * 1.05)
     too_high = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_flops_per_second": 1e15}]})
     assert too_high.flops(1) == bare.flops(1)
     doubtful = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_cpus_busy": 0.3}]})
