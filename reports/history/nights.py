@@ -282,8 +282,8 @@ def explained(history: History, read: Reader, most: int | None = None) -> Histor
         nights = change.night_before.run, change.night.run
         found = [[once(run, series.number, side) for run in nights] for side in SIDES[series.kind]]
         pairs = [(before, after) for before, after in found if before is not None and after is not None]
-        found = tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
-        return replace(change, differences=found)
+        differing = tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
+        return replace(change, differences=differing)
 
     cells = (replace(each, changes=tuple(whole(each, change) for change in each.changes)) for each in history.cells)
     return replace(history, cells=tuple(cells))
