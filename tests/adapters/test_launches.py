@@ -283,7 +283,7 @@ def test_of_several_lost_workers_the_cause_is_told(unlucky, tmp_path):
 def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tmp_path):
     outcome = launch_null(tmp_path, {"step_seconds": 0.2, "serial_fraction": 0.0}, world_size=2)
     assert outcome.status is Status.OK, outcome.reason
-    assert min(outcome.step_seconds()) == pytest.approx(0.1, rel=0.2)
+    assert 0.09 < min(outcome.step_seconds()) < 0.17  # dealt out: 0.1; not dealt out: 0.2
     assert outcome.threads.requested == 2
     busiest, second, *_ = outcome.threads.cpu_seconds_by_thread
     assert second > 0.3 * busiest > 0.0
