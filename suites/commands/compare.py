@@ -1,6 +1,9 @@
 """`dlbench compare`: a candidate against a baseline, stored or measured now."""
 
 import os.path
+import re
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, 
 from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
-from dlbench.reports.formats.pictures import why_not
+from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
@@ -28,6 +31,7 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
+from ..run.launch import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
@@ -136,7 +140,7 @@ def compare_command(given: Given) -> None:
 def report_format(given: Given) -> str:
     """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
     for path in given.write or ():
-        if reason := why_not(Path(path)):
+        if reason := why_unwritable(Path(path)):
             raise UsageError(f"{path} cannot be written: {reason}.")
         if Path(path).suffix.lower() not in _FORMAT_OF_SUFFIX:
             raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(_FORMAT_OF_SUFFIX)}.")
@@ -228,7 +232,23 @@ def measure(
         left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""
         say(f"{counted(measured, 'pair')} measured{more}")
-        return found
+        return replace(found, command=rerun_command(sys.argv[1:], run.seed))
+
+
+_OF_THE_REPORT = ("--write", "--format", "--json", "--resume", "--store", "--seed")
+_WORD = re.compile(r"((?:--[\w-]+=)?)([^=]*=)?(.*)", re.DOTALL)
+
+
+def rerun_command(words: Sequence[str], seed: int) -> str:
+    """Return the command with these words, to measure the same pairs in the same order: no private paths or secrets."""
+    given, found = iter(words), ["dlbench"]
+    for word in given:
+        if word.partition("=")[0] not in _OF_THE_REPORT:
+            option, name, value = _WORD.fullmatch(word).groups(default="")  # type: ignore[union-attr]
+            found.append(f"{option}{name}{private_value(name, value)}")
+        elif "=" not in word and word not in ("--json", "--resume"):
+            next(given, "")
+    return shlex.join([*found, "--seed", str(seed)])
 
 
 def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
