@@ -166,7 +166,7 @@ def test_a_failed_installation_says_why_and_leaves_nothing(tiny, home, monkeypat
     assert left_behind(home) == []
     assert environment.locate(tiny).state is State.NOT_BUILT
     monkeypatch.setenv("FAKE_PIP_SAYS", "ERROR: hashes do not match")
-    assert "hashes do not match" in refused(tiny)  # a second failure is told by its own words
+    assert "hashes do not match" in refused(tiny)  # a second failure is reported in its own words
     monkeypatch.delenv("FAKE_PIP_EXIT")
     monkeypatch.setenv("FAKE_MISSING", '"tiny"')
     assert "lacks the module tiny" in refused(tiny)
