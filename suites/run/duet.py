@@ -45,8 +45,12 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
         return f"both sides need {needed} cores, and {usable} CPUs here are SMT siblings on {cpu.usable_physical_cores}"
     dealt = bound_mask(cpu, needed, 2 * cell.world_size)
     assert dealt is not None
-    half = needed // 2
-    return dealt[:half], dealt[half:]
+    first, second = dealt[: needed // 2], dealt[needed // 2 :]
+    places = zip(cpu.core_siblings, cpu.core_places, strict=True) if cpu.core_places else ()
+    kinds = {number: place["kind"] for core, place in places for number in core}
+    if len({tuple(sorted(kinds.get(number, 0) for number in side)) for side in (first, second)}) > 1:
+        return f"both sides need {needed} cores, and there are fewer of one kind"
+    return first, second
 
 
 def worthwhile(cell: Cell) -> bool:
