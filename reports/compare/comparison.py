@@ -104,6 +104,8 @@ class Comparison:
     notes: tuple[str, ...] = ()
     unmeasured: int = 0
     """Cells that were planned and have no launch yet."""
+    command: str = ""
+    """Measures it again; empty: not known, as of stored runs."""
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""

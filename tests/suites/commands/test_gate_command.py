@@ -80,6 +80,14 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
     assert "no unfinished gate" in nothing.stderr
 
 
+def test_the_command_that_measures_again_has_no_secret_no_private_path_and_the_seed() -> None:
+    sides = ["--candidate-env", "MY_TOKEN=a=b", "--baseline-env=API_KEY=c", "--python=torch=/data/me/bin/python"]
+    reported = ["--write", "a.md", "--write=b.md", "--json", "--store", "s.sqlite", "--resume", "--seed", "1"]
+    again = compare.rerun_command(["gate", "quick", *sides, *reported, "--threads=1"], 7)
+    kept = ["--candidate-env", "MY_TOKEN=***", "--baseline-env=API_KEY=***", "--python=torch=<path>/python"]
+    assert shlex.split(again) == ["dlbench", "gate", "quick", *kept, "--threads=1", "--seed", "7"]
+
+
 def records_in(folder):
     with contextlib.suppress(StoreError), Store.open(folder / "my.sqlite", create=False) as store:
         return store.records()
