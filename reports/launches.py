@@ -20,8 +20,8 @@ _SHOWN = ("start", "import", "build", "first step", "warm-up", "timed", "check")
 _OLDER = "No launch here has the times of its phases; `dlbench run` keeps them."
 _LEGEND = (
     "Seconds, medians over launches. beside: all but the timed steps.",
-    "start: until the framework's import begins; build: weights, mini-batch and network; check: the parity check; rest: a "
-    "matrix product, the description of the software, the end of the processes.",
+    "start: before the import; build: weights, mini-batch and network; check: the parity check; rest: "
+    "a matrix product, the description of the software, the end of the processes.",
 )
 
 
