@@ -299,6 +299,7 @@ def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
             end_strays(str(directory))
         wall_seconds = time.monotonic() - start
         outcome = outcome_of(request.launch, directory, monitor, child.returncode, stderr, ended, kills)
+        outcome = outcome._replace(phases={"start": start, **outcome.phases})
         return Launched(outcome, wall_seconds, suspended)
     finally:
         ours.close()
