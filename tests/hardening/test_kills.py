@@ -157,8 +157,8 @@ def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal
     _, before = records_in(tmp_path)
     resumed = fork_command(tmp_path, tmp_path / "output", *DUETS, "--resume")
     assert ended(resumed) in (0, 1)  # 1: this machine was too busy
-    ((run,), records) = records_in(tmp_path)
+    ((finished,), records) = records_in(tmp_path)
     assert records[: len(before)] == before
-    assert run.finished
+    assert finished.finished
     assert all(common_time(*pair) for pair in complete_pairs(records))
     assert len(complete_pairs(records)) >= 7
