@@ -136,7 +136,7 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
             each.kill()
             each.wait()
     assert done.returncode == 6, done.stderr
-    told = json.loads(done.stdout)
-    assert told["cells"][0]["verdict"] == "CONTENDED"
-    assert told["gate"]["outcome"] == "undecided"
+    report = json.loads(done.stdout)
+    assert report["cells"][0]["verdict"] == "CONTENDED"
+    assert report["gate"]["outcome"] == "undecided"
     assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr
