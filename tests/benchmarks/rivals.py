@@ -3,8 +3,8 @@
     python -m venv /tmp/rivals && /tmp/rivals/bin/pip install apache-otava ruptures changepoint
     /tmp/rivals/bin/python tests/benchmarks/rivals.py < series.json > found.json
 
-Standard input: a JSON object, name of a series -> values. Standard output: detector -> series -> indices of first values
-after a change, or detector -> the reason why it cannot run. `change_points.py` calls this.
+Standard input: a JSON object, name of a series -> values. Standard output: detector -> series -> indices of the first
+values after a change, or detector -> the reason why it cannot run. `change_points.py` calls this.
 """
 
 import json
@@ -94,7 +94,9 @@ def main() -> None:
     found: dict[str, object] = {}
     for name, search in RIVALS.items():
         try:
-            found[name] = {key: sorted({int(place) for place in search(values)} - {0}) for key, values in series.items()}
+            found[name] = {
+                key: sorted({int(place) for place in search(values)} - {0}) for key, values in series.items()
+            }
         except ImportError as error:
             found[name] = str(error)
     json.dump(found, sys.stdout)
