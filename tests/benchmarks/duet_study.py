@@ -112,7 +112,7 @@ NEIGHBOURS = {
     "quota": (),
 }
 QUOTA_GROUP, QUOTA_MICROSECONDS = Path("/sys/fs/cgroup/cpu/dlbench-duet-study"), 150_000
-ORDER, SOME = 128, 200  # of the extra products, and how many of them find out what one costs
+ORDER = 192  # of the extra products
 REPLAYS = 300
 
 
@@ -175,16 +175,15 @@ class Study:
         )
 
     def extra_work(self, cell: Cell, effect: int) -> str:
-        """Return the extra products that lengthen a step by this many per cent, by two launches made once."""
-        name = f"calibration/{cell.network}"
-        run = self.run_of(name, cell)
-        if not (seconds := self.store.records(run=run.id)):
-            for index, extra in enumerate(("", f"{SOME}x{ORDER}")):
-                record = self.launcher(run, extra).attempt(PlannedLaunch(cell, index), self.plan.protocol)
-                self.store.append(record)
-                seconds.append(record)
-        without, with_some = (median(record.outcome.step_seconds()) for record in seconds)
-        return f"{max(1, round(without * effect / 100 / max((with_some - without) / SOME, 1e-7)))}x{ORDER}"
+        """Return the extra products that lengthen a step by about this many per cent, by one launch made once."""
+        run = self.run_of(f"calibration/{cell.network}", cell)
+        record = next(iter(self.store.records(run=run.id)), None)
+        if record is None:
+            record = self.launcher(run).attempt(PlannedLaunch(cell, 0), self.plan.protocol)
+            self.store.append(record)
+        rate = record.outcome.gemm_flops_per_second
+        assert rate is not None, record.outcome.reason
+        return f"{max(1, round(min(record.outcome.step_seconds()) * effect / 100 * rate / (2 * ORDER**3)))}x{ORDER}"
 
     def pair(self, kind: Kind) -> None:
         """Measure one pair and store it."""
