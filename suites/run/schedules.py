@@ -29,13 +29,14 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
+import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
-    LAUNCH_DEVIATION,
+    LEAST_DEVIATION,
     UNKNOWN_SPREAD,
     Spread,
     common_spread,
@@ -66,6 +67,8 @@ DOUBT_FREEDOM = 3
 """Its weight where no other cells are known."""
 SEARCHABLE = 3
 """Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
+_ENOUGH_SAMPLES = 10
+"""Degrees of freedom with which a cell's own samples say how samples vary."""
 _QUARTILES_APART = 1.349  # standard deviations of a normal distribution
 _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / variance
 
@@ -74,7 +77,8 @@ _MEDIAN_VARIANCE = math.pi / 2  # of the median of n normal values, times n / va
 class LaunchStats:
     """One launch that gave a number: median seconds of a step, and wall seconds of a timed sample and of all the rest.
 
-    ``log_variance`` is that of the logarithms of its samples, from their quartiles: a median does not mind spikes.
+    ``log_variance`` is that of the logarithms of its samples, from their quartiles: a median does not mind spikes. Of
+    few samples it is the plain one, since their quartiles lie too close together.
     """
 
     seconds: float
@@ -85,17 +89,25 @@ class LaunchStats:
     warmup_samples: int = 0
 
 
+def log_variance(steps: npt.NDArray[np.float64]) -> float:
+    """Return the variance of the logarithms of a launch's samples; 0 of a single one."""
+    logs = np.log(steps)
+    if len(logs) <= _ENOUGH_SAMPLES:
+        return float(np.var(logs, ddof=1)) if len(logs) > 1 else 0.0
+    low, high = np.quantile(logs, [0.25, 0.75])
+    return (float(high - low) / _QUARTILES_APART) ** 2
+
+
 def launch_stats(record: Record) -> LaunchStats | None:
     """Return what planning needs of a record; None where nothing was timed."""
     outcome = record.outcome
     if not outcome.samples_ns:
         return None
     steps = np.asarray(outcome.step_seconds())
-    low, high = np.quantile(np.log(steps), [0.25, 0.75])
     timed = sum(outcome.samples_ns) * 1e-9
     return LaunchStats(
         seconds=float(np.median(steps)),
-        log_variance=(float(high - low) / _QUARTILES_APART) ** 2,
+        log_variance=log_variance(steps),
         samples=len(steps),
         sample_seconds=max(timed / len(steps), 1e-9),
         startup_seconds=max(record.wall_seconds - timed, 0.0),
@@ -136,29 +148,39 @@ def launches_needed(
 
 
 def samples_of_launch(
-    launches: Sequence[LaunchStats], fewest: int, most: int, searching: bool = False, spread: Spread = UNKNOWN_SPREAD
+    launches: Sequence[LaunchStats],
+    fewest: int,
+    most: int,
+    searching: bool = False,
+    spread: Spread = UNKNOWN_SPREAD,
+    alike: Sequence[LaunchStats] = (),
 ) -> int:
     """Return how many samples the next launch should time, between ``fewest`` and ``most``.
 
     n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)): Kalibera and Jones
     2013, "Rigorous benchmarking in reasonable time". The variance between launches is that of the log-medians less the
-    part that the samples' own spread adds; where nothing is left of it, the result is ``most``. With too few launches
-    to estimate it the other cells' decides; without any the result is ``fewest``: a start usually costs more than its
-    steps. With ``searching`` for the end of warm-up it includes as many samples as warm-up took so far, and at first
-    those that a search needs.
+    part that the samples' own spread adds; of too few launches it is the other cells', else `LEAST_DEVIATION`. Until
+    the cell has samples enough, the launches of cells ``alike`` count too; without any launch the result is ``fewest``.
+    Samples never last longer than all the rest of a launch: that could save half of the launches at best. With
+    ``searching`` for the end of warm-up the result includes as many samples as warm-up took so far, and at first those
+    that a search needs.
     """
-    if not launches or (len(launches) < ENOUGH_LAUNCHES and not spread.freedom):
+    few = sum(launch.samples - 1 for launch in launches) < _ENOUGH_SAMPLES
+    known = [*launches, *alike] if few else launches
+    if not known or (searching and len(launches) < ENOUGH_LAUNCHES):
         return min(most, fewest + SEARCHABLE) if searching else fewest
-    within = float(np.mean([launch.log_variance for launch in launches]))
-    noise = float(np.mean([_MEDIAN_VARIANCE * launch.log_variance / launch.samples for launch in launches]))
-    between = _expected_variance(launches, spread) - noise
-    if between <= 0:
-        return most
-    startup = float(np.mean([launch.startup_seconds for launch in launches]))
-    sample = float(np.mean([launch.sample_seconds for launch in launches]))
+    within = float(np.average([each.log_variance for each in known], weights=[each.samples - 0.9 for each in known]))
+    between = _expected_variance(launches, spread)
+    if len(launches) >= ENOUGH_LAUNCHES:
+        between -= float(
+            np.mean([within * (_MEDIAN_VARIANCE if n > 2 else 1) / n for n in (each.samples for each in launches)])
+        )
+    startup = float(np.mean([each.startup_seconds for each in launches or alike]))
+    sample = float(np.mean([each.sample_seconds for each in launches or alike]))
+    affordable = startup / sample
+    best = min(affordable, math.sqrt(affordable * within / between)) if between > 0 else affordable
     least = fewest + (max(launch.warmup_samples for launch in launches) if searching else 0)
-    best = math.sqrt(startup / sample * within / between)
-    return min(most, max(least, math.ceil(min(best, most))))
+    return min(most, max(least, math.ceil(best)))
 
 
 def gain(launches: Sequence[LaunchStats], seconds: float, precision: float, spread: Spread = UNKNOWN_SPREAD) -> float:
@@ -184,7 +206,7 @@ def _expected_variance(launches: Sequence[LaunchStats], spread: Spread) -> float
     """Return the variance of a cell's launches: its own and the other cells', of few launches theirs or assumed."""
     if len(launches) >= ENOUGH_LAUNCHES:
         return spread.shrink(_own_variance(launches), len(launches) - 1)[0]
-    return spread.variance if spread.freedom else LAUNCH_DEVIATION**2
+    return spread.variance if spread.freedom else LEAST_DEVIATION**2
 
 
 def _doubted_half(launches: Sequence[LaunchStats], count: int, precision: float, spread: Spread) -> float:
@@ -309,10 +331,16 @@ class Schedule:
         protocol = self.plan.protocol_of(cell)
         if self.plan.interval is None:
             return protocol
-        searching, stats = protocol.maximum_warmup_steps > 0, self.stats[cell]
-        steps = samples_of_launch(stats, protocol.minimum_steps, protocol.steps, searching, self.spread)
-        seconds = steps * max((each.sample_seconds for each in stats), default=0.0)
+        searching, stats, alike = protocol.maximum_warmup_steps > 0, self.stats[cell], self._alike(cell)
+        steps = samples_of_launch(stats, protocol.minimum_steps, protocol.steps, searching, self.spread, alike)
+        seconds = steps * max((each.sample_seconds for each in stats or alike), default=0.0)
         return protocol._replace(steps=steps, seconds=max(protocol.seconds, seconds))
+
+    def _alike(self, cell: Cell) -> list[LaunchStats]:
+        """Return the launches of other cells that are most like one: of its row and network, its network, or all."""
+        keys: tuple[Callable[[Cell], object], ...] = (group_of, lambda each: each.network, lambda each: None)
+        found = ([s for each, s in self.stats.items() if key(each) == key(cell)] for key in keys)
+        return next((list(itertools.chain(*stats)) for stats in found if any(stats)), [])
 
     def skip_reason(self, cell: Cell) -> str:
         """Return why a cell is not worth starting, judged by others like it; else nothing."""

@@ -567,7 +567,7 @@ def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(found, few
 def test_steps_are_kalibera_and_jones_optimum():
     """Against a search: of all step counts that one gives the narrowest interval for a given time."""
     rng = np.random.default_rng(3)
-    between, within, startup, sample = 0.01, 0.10, 8.0, 0.5
+    between, within, startup, sample = 0.03, 0.10, 8.0, 0.5
     # Launches in plenty, so that the estimates of both variances are the truth, nearly.
     found = np.exp(rng.normal(0, math.sqrt(between**2 + math.pi / 2 * within**2 / 40), 4000))
     chosen = samples_of_launch(launches_of(found, within, 40, sample, startup), 1, 1000)
