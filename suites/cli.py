@@ -21,7 +21,7 @@ COMMANDS = {
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
     "tune": ("commands.run", "Search for the fastest way to run a network here."),
     "compare": ("commands.compare", "Compare two stored runs, or measure two sides now."),
-    "gate": ("commands.compare", "Fail on a confirmed regression, for CI."),
+    "gate": ("commands.gate", "Fail on a confirmed regression, for CI."),
     "history": ("commands.history", "Show each cell over many runs, and when it changed."),
     "explain": ("commands.explain", "Show where the time of one training step goes."),
     "report": ("commands.report", "Show what was measured, and what it means."),

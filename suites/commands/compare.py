@@ -1,6 +1,9 @@
-"""`dlbench compare` and `dlbench gate`: a candidate against a baseline, stored or measured now."""
+"""`dlbench compare`: a candidate against a baseline, stored or measured now."""
 
 import os.path
+import re
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +14,9 @@ import typer
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_runs
 from dlbench.reports.compare.report import REPORT as COMPARED
-from dlbench.reports.compare.report import gate_outcome
-from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
+from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
-from dlbench.reports.formats.pictures import why_not
+from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
@@ -23,14 +25,16 @@ from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import counted, resume_command, say
-from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, NOTHING_MEASURED, UsageError, unknown_name
+from ..errors import NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
 from ..planning.framework import find
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
+from ..run.duet import AUTO, PAIRINGS, choose
+from ..run.launch import private_value
 from ..run.runner import RunProfile, run_plan
-from ..run.schedules import PairRule, PairSchedule, for_compare, for_gate
+from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
 from . import options
 from .options import Given, flag, option, several, takes
@@ -58,6 +62,12 @@ _SIDES: options.Options = {
         for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
     },
     "same": flag("--same", "Compare identical code, to measure this machine's noise."),
+    "pairing": option(
+        "--pairing",
+        "Launch both sides of a pair at once, each on CPUs of its own (duet), or one after the other (sequential). "
+        "Default: auto.",
+        metavar="|".join(PAIRINGS),
+    ),
 }
 _MEASURING = {
     **options.AXES,
@@ -85,17 +95,6 @@ _COMPARE: options.Options = {
     "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
     "interval": option("--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."),
 }
-_GATE: options.Options = {
-    "name": options.SUITE,
-    "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
-    "undecided": option(
-        "--undecided",
-        "Exit code where the evidence does not suffice: `fail` is 6, `pass` is 0.",
-        str,
-        "fail",
-        metavar="fail|pass",
-    ),
-}
 
 
 @takes(_COMPARE, OPTIONS)
@@ -115,15 +114,16 @@ def compare_command(given: Given) -> None:
     - `dlbench compare --now --python torch=/opt/a/bin/python --python torch-next:torch=/opt/b/bin/python`
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
+    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --pairing duet`
     """
-    form = _form(given)
+    form = report_format(given)
     if not given.now:
         measuring = {*_MEASURING, "suite_name", "pairs", "interval"} - {"store_file"}
         if any(getattr(given, name) for name in measuring):
             raise UsageError("Options of what to measure go with --now. Stored runs are compared as they are.")
         if not given.first:
             raise UsageError("Name two runs to compare (`dlbench report runs` lists them), or measure now: --now.")
-        _show(_compare_stored(given), form, given.write)
+        show(_compare_stored(given), form, given.write)
         return
     if given.first or given.second:
         raise UsageError("With --now both sides are measured: leave the names of stored runs out.")
@@ -139,57 +139,23 @@ def compare_command(given: Given) -> None:
         say(f"{span} pairs of each cell{why}; {more}")
         return for_compare(host, cells, fewest, most, width, rule)
 
-    measured = _measure(given, "compare", given.suite_name or "quick", pairs)
-    _show(measured, form, given.write)
+    measured = measure(given, "compare", given.suite_name or "quick", pairs)
+    show(measured, form, given.write)
     if not any(cell.measured for cell in measured.cells):
         raise typer.Exit(NOTHING_MEASURED)
 
 
-@takes(_GATE, OPTIONS)
-def gate_command(given: Given) -> None:
-    """Measure a suite beside a baseline now, and fail if it is slower or broken.
-
-    Screening takes 6 to 14 pairs of each cell: one launch of the baseline and one of the candidate, in random order. A
-    cell that looks slower gets 24 fresh pairs, which alone decide. The last line says "gate passed", "gate failed" or
-    "gate undecided", and why.
-
-    Exit codes:
-
-    - 0: passed; a slowdown of 5 % (`--tolerance`) is excluded in every cell
-    - 1: failed; a regression is confirmed
-    - 5: failed; the candidate gave no number where the baseline did
-    - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
-
-    Examples:
-
-    - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
-    - `dlbench gate nightly.toml --baseline-adapters origin/main --write report.md --write junit.xml`
-    - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
-    """
-    form = _form(given)
-    lenient = values.one_of(given.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"
-    found = _measure(given, "gate", given.name, lambda host, cells, rule: for_gate(host, rule), given.baseline or ())
-    _show(found, form, given.write)
-    ending = gate_outcome(found)
-    if form != "terminal":
-        say(ending.line)  # where a report is for programs, a person reads what stands beside it
-    if ending.outcome == "failed":
-        raise typer.Exit(GATE_FAILED if found.having(Verdict.REGRESSION) else GATE_BROKEN)
-    if ending.outcome == "undecided" and not lenient:
-        raise typer.Exit(GATE_UNDECIDED)
-
-
-def _form(given: Given) -> str:
+def report_format(given: Given) -> str:
     """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
     for path in given.write or ():
-        if reason := why_not(Path(path)):
+        if reason := why_unwritable(Path(path)):
             raise UsageError(f"{path} cannot be written: {reason}.")
         if Path(path).suffix.lower() not in _FORMAT_OF_SUFFIX:
             raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(_FORMAT_OF_SUFFIX)}.")
     return options.form_of(given.form, given.as_json, _FORMATS)
 
 
-def _rule(given: Given, usual: Rule) -> Rule:
+def rule_given(given: Given, usual: Rule) -> Rule:
     """Return a rule with the thresholds that are given instead; raises UsageError."""
     chosen: dict[str, Any] = {}
     if given.threshold is not None:
@@ -231,17 +197,18 @@ def planned(
     return plan_of(suite, chosen, machine, given.seed), pair, not chosen.narrows
 
 
-def _measure(
+def measure(
     given: Given, purpose: str, suite: str, pairs: Callable[[Host, int, Rule], PairRule], baseline: Sequence[str] = ()
 ) -> Comparison:
     """Measure both sides of a suite's cells, in the interleaved pairs that ``pairs`` wants, and compare them.
 
     Raises UsageError.
     """
-    seconds, rule = options.seconds_of(given.budget), _rule(given, DEFAULT)
+    seconds, rule = options.seconds_of(given.budget), rule_given(given, DEFAULT)
     machine = probe()
     plan, pair, bare = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
+    duets, remarks = choose(given.pairing or AUTO, plan.cells, machine.cpu)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
@@ -253,13 +220,14 @@ def _measure(
         for record in records:
             resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    at_once = f", {len(duets)} of them in duet pairs" if duets else ""
     profile = RunProfile(
         purpose,
-        lambda plan, records, _: PairSchedule(plan, records, pair_rule),
+        lambda plan, records, _: PairSchedule(plan, records, pair_rule, duets),
         pair,
         rule,
         ceilings=False,
-        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides",),
+        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *remarks),
         unfinished=unfinished,
         sources=sources,
     )
@@ -274,10 +242,26 @@ def _measure(
         left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""
         say(f"{counted(measured, 'pair')} measured{more}")
-        return found
+        return replace(found, command=rerun_command(sys.argv[1:], run.seed))
 
 
-def _show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
+_OF_THE_REPORT = ("--write", "--format", "--json", "--resume", "--store", "--seed")
+_WORD = re.compile(r"((?:--[\w-]+=)?)([^=]*=)?(.*)", re.DOTALL)
+
+
+def rerun_command(words: Sequence[str], seed: int) -> str:
+    """Return the command with these words, to measure the same pairs in the same order: no private paths or secrets."""
+    given, found = iter(words), ["dlbench"]
+    for word in given:
+        if word.partition("=")[0] not in _OF_THE_REPORT:
+            option, name, value = _WORD.fullmatch(word).groups(default="")  # type: ignore[union-attr]
+            found.append(f"{option}{name}{private_value(name, value)}")
+        elif "=" not in word and word not in ("--json", "--resume"):
+            next(given, "")
+    return shlex.join([*found, "--seed", str(seed)])
+
+
+def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
     """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
     print(to_stdout(COMPARED, found, ReportOptions(), form), flush=True)
     for path in write or ():
@@ -300,7 +284,7 @@ def _compare_stored(given: Given) -> Comparison:
         if not before[0].sides:
             raise UsageError(f"Run {before[0].id} has one side only. Name a second run to compare it with.")
         with Store.open(before[2], create=False) as store:
-            return report_of(store, before[0], _rule(given, rule_of(before[0].rule)))
+            return report_of(store, before[0], rule_given(given, rule_of(before[0].rule)))
     after = _find(given.second, given.store_file)
     if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
         raise UsageError(f"{given.first} and {given.second} are the same run, {before[0].id}. Name two.")
@@ -311,7 +295,7 @@ def _compare_stored(given: Given) -> Comparison:
     # Of a run with two sides its candidate is taken.
     first, second = ([each for each in found[1] if each.side in ("", CANDIDATE)] for found in (before, after))
     try:
-        return compare_runs(first, second, {**before[3], **after[3]}, names, _rule(given, DEFAULT))
+        return compare_runs(first, second, {**before[3], **after[3]}, names, rule_given(given, DEFAULT))
     except ValueError as error:
         taken = f"{names[BASELINE]}, and {names[CANDIDATE]}"
         raise UsageError(f"{taken}, cannot be compared: {error}.{_others(before, after)}") from error

@@ -1,0 +1,61 @@
+"""`dlbench gate`: baseline and candidate measured now, in two stages, with an exit code for CI."""
+
+import typer
+
+from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.verdict import Verdict
+
+from ..display.screen import say
+from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED
+from ..planning import values
+from ..run.schedules import for_gate
+from . import options
+from .compare import OPTIONS, measure, report_format, show
+from .options import Given, option, several, takes
+
+_GATE: options.Options = {
+    "name": options.SUITE,
+    "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
+    "undecided": option(
+        "--undecided",
+        "Exit code where the evidence does not suffice: `fail` is 6, `pass` is 0.",
+        str,
+        "fail",
+        metavar="fail|pass",
+    ),
+}
+
+
+@takes(_GATE, OPTIONS)
+def gate_command(given: Given) -> None:
+    """Measure a suite beside a baseline now, and fail if it is slower or broken.
+
+    Screening takes 6 to 14 pairs of each cell: one launch of the baseline and one of the candidate, in random order. A
+    cell that looks slower gets 24 fresh pairs, which alone decide. The last line says "gate passed", "gate failed" or
+    "gate undecided", and why.
+
+    Exit codes:
+
+    - 0: passed; a slowdown of 5 % (`--tolerance`) is excluded in every cell
+    - 1: failed; a regression is confirmed
+    - 5: failed; the candidate gave no number where the baseline did
+    - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
+
+    Examples:
+
+    - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
+    - `dlbench gate nightly.toml --baseline-adapters origin/main --write report.md --write junit.xml`
+    - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
+    - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1 --pairing duet`  (both sides of a pair at once)
+    """
+    form = report_format(given)
+    lenient = values.one_of(given.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"
+    found = measure(given, "gate", given.name, lambda host, cells, rule: for_gate(host, rule), given.baseline or ())
+    show(found, form, given.write)
+    ending = gate_outcome(found)
+    if form != "terminal":
+        say(ending.line)  # where a report is for programs, a person reads what stands beside it
+    if ending.outcome == "failed":
+        raise typer.Exit(GATE_FAILED if found.having(Verdict.REGRESSION) else GATE_BROKEN)
+    if ending.outcome == "undecided" and not lenient:
+        raise typer.Exit(GATE_UNDECIDED)
