@@ -29,8 +29,10 @@ SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
 LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
 """Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
-SCREEN, FIRST_LOOK = "screen", 6
-"""The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
+GATE_STAGE, FIRST_LOOK = "gate", 6
+"""The stage of a gate's launches, and its pairs after which it first looks: later ones were measured because of these.
+
+Older gates had two stages, "screen" and "confirm"."""
 SEARCHING = "tune"
 _MOST_NANOSECONDS = 10**19  # three centuries
 
