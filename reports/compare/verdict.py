@@ -100,7 +100,7 @@ class Rule:
     spare: float = 1.0
     """Pairs that others disturbed are measured again, up to this share of the pairs wanted."""
     false_discovery_rate: float = 0.05
-    """Over all cells of a comparison without a confirming stage (Benjamini and Hochberg 1995)."""
+    """Over all cells of a comparison that is no gate (Benjamini and Hochberg 1995)."""
 
     @property
     def false_alarms(self) -> float:

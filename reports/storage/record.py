@@ -153,7 +153,7 @@ class Record(Kept):
     side: str = ""
     """Of a comparison: "baseline" or "candidate"; of a search: "search"; else empty."""
     stage: str = ""
-    """Of a comparison in two stages: "screen" or "confirm"; else empty."""
+    """Of a gate `GATE_STAGE`; else empty."""
     quota_cpus: float | None = None
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
     telemetry: Annotated[dict[str, Any] | None, BeforeValidator(lambda of: of if isinstance(of, dict) else None)] = None
