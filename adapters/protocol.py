@@ -256,6 +256,7 @@ class Outcome(NamedTuple):
     curve: List[List[float]] = []  # of training on a text: [steps so far, mean loss of the block that ends there]
     test_loss: Optional[float] = None  # after it, on the part of the text that was kept
     curve_ended: str = ""  # why training ended early; empty: it did not
+    phases: Dict[str, float] = {}  # when each phase of the launch began, in order; by the system's monotonic clock, s
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.

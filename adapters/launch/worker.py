@@ -123,13 +123,14 @@ def _train(outcome: Outcome, curve: List[List[float]], adapter: Adapter, launch:
     raise contract.ContractBroken("train_on_text() ended after %d of %d steps" % (done, steps))
 
 
-def announcer(directory: str) -> Announce:
-    """Return the call that tells the host the guest's phase, between measurements only."""
+def announcer(directory: str, begun: Dict[str, float]) -> Announce:
+    """Return the call that tells the host the guest's phase, between measurements only; ``begun`` notes its time."""
     process = os.getpid()
 
     def announce(phase: str, expected_seconds: Optional[float] = None) -> None:
         if os.getpid() != process:
             os._exit(1)  # a copy that the adapter forked and let go on: the launch is the original's
+        begun.setdefault(phase.partition(",")[0], time.monotonic())
         write_json(os.path.join(directory, PHASE_FILE), {"phase": phase, "expected_seconds": expected_seconds})
 
     return announce
@@ -269,7 +270,9 @@ def _measure_steps(
         moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before) if finite else None
         if request is not None:
             seen = parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
+    announce("product")
     gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
+    announce("description")
     threads = contract.ask(adapter, "effective_threads")
     if threads is not None and team.needed(adapter, launch):
         threads *= cell.world_size
@@ -308,7 +311,8 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
     (exit code 0). Without an outcome file the host takes the launch for crashed.
     """
     launch = read_launch(directory)
-    announce = announcer(directory)
+    begun: Dict[str, float] = {}
+    announce = announcer(directory, begun)
     process = os.getpid()
     made: List[Adapter] = []
     teams: List[team.Team] = []
@@ -316,6 +320,9 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
     def load_and_keep(launch: Launch) -> Adapter:
         made.append(load(launch))
         return made[0]
+
+    def keep(outcome: Outcome) -> None:
+        write_outcome(directory, outcome._replace(phases=begun))
 
     def gather(adapter: Adapter) -> Adapter:
         teams.append(team.Team(launch, directory))
@@ -335,21 +342,22 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         if outcome.status in (Status.CRASHED, Status.OUT_OF_MEMORY):
             outcome = each.why_lost() or outcome
         each.end()
-    write_outcome(directory, outcome)
+    announce("end")
+    keep(outcome)
     if not teams and outcome.samples_ns and (launch.profiled_steps > 0 or not launch.cell.on_cpu):
         # With the measurement safe on disk: a profiler that crashes loses nothing of it.
         announce(PROFILE)
         outcome = device.with_profile(outcome, launch, made[0])
         if os.getpid() != process:
             return 1
-        write_outcome(directory, outcome)
+        keep(outcome)
     if not teams and outcome.samples_ns and trains_on_text(launch):
         # Should it end this process, the outcome says so.
-        write_outcome(directory, outcome._replace(curve_ended="the process ended while it trained"))
+        keep(outcome._replace(curve_ended="the process ended while it trained"))
         outcome = with_curve(outcome, made[0], launch, announce)
         if os.getpid() != process:
             return 1
-        write_outcome(directory, outcome)
+        keep(outcome)
     return 0
 
 

@@ -98,6 +98,8 @@ class Comparison:
     notes: tuple[str, ...] = ()
     unmeasured: int = 0
     """Cells that were planned and have no launch yet."""
+    command: str = ""
+    """Measures it again; empty: not known, as of stored runs."""
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""
@@ -137,6 +139,8 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     cells = cells if gate else _adjusted(cells, rule)
     unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
+    duets = sum(any(common_time(*pair) for pair in complete_pairs(found)) for found in by_cell.values())
+    at_once = f"Duet pairs of {duets} of {len(by_cell)} cells: both sides at once, each on CPUs of its own."
     return Comparison(
         run.sides.get(BASELINE, BASELINE),
         run.sides.get(CANDIDATE, CANDIDATE),
@@ -146,7 +150,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
         tuple(cells),
         geometric_mean(cells, of_gate=gate),
         rule,
-        (left,) if unmeasured else (),
+        ((left,) if unmeasured else ()) + ((at_once,) if duets else ()),
         unmeasured,
     )
 
@@ -249,15 +253,38 @@ def _of_first_look(cell: CellComparison) -> Judgement | None:
 
 def pairs_of(records: Sequence[Record], host: Host | None) -> tuple[Pairs, int]:
     """Return the undisturbed pairs in order, and how many were left out."""
+    pairs = complete_pairs(records)
+    alone = [pair for pair in pairs if not any(left_out(record, host) for record in pair)]
+    timed = [(a, b) for a, b in (seconds_of_pair(*pair) for pair in alone) if a is not None and b is not None]
+    return (tuple(a for a, _ in timed), tuple(b for _, b in timed)), len(pairs) - len(alone)
+
+
+def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
+    """Return (baseline, candidate) of the pairs that have both, in order."""
     by_launch: dict[tuple[str, int], dict[str, Record]] = {}
     for record in last_attempts(records):
         by_launch.setdefault((record.stage, record.launch), {})[record.side] = record
-    # A pair may have been interrupted between its two launches.
-    in_order = sorted(by_launch, key=lambda each: (each[0] == "confirm", each[1]))  # by no clock, which may jump
-    pairs = [[by_launch[n][BASELINE], by_launch[n][CANDIDATE]] for n in in_order if len(by_launch[n]) == 2]
-    alone = [pair for pair in pairs if not any(left_out(record, host) for record in pair)]
-    timed = [(a, b) for a, b in (map(_seconds, pair) for pair in alone) if a is not None and b is not None]
-    return (tuple(a for a, _ in timed), tuple(b for _, b in timed)), len(pairs) - len(alone)
+    # A pair may have been interrupted between its two launches. The order is by no clock, which may jump.
+    in_order = sorted(by_launch, key=lambda each: (each[0] == "confirm", each[1]))
+    return [(by_launch[n][BASELINE], by_launch[n][CANDIDATE]) for n in in_order if len(by_launch[n]) == 2]
+
+
+def common_time(first: Record, second: Record) -> tuple[float, float] | None:
+    """Return when both launches of a duet were timed, by the system's monotonic clock; None: one after the other."""
+    spans = first.outcome.timed_between, second.outcome.timed_between
+    if spans[0] is None or spans[1] is None:
+        return None
+    begin, end = max(spans[0][0], spans[1][0]), min(spans[0][1], spans[1][1])
+    return (begin, end) if begin < end else None
+
+
+def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float | None]:
+    """Return the median seconds per step of both launches; of a duet over the samples of their common time alone.
+
+    Outside of that the slower side has the machine for itself.
+    """
+    common = common_time(first, second)
+    return _seconds(first, common), _seconds(second, common)
 
 
 def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule) -> CellComparison:
@@ -282,9 +309,18 @@ def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
     return found
 
 
-def _seconds(record: Record) -> float | None:
-    timed = record.outcome.status is Status.OK and record.outcome.samples_ns
-    return median(record.outcome.step_seconds()) if timed else None
+def _seconds(record: Record, between: tuple[float, float] | None = None) -> float | None:
+    """Return the median seconds per step, with ``between`` of the samples most of which lies in that time."""
+    outcome = record.outcome
+    if outcome.status is not Status.OK or not outcome.samples_ns:
+        return None
+    if between is None or outcome.timed_between is None:
+        return median(outcome.step_seconds())
+    # Samples follow one another without a pause.
+    lengths = np.array(outcome.samples_ns) * 1e-9
+    middles = outcome.timed_between[0] + np.cumsum(lengths) - lengths / 2
+    chosen = np.array(outcome.step_seconds())[(between[0] <= middles) & (middles <= between[1])]
+    return float(np.median(chosen)) if len(chosen) else None
 
 
 def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:

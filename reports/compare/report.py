@@ -1,7 +1,10 @@
 """Comparisons for people and scripts: terminal, Markdown for a job summary, JUnit, JSON and CSV."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from statistics import median
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -14,7 +17,7 @@ from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CellComparis
 from dlbench.reports.compare.verdict import POWER, Verdict
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.inert import one_line, visible_lines
+from dlbench.reports.formats.inert import FIELD, one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
@@ -219,8 +222,8 @@ def closing(comparison: Comparison) -> list[str]:
     return [*lines, *comparison.notes]
 
 
-def legend(comparison: Comparison) -> list[str]:
-    """Return the meanings of the verdicts and marks in use."""
+def meanings(comparison: Comparison) -> dict[Verdict, str]:
+    """Return the meanings of the verdicts in use."""
     rule, gate = comparison.rule, comparison.purpose == "gate"
     words = {
         "magnitude": f"{rule.magnitude:.1%}",
@@ -228,7 +231,12 @@ def legend(comparison: Comparison) -> list[str]:
         "improvement_p": f"{1 - rule.confidence_of_looks if gate else rule.improvement_p_value:.2g}",
         "p": f"{rule.false_alarms if gate else rule.p_value:.2g}",
     }
-    lines = [f"{WORDS[each].word}: {WORDS[each].legend.format(**words)}" for each in by_verdict(comparison)]
+    return {each: WORDS[each].legend.format(**words) for each in by_verdict(comparison)}
+
+
+def legend(comparison: Comparison) -> list[str]:
+    """Return the meanings of the verdicts and marks in use."""
+    lines = [f"{WORDS[each].word}: {meaning}" for each, meaning in meanings(comparison).items()]
     lines += [WORKERS_LEGEND] if any(each.cell.world_size > 1 for each in comparison.cells) else []
     raised = {kind for each in comparison.cells for kind in flags_of(each)}
     return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
@@ -308,31 +316,76 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
     return GateOutcome("passed", f"no slowdown in {judged} {plural}")
 
 
-_FOLDED = (Verdict.NO_REGRESSION, Verdict.HOLE)
+_CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT)
+MOST_CHARACTERS = 65_536
+"""Of the Markdown: GitHub takes no longer comment."""
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
-    """Return the comparison: the counts, the grave findings, then the rest within ``<details>``."""
-    parts = [f"## {escaped(headline(comparison))}\n", paragraph(heading(comparison) + ".") + "\n"]
-    if comparison.purpose == "gate":
-        parts.append(f"**{escaped(gate_outcome(comparison).line)}**\n")
-    parts += [paragraph(text) + "\n" for text in (machines(comparison), *closing(comparison)) if text]
-    for found, cells in by_verdict(comparison).items():
-        lines = [pipe_row(("cell", "candidate / baseline", "launches", "why")), pipe_row([":--", "--:", "--:", ":--"])]
-        for each in cells:
-            fields = name_of(each.cell), ratio_of_cell(each) + marks_of(each), launches_of(each), sentence_of(each)
-            lines.append(pipe_row(map(escaped, fields)))
-        shown = "\n".join(lines) + "\n"
-        title = _PLURALS.get(found, WORDS[found].word).capitalize()
-        if found in _FOLDED:
-            parts.append(f"<details><summary>{title}: {len(cells)}</summary>\n\n{shown}\n</details>\n")
-        else:
-            parts.append(f"### {title}\n\n{shown}")
-    facts = details_of(comparison.cells)
-    about = "".join(f"- {paragraph(text)}\n" for text in (*legend(comparison), *facts))
-    if about:
-        parts.append(f"<details><summary>What the words mean</summary>\n\n{about}\n</details>\n")
-    return "\n".join(parts)
+    """Return a comment for a pull request: the outcome, the changes and what is open; the rest within ``<details>``.
+
+    Its first line is invisible: a job finds the comment by it, to update it. Of a text that would be too long the least
+    striking cells and the last facts are left out.
+    """
+    outcome = gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)
+    cells, meant = by_verdict(comparison), meanings(comparison)
+    unclear = [each for each in cells if each not in (*_CHANGES, Verdict.NO_REGRESSION)]
+    notes = [*(f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear), *comparison.notes]
+    # Nothing in an indented line has a meaning to Markdown.
+    command = f"Measure it again:\n\n    {one_line(comparison.command)}\n" if comparison.command else ""
+    words = [*closing(replace(comparison, notes=())), *legend(comparison)]
+    before = f"<!-- dlbench {comparison.purpose} -->\n### {escaped(outcome)}\n"
+    about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
+    rest = _bullets(notes), command, _bullets(words)
+    room = MOST_CHARACTERS - sum(map(len, (before, about, *rest))) - 300
+    changed = [each for kind in _CHANGES for each in sorted(cells.get(kind, ()), key=_size, reverse=True)]
+    changes = _table([(*_fields(each), _finding(each)) for each in changed], room // 3)
+    facts = _bullets(details_of(comparison.cells), room // 3)
+    rows = [
+        (*_fields(each), WORDS[each.verdict].word, launches_of(each), sentence_of(each))
+        for of_kind in cells.values()
+        for each in of_kind
+    ]
+    every = _table(rows, room - len(changes) - len(facts), "launches", "why")
+    folded = f"<details><summary>All cells</summary>\n\n{every}\n{rest[2]}{facts}\n</details>\n"
+    return "\n".join(filter(None, (before, about, changes, *rest[:2], folded)))
+
+
+def _fields(cell: CellComparison) -> tuple[str, str]:
+    return name_of(cell.cell), ratio_of_cell(cell) + marks_of(cell)
+
+
+def _size(cell: CellComparison) -> float:
+    return abs(math.log(cell.judgement.ratio or 1.0))
+
+
+def _finding(cell: CellComparison) -> str:
+    """Return the verdict in one word, with the reason where there is no ratio that says it."""
+    word = WORDS[cell.verdict].word
+    return f"{word}: {sentence_of(cell)}" if cell.verdict is Verdict.BROKEN else word
+
+
+def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:
+    """Return a Markdown table of cells in at most so many characters, or nothing where there are none."""
+    if not rows:
+        return ""
+    head = ("cell", "candidate / baseline", "verdict", *further)
+    lines = [pipe_row(escaped(one_line(field, FIELD)) for field in row) for row in rows]
+    shown = _within(lines, room, pipe_row(("... and {} more", *[""] * (len(head) - 1))))
+    return "".join(
+        f"{line}\n" for line in (pipe_row(head), pipe_row([":--", "--:", *[":--"] * (len(head) - 2)]), *shown)
+    )
+
+
+def _bullets(lines: Sequence[str], room: int = MOST_CHARACTERS) -> str:
+    shown = _within([f"- {paragraph(line)}" for line in lines], room, "- ... and {} more")
+    return "".join(f"{line}\n" for line in shown)
+
+
+def _within(lines: Sequence[str], room: int, more: str) -> list[str]:
+    """Return as many of the lines as have room, and of the others how many there are."""
+    fitting = sum(end <= room for end in accumulate(len(line) + 1 for line in lines))
+    return [*lines[:fitting], *([more.format(len(lines) - fitting)] if fitting < len(lines) else [])]
 
 
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}

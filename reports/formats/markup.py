@@ -49,9 +49,12 @@ def _markdown_list(lines: Iterable[str]) -> str:
     return "".join(f"{'  ' if line[0] == ' ' else ''}- {paragraph(line)}\n" for line in lines if line.strip())
 
 
-# What makes a line one of a list, or the one before it a heading; and what makes a link anywhere.
-_AT_THE_START = re.compile(r"^(?:[-=]|\+(?=\s|$)|(\d{1,9})(?=[.)](?:\s|$)))")
+# What makes a line one of a list, the one before it a heading, or a command of GitLab's; what makes a link anywhere.
+_AT_THE_START = re.compile(r"^(?:[-=/]|\+(?=\s|$)|(\d{1,9})(?=[.)](?:\s|$)))")
 _LINK = re.compile(r"(?<=\bwww)\.|:(?=//)", re.IGNORECASE)
+# GitHub and GitLab look for people to notify and for numbers of issues after Markdown: no backslash stops them, a space
+# without width does.
+_MENTION = re.compile(r"@(?=\w)|[#!](?=\d)")
 
 
 def paragraph(text: str) -> str:
@@ -61,7 +64,8 @@ def paragraph(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Return text, for a field or behind other text, that Markdown takes for nothing else."""
-    return _LINK.sub(r"\\\g<0>", re.sub(r"[\\`*_{}\[\]<>|~^#&$]", r"\\\g<0>", one_line(text)))
+    plain = re.sub(r"[\\`*_{}\[\]<>|~^#&$]", r"\\\g<0>", one_line(text))
+    return _MENTION.sub(r"\g<0>&#8203;", _LINK.sub(r"\\\g<0>", plain))
 
 
 # LaTeX: the best of a column is bold.

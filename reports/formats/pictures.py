@@ -4,17 +4,15 @@ Colours are Okabe and Ito's (2008), distinct for every common colour vision; no 
 """
 
 import math
-import os
-import sqlite3
 import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.inert import FIELD, visible
+from dlbench.reports.formats.outputs import why_unwritable
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -33,38 +31,11 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 """Their number has no factor in common with that of the colours: 63 names have a pair each of their own."""
 
 
-def why_not(path: Path) -> str:
-    """Return why no file of a report can be written to this path, in words; empty where one can.
-
-    A store of results is never written over, whatever its name is.
-    """
-    path = path.resolve()  # a symbolic link is followed
-    folder = path.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        return f"{folder.name or folder} is not a folder that you may write to"
-    if path.is_dir():
-        return "it is a folder. Name a file"
-    if path.exists() and not path.is_file():
-        return "it is a device, a pipe or a socket. Name a file"
-    if path.is_file() and (path.name.endswith(".sqlite.xz") or _may_be_a_database(path)):
-        return "it is a store of results. Name another file"
-    return ""
-
-
-def _may_be_a_database(path: Path) -> bool:
-    """Ask SQLite: to open the file otherwise would let go of this process's locks on it. In doubt it is one."""
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            return bool(database.execute("PRAGMA schema_version").fetchone()[0])
-    except sqlite3.Error as error:
-        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
-
-
 def check_picture(path: Path) -> None:
     """Raise ReportError where this path cannot be a picture of ours: before anything costly is done."""
     if path.suffix.lower() not in EXTENSIONS:
         raise ReportError(f"A plot is written as PNG or SVG, not as {path.name!r}; end its name in .png or .svg.")
-    if reason := why_not(path):
+    if reason := why_unwritable(path):
         raise ReportError(f"The plot {path} cannot be written: {reason}.")
 
 

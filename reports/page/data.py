@@ -17,7 +17,7 @@ MOST_SAMPLES = 200_000
 MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_NOT_SHOWN = ("software", "profile", "parity_sample", "outside", "timed_between", "cpus")
+_NOT_SHOWN = ("software", "profile", "parity_sample", "outside", "timed_between", "cpus", "phases")
 
 Numbers = tuple[float, float | None, float | None]
 """A value and the ends of its interval, None without one."""

@@ -1,6 +1,9 @@
 """`dlbench compare`: a candidate against a baseline, stored or measured now."""
 
 import os.path
+import re
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, 
 from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
-from dlbench.reports.formats.pictures import why_not
+from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
@@ -28,6 +31,8 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
+from ..run.duet import AUTO, PAIRINGS, choose
+from ..run.launch import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
 from ..run.sides import Side, report_of
@@ -57,6 +62,12 @@ _SIDES: options.Options = {
         for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
     },
     "same": flag("--same", "Compare identical code, to measure this machine's noise."),
+    "pairing": option(
+        "--pairing",
+        "Launch both sides of a pair at once, each on CPUs of its own (duet), or one after the other (sequential). "
+        "Default: auto.",
+        metavar="|".join(PAIRINGS),
+    ),
 }
 _MEASURING = {
     **options.AXES,
@@ -103,6 +114,7 @@ def compare_command(given: Given) -> None:
     - `dlbench compare --now --python torch=/opt/a/bin/python --python torch-next:torch=/opt/b/bin/python`
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
+    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --pairing duet`
     """
     form = report_format(given)
     if not given.now:
@@ -136,7 +148,7 @@ def compare_command(given: Given) -> None:
 def report_format(given: Given) -> str:
     """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
     for path in given.write or ():
-        if reason := why_not(Path(path)):
+        if reason := why_unwritable(Path(path)):
             raise UsageError(f"{path} cannot be written: {reason}.")
         if Path(path).suffix.lower() not in _FORMAT_OF_SUFFIX:
             raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(_FORMAT_OF_SUFFIX)}.")
@@ -196,6 +208,7 @@ def measure(
     machine = probe()
     plan, pair, bare = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
+    duets, remarks = choose(given.pairing or AUTO, plan.cells, machine.cpu)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
@@ -207,13 +220,14 @@ def measure(
         for record in records:
             resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    at_once = f", {len(duets)} of them in duet pairs" if duets else ""
     profile = RunProfile(
         purpose,
-        lambda plan, records, _: PairSchedule(plan, records, pair_rule),
+        lambda plan, records, _: PairSchedule(plan, records, pair_rule, duets),
         pair,
         rule,
         ceilings=False,
-        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides",),
+        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *remarks),
         unfinished=unfinished,
         sources=sources,
     )
@@ -228,7 +242,23 @@ def measure(
         left_out = measured - sum(len(cell.pairs[0]) for cell in found.cells)
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""
         say(f"{counted(measured, 'pair')} measured{more}")
-        return found
+        return replace(found, command=rerun_command(sys.argv[1:], run.seed))
+
+
+_OF_THE_REPORT = ("--write", "--format", "--json", "--resume", "--store", "--seed")
+_WORD = re.compile(r"((?:--[\w-]+=)?)([^=]*=)?(.*)", re.DOTALL)
+
+
+def rerun_command(words: Sequence[str], seed: int) -> str:
+    """Return the command with these words, to measure the same pairs in the same order: no private paths or secrets."""
+    given, found = iter(words), ["dlbench"]
+    for word in given:
+        if word.partition("=")[0] not in _OF_THE_REPORT:
+            option, name, value = _WORD.fullmatch(word).groups(default="")  # type: ignore[union-attr]
+            found.append(f"{option}{name}{private_value(name, value)}")
+        elif "=" not in word and word not in ("--json", "--resume"):
+            next(given, "")
+    return shlex.join([*found, "--seed", str(seed)])
 
 
 def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:

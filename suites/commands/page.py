@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import report as of_reports
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
-from dlbench.reports.formats.pictures import why_not
+from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
@@ -71,7 +71,7 @@ def page_command(given: Given) -> None:
     - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two machines"`
     - `dlbench report page --run latest --note what-we-changed.md`
     """
-    if reason := why_not(given.out):
+    if reason := why_unwritable(given.out):
         raise UsageError(f"The page {given.out} cannot be written: {reason}.")
     note = ""
     if given.note is not None:

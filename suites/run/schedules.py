@@ -20,7 +20,7 @@ import math
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -311,8 +311,15 @@ class PairSchedule(Schedule):
 
     strict = True
 
-    def __init__(self, plan: Plan, records: Iterable[Record], rule: PairRule) -> None:
-        self._rule = rule
+    def __init__(
+        self,
+        plan: Plan,
+        records: Iterable[Record],
+        rule: PairRule,
+        duets: Mapping[Cell, Sequence[tuple[int, ...]]] | None = None,
+    ) -> None:
+        """Take up the records so far; ``duets`` are cells whose pairs are launched at once, on these CPUs."""
+        self._rule, self._duets = rule, duets or {}
         self._stages: dict[Cell, str] = {}
         super().__init__(replace(plan, interval=None), records)
 
@@ -324,19 +331,29 @@ class PairSchedule(Schedule):
         return itertools.takewhile(lambda _: any(self._left.values()), itertools.count())
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
-        """Return a pair for each cell that needs one, shuffled, each with the order of its sides drawn by the seed."""
+        """Return a pair for each cell that needs one, shuffled.
+
+        The order of its sides, which in a duet is that of their CPUs, is drawn by the seed.
+        """
         pairs = []
         for cell, stage in self._stages.items():
             if self._left[cell]:
                 index = _next_index(self._records[cell], stage)
                 sides = [BASELINE, CANDIDATE]
                 random.Random(f"{self.plan.seed}:{stage}:{index}:{cell!r}").shuffle(sides)
-                pairs.append(tuple(PlannedLaunch(cell, index, side, stage) for side in sides))
+                masks = self._duets.get(cell, (None, None))
+                placed = zip(sides, masks, strict=True)
+                pairs.append(tuple(PlannedLaunch(cell, index, side, stage, cpus) for side, cpus in placed))
         random.Random(f"{self.plan.seed}:{[pair[0].block for pair in pairs]}").shuffle(pairs)
         return pairs
 
     def wants(self, cell: Cell, block: int) -> bool:
         return self._left[cell] > 0
+
+    def seconds_left(self) -> float:
+        # Two launches of a duet take the time of one.
+        at_once = sum(self._left[cell] * self.seconds(cell) for cell in self._duets)
+        return super().seconds_left() - at_once / 2
 
     def skip_reason(self, cell: Cell) -> str:
         return ""  # each side of each cell is tried

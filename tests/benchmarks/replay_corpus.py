@@ -187,8 +187,8 @@ def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
         "round: these share launches.\n\n"
         f"The rule replayed: looks after {', '.join(str(look.pairs) for look in rule.looks)} pairs. REGRESSION is more "
         f"than {percent(rule.magnitude)} slower with p <= {', '.join(f'{look.slower:g}' for look in rule.looks)}; "
-        f"clear is an interval that ends below +{percent(rule.tolerance)}, its ends at {rule.confidence_of_looks:.0%} each "
-        f"over all looks. "
+        f"clear is an interval that ends below +{percent(rule.tolerance)}, its ends at {rule.confidence_of_looks:.0%} "
+        f"each over all looks. "
         f"A cell took {same:.1f} pairs of identical code on average, {slower:.1f} with 5 % more work."
     )
 

@@ -44,6 +44,7 @@ COMMANDS = {
     **both("figure1-cpu", "report figure1 --store cpu.sqlite --networks fcn5 --frameworks torch"),
     **both("tables-cpu", "report tables --store cpu.sqlite"),
     **both("ceilings-gpu", "report ceilings --store gpu.sqlite"),
+    **both("launches", "report launches --store launches.sqlite"),
     **both("progress-cpu", "report progress --store cpu.sqlite --networks fcn5 --frameworks torch"),
     **both("against-cpu", "report matrix --store cpu.sqlite --against shi2016"),
     **both("fastest-cpu", "report fastest --store cpu.sqlite --networks fcn5"),

@@ -18,6 +18,7 @@ from dlbench.reports.compare.comparison import (
     Comparison,
     compare_runs,
     compare_sides,
+    pairs_of,
 )
 from dlbench.reports.compare.report import outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge_pairs
@@ -241,3 +242,17 @@ def test_a_gate_fails_on_a_regression_passes_on_proof_and_is_undecided_otherwise
         proof = counts and counts.keys() <= {Verdict.NO_REGRESSION, Verdict.IMPROVEMENT}
         assert found.outcome == ("passed" if proof else "undecided")
     assert found.line.startswith(f"gate {found.outcome}: ")
+
+
+@pytest.mark.parametrize("early", [BASELINE, CANDIDATE])
+@pytest.mark.parametrize(("apart", "ratio"), [(0.0, 1.25), (100.0, 1.0)])
+def test_of_a_duet_the_samples_of_the_common_time_are_compared(early: str, apart: float, ratio: float) -> None:
+    # For a second both are timed; steps of a side that is alone, before or after, take a tenth of the time.
+    def side(name: str, seconds: float) -> Record:
+        beside, alone = [seconds] * round(1.0 / seconds), [0.01] * 40
+        steps, begin = (alone + beside, -0.4) if name == early else (beside + alone, apart)
+        result = make.outcome(steps)._replace(timed_between=[begin, begin + sum(steps)])
+        return launch(name, 0, seconds, result=result)
+
+    ((before,), (after,)), _ = pairs_of([side(BASELINE, 0.1), side(CANDIDATE, 0.125)], HOST)
+    assert after / before == pytest.approx(ratio)

@@ -7,6 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 from exported import exporter
+from hostile import HOSTILE
+from hostile import check_markdown as inert_markdown
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
@@ -72,14 +76,17 @@ EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "json", "j
 
 
 def check_markdown(text: str, found: Comparison) -> None:
-    rows = [line for line in text.split("\n") if line.startswith("| ")]
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in rows)
-    assert len([line for line in rows if line.startswith("| :--")]) == len(layout.by_verdict(found))
-    # Nothing of the names may open or close an element: those there are stand in pairs.
-    tags = re.findall(r"(?<!\\)</?\w+>", text)
-    assert tags.count("<details>") == tags.count("</details>") == tags.count("<summary>") == tags.count("</summary>")
-    assert len(tags) == 4 * tags.count("<details>")
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
+    assert text.startswith(f"<!-- dlbench {found.purpose} -->\n")
+    assert len(text) <= layout.MOST_CHARACTERS
+    short, fold, rest = text.partition("<details><summary>")
+    changed = sum(cell.verdict in (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT) for cell in found.cells)
+    for part, cells, bars in ((short, changed, 4), (rest, len(found.cells), 6)):
+        rows = [line for line in part.split("\n") if line.startswith("| ")]
+        assert all(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == bars for line in rows)
+        left_out = sum(int(count) for count in re.findall(r"^\| \.\.\. and (\d+) more", part, re.MULTILINE))
+        assert len(rows) - (2 if cells else 0) - bool(left_out) + left_out == cells
+    assert (fold, rest.count("<details>"), rest.count("</details>")) == ("<details><summary>", 0, 1)
+    inert_markdown(text)
 
 
 def check_junit(text: str, found: Comparison) -> None:
@@ -118,6 +125,23 @@ def test_each_form_is_well_formed_and_says_where_nothing_was_measured(name: str,
     if found is not ALL:
         assert "o cell was measured" in text or "none measured on both sides" in text
         assert "above 1 is slower" not in text
+
+
+@given(st.sampled_from(HOSTILE), st.integers(0, 400), st.sampled_from([Verdict.REGRESSION, Verdict.BROKEN]))
+def test_a_comment_of_any_names_and_size_is_inert_and_fits(name: str, cells: int, verdict: Verdict) -> None:
+    text = f"{name} @somebody #1 !2"
+    broken = side(Status.CRASHED, text, flags=(Flag(THREADS_EXCEEDED, text),))
+    many = [
+        CellComparison(CELL._replace(network=text, threads=1 + n), side(), broken, judged(verdict, 2.0, f"{text} {n}"))
+        for n in range(cells)
+    ]
+    found = comparison(
+        *many, *ONE_OF_EACH.values(), baseline=text, candidate=text, hosts=(Host("m", text),), command=f"dlbench {text}"
+    )
+    comment = EXPORTERS["markdown"](found)
+    check_markdown(comment, found)
+    outside_of_code = [line for line in comment.split("\n") if not line.startswith("    ")]
+    assert not re.search(r"@somebody|#1\b|!2|^/", "\n".join(outside_of_code), re.MULTILINE)
 
 
 def test_junit_outcomes() -> None:

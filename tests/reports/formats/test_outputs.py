@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture, why_not
+from dlbench.reports.formats.outputs import why_unwritable
+from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 
 
 def test_a_new_file_and_an_earlier_report_may_be_written(tmp_path: Path) -> None:
-    assert why_not(tmp_path / "new.html") == ""
+    assert why_unwritable(tmp_path / "new.html") == ""
     for content in (b"", b"<html>", b"SQLite format 3 is what it tells of"):
         (tmp_path / "old.html").write_bytes(content)
-        assert why_not(tmp_path / "old.html") == ""
+        assert why_unwritable(tmp_path / "old.html") == ""
 
 
 @pytest.mark.parametrize("name", ["s.sqlite", "s.html"])
@@ -21,7 +22,7 @@ def test_a_store_is_never_written_over_whatever_its_name(tmp_path: Path, name: s
     with sqlite3.connect(tmp_path / name) as database:
         database.execute("CREATE TABLE records (id INTEGER)")
     before = (tmp_path / name).read_bytes()
-    assert why_not(tmp_path / name) == "it is a store of results. Name another file"
+    assert why_unwritable(tmp_path / name) == "it is a store of results. Name another file"
     assert (tmp_path / name).read_bytes() == before
 
 
@@ -29,23 +30,23 @@ def test_a_held_or_packed_store_is_not_written_over_either(tmp_path: Path) -> No
     with sqlite3.connect(tmp_path / "s.svg", isolation_level=None) as database:
         database.execute("CREATE TABLE records (id INTEGER)")
         database.execute("BEGIN EXCLUSIVE")
-        assert why_not(tmp_path / "s.svg").startswith("it is a store")
+        assert why_unwritable(tmp_path / "s.svg").startswith("it is a store")
     (tmp_path / "store.sqlite.xz").write_bytes(b"\xfd7zXZ\0")
-    assert why_not(tmp_path / "store.sqlite.xz").startswith("it is a store")
+    assert why_unwritable(tmp_path / "store.sqlite.xz").startswith("it is a store")
 
 
 def test_folders_devices_and_pipes_are_refused_and_a_link_is_followed(tmp_path: Path) -> None:
-    assert why_not(tmp_path) == "it is a folder. Name a file"
-    assert why_not(tmp_path / "none" / "r.html") == "none is not a folder that you may write to"
+    assert why_unwritable(tmp_path) == "it is a folder. Name a file"
+    assert why_unwritable(tmp_path / "none" / "r.html") == "none is not a folder that you may write to"
     os.mkfifo(tmp_path / "pipe.html")
     for path in (tmp_path / "pipe.html", Path("/dev/null")):
-        assert why_not(path) == "it is a device, a pipe or a socket. Name a file"
+        assert why_unwritable(path) == "it is a device, a pipe or a socket. Name a file"
     (tmp_path / "link.svg").symlink_to(tmp_path / "target.svg")
-    assert why_not(tmp_path / "link.svg") == ""
+    assert why_unwritable(tmp_path / "link.svg") == ""
     (written,) = dots_to_picture(
         [Dots("", "", (Panel("", ("a",), {("a", "1"): (1.0, None, None)}),))], tmp_path / "link.svg"
     )
     assert written.is_symlink()
     assert (tmp_path / "target.svg").read_text().startswith("<?xml")
     (tmp_path / "elsewhere.svg").symlink_to("/dev/full")
-    assert "device" in why_not(tmp_path / "elsewhere.svg")
+    assert "device" in why_unwritable(tmp_path / "elsewhere.svg")

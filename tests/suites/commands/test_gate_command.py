@@ -80,6 +80,14 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
     assert "no unfinished gate" in nothing.stderr
 
 
+def test_the_command_that_measures_again_has_no_secret_no_private_path_and_the_seed() -> None:
+    sides = ["--candidate-env", "MY_TOKEN=a=b", "--baseline-env=API_KEY=c", "--python=torch=/data/me/bin/python"]
+    reported = ["--write", "a.md", "--write=b.md", "--json", "--store", "s.sqlite", "--resume", "--seed", "1"]
+    again = compare.rerun_command(["gate", "quick", *sides, *reported, "--threads=1"], 7)
+    kept = ["--candidate-env", "MY_TOKEN=***", "--baseline-env=API_KEY=***", "--python=torch=<path>/python"]
+    assert shlex.split(again) == ["dlbench", "gate", "quick", *kept, "--threads=1", "--seed", "7"]
+
+
 def records_in(folder):
     with contextlib.suppress(StoreError), Store.open(folder / "my.sqlite", create=False) as store:
         return store.records()
@@ -128,7 +136,7 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
             each.kill()
             each.wait()
     assert done.returncode == 6, done.stderr
-    told = json.loads(done.stdout)
-    assert told["cells"][0]["verdict"] == "CONTENDED"
-    assert told["gate"]["outcome"] == "undecided"
+    report = json.loads(done.stdout)
+    assert report["cells"][0]["verdict"] == "CONTENDED"
+    assert report["gate"]["outcome"] == "undecided"
     assert "gate undecided: of 1 cell 1 disturbed by other programs" in done.stderr

@@ -87,10 +87,10 @@ def test_the_script_reports_a_regression_and_ends_as_the_gate_does(night) -> Non
     script = shlex.quote(str(RECIPES / "nightly.sh"))
     quiet = shell(script, folder, {**settings, "OPTIONS": "--same"})
     assert (quiet.returncode, quiet.stdout) == (0, ""), quiet.stderr
-    loud = shell(script, folder, {**settings, "OPTIONS": SLOWER, "ON_REGRESSION": "tee told.txt"})
+    loud = shell(script, folder, {**settings, "OPTIONS": SLOWER, "ON_REGRESSION": "tee regression.txt"})
     assert loud.returncode == 1, loud.stderr
     assert "REGRESSION" in loud.stdout
-    assert "REGRESSION" in (folder / "told.txt").read_text()
+    assert "REGRESSION" in (folder / "regression.txt").read_text()
     broken = shell(script, folder, {**settings, "SUITE": "no-such-suite", "OPTIONS": "--same"})
     assert broken.returncode == 2
     assert "no suite named" in broken.stderr

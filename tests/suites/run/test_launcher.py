@@ -48,6 +48,11 @@ def test_a_launch_answers(tmp_path):
     assert outcome.first_step_seconds >= 0.002
     assert outcome.peak_memory_bytes > 10**6
     assert launched.wall_seconds > sum(outcome.samples_ns) * 1e-9
+    begun = list(outcome.phases.values())
+    assert list(outcome.phases)[:5] == ["start", "import", "build", "first step", "warm-up"]
+    assert begun == sorted(begun)
+    assert begun[-1] - begun[0] <= launched.wall_seconds
+    assert outcome.phases["timed"] <= outcome.timed_between[0] <= outcome.timed_between[1] <= outcome.phases["check"]
 
 
 @pytest.mark.parametrize(
