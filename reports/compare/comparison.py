@@ -180,7 +180,13 @@ def compare_runs(
     cells = []
     for cell in common:
         before, after = (side_of(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
-        cells.append(CellComparison(cell, before, after, judge_sides(before, after, rule, same_machine, same_session)))
+        judgement = judge_sides(before, after, rule, same_machine, same_session)
+        counts = [{len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus} for of_side in sides]
+        if all(counts) and counts[0] != counts[1] and judgement.ratio is not None:
+            # In duet pairs a launch has as many CPUs as threads, and a neighbour.
+            words = "launches that could use other numbers of CPUs: a comparison, not a verdict on a change"
+            judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
+        cells.append(CellComparison(cell, before, after, judgement))
     notes = []
     alone = [len(each) - len(common) for each in sides]
     if any(alone):

@@ -50,7 +50,9 @@ WORDS = {
     Verdict.IMPROVEMENT: Words("improvement", _FASTER),
     Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
     Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
-    Verdict.COMPARISON: Words("compared", "of different machines: a ratio, and no verdict on a change"),
+    Verdict.COMPARISON: Words(
+        "compared", "of different machines, or launches on other numbers of CPUs: a ratio, and no verdict on a change"
+    ),
     Verdict.NO_REGRESSION: Words("no regression", "the interval excludes that it is {tolerance} slower"),
     Verdict.HOLE: Words("no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"),
 }

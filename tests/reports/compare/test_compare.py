@@ -195,6 +195,15 @@ def test_different_machines_are_compared_and_never_judged() -> None:
     assert any("different machines" in note for note in found.notes)
 
 
+def test_a_launch_of_a_duet_is_not_judged_beside_one_with_the_machine_for_itself() -> None:
+    def on(run: list[Record], *cpus: int) -> list[Record]:
+        return [replace(record, outcome=record.outcome._replace(cpus=list(cpus))) for record in run]
+
+    alone, slower = on(a_run("one", 1.0), 0, 1), a_run("two", 1.3, seed=1)
+    assert only(stored(alone, on(slower, 1))).verdict is Verdict.COMPARISON
+    assert only(stored(alone, on(slower, 0, 1))).verdict is Verdict.REGRESSION
+
+
 def test_a_stored_run_that_others_disturbed_is_contended() -> None:
     loud = a_run("two", 1.0, result=make.outcome([9.0] * 3)._replace(contention=DISTURBED))
     found = only(stored(a_run("one", 1.0), loud))
