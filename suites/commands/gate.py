@@ -43,7 +43,7 @@ def gate_command(given: Given) -> None:
     Examples:
 
     - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
-    - `dlbench gate nightly.toml --baseline-adapters origin/main --write report.md --write junit.xml`
+    - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write junit.xml`
     - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
     - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1 --pairing duet`  (both sides of a pair at once)
     """
