@@ -1,4 +1,4 @@
-"""`dlbench gate`: baseline and candidate measured now, in two stages, with an exit code for CI."""
+"""`dlbench gate`: baseline and candidate measured now, until a look decides, with an exit code for CI."""
 
 import typer
 
@@ -30,9 +30,8 @@ _GATE: options.Options = {
 def gate_command(given: Given) -> None:
     """Measure a suite beside a baseline now, and fail if it is slower or broken.
 
-    Screening takes 6 to 14 pairs of each cell: one launch of the baseline and one of the candidate, in random order. A
-    cell that looks slower gets 24 fresh pairs, which alone decide. The last line says "gate passed", "gate failed" or
-    "gate undecided", and why.
+    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs: as few
+    as its verdict takes. The last line says "gate passed", "gate failed" or "gate undecided", and why.
 
     Exit codes:
 

@@ -4,7 +4,7 @@
 
 The file is a table with columns run, kind, block (a pair), main and feature (seconds, the same code): interleaved
 comparisons by touchstone (github.com/lorenzwalthert/touchstone) on hosted CI runners. Every comparison is judged in
-both directions. Thirty pairs are taken as the gate would get them: screening until its first look, all others confirm.
+both directions. Thirty pairs are taken as the gate would get them, its last look after all thirty.
 Five pairs are fewer than any look needs, so there the rule says nothing; of six runs in a row their pairs are joined.
 Slowdowns are multiplied into one side.
 
@@ -15,6 +15,7 @@ Mann-Whitney        one-sided, p < .01.
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -55,9 +56,9 @@ OTHERS: dict[str, Callable[[Array], bool]] = {
 
 
 def rule_for(pairs: int) -> Rule:
-    """Return the gate's rule where no more than so many pairs can be had: one look, and the rest confirm."""
-    look = DEFAULT.screen_looks[0]
-    return Rule(screen_looks=(look,), confirm_pairs=min(DEFAULT.confirm_pairs, pairs - look))
+    """Return the gate's rule where no more than so many pairs can be had: the last look is after all of them."""
+    *others, last = DEFAULT.looks
+    return Rule(looks=(*(look for look in others if look.pairs < pairs), replace(last, pairs=min(last.pairs, pairs))))
 
 
 def comparisons(file: Path) -> dict[str, list[Array]]:
@@ -121,7 +122,7 @@ def main(
         pairs = len(each[0])
         rows: list[tuple[str, Rate, str, str, list[Rate]]] = []
         if pairs < FEWEST_PAIRS:
-            table.add_row(kind, deviation, GATE, f"none possible: it looks after {DEFAULT.screen_looks[0]} pairs first")
+            table.add_row(kind, deviation, GATE, f"none possible: it looks after {DEFAULT.looks[0].pairs} pairs first")
         else:
             rule = rule_for(pairs)
             same = [gate(np.log(way), rule) for way in both_ways(each)]
