@@ -4,8 +4,8 @@
 
 The file is a table with columns run, kind, block (a pair), main and feature (seconds, the same code): interleaved
 comparisons by touchstone (github.com/lorenzwalthert/touchstone) on hosted CI runners. Every comparison is judged in
-both directions. Thirty pairs are taken as the gate would get them: screening until its first look, all others confirm.
-Five pairs are fewer than any look needs, so there the rule says nothing; of six runs in a row their pairs are joined.
+both directions. Thirty pairs are taken as the gate would get them, so its last looks are missing. Five pairs are fewer
+than any look needs, so there the rule says nothing; of six runs in a row their pairs are joined.
 Slowdowns are multiplied into one side.
 
 median:5%, min:5%   more than 5 % slower by the medians or minima of both sides, interleaved.
@@ -31,7 +31,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from simulated import Array, gate
 
-from dlbench.reports.compare.verdict import DEFAULT, FEWEST_PAIRS, Rule, Verdict
+from dlbench.reports.compare.verdict import FEWEST_PAIRS, Verdict
 
 SLOWDOWNS = (0.02, 0.05, 0.10)
 JOINED = 6
@@ -52,12 +52,6 @@ OTHERS: dict[str, Callable[[Array], bool]] = {
         stats.mannwhitneyu(pairs[:, 1], pairs[:, 0], alternative="greater").pvalue < 0.01
     ),
 }
-
-
-def rule_for(pairs: int) -> Rule:
-    """Return the gate's rule where no more than so many pairs can be had: one look, and the rest confirm."""
-    look = DEFAULT.screen_looks[0]
-    return Rule(screen_looks=(look,), confirm_pairs=min(DEFAULT.confirm_pairs, pairs - look))
 
 
 def comparisons(file: Path) -> dict[str, list[Array]]:
@@ -121,17 +115,16 @@ def main(
         pairs = len(each[0])
         rows: list[tuple[str, Rate, str, str, list[Rate]]] = []
         if pairs < FEWEST_PAIRS:
-            table.add_row(kind, deviation, GATE, f"none possible: it looks after {DEFAULT.screen_looks[0]} pairs first")
+            table.add_row(kind, deviation, GATE, f"none: it looks after {FEWEST_PAIRS}")
         else:
-            rule = rule_for(pairs)
-            same = [gate(np.log(way), rule) for way in both_ways(each)]
+            same = [gate(np.log(way)) for way in both_ways(each)]
             rows.append(
                 (
                     GATE,
                     Rate.count(found.alarm for found in same),
                     str(sum(found.judgement.verdict is Verdict.IMPROVEMENT for found in same)),
                     f"{np.mean([found.pairs for found in same]):.1f}",
-                    [Rate.count(gate(np.log(way), rule).alarm for way in both_ways(each, slow)) for slow in SLOWDOWNS],
+                    [Rate.count(gate(np.log(way)).alarm for way in both_ways(each, slow)) for slow in SLOWDOWNS],
                 )
             )
         for title, slower in OTHERS.items():
