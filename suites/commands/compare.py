@@ -159,7 +159,7 @@ def rule_given(given: Given, usual: Rule) -> Rule:
     """Return a rule with the thresholds that are given instead; raises UsageError."""
     chosen: dict[str, Any] = {}
     if given.threshold is not None:
-        chosen = dict.fromkeys(("magnitude", "screen_magnitude"), values.share(given.threshold, "--threshold"))
+        chosen["magnitude"] = values.share(given.threshold, "--threshold")
     if given.tolerance is not None:
         chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
     return replace(usual, **chosen)
@@ -239,7 +239,7 @@ def measure(
             say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
         measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
         found = report_of(store, run, rule)
-        left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
+        left_out = measured - sum(len(cell.pairs[0]) for cell in found.cells)
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""
         say(f"{counted(measured, 'pair')} measured{more}")
         return replace(found, command=rerun_command(sys.argv[1:], run.seed))

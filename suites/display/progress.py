@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Console
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, seconds_of_pair
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, seconds_of_pair
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
@@ -94,8 +94,7 @@ def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
 
 def pair_line(first: Record, second: Record) -> str:
     """Return the result of a pair in a few words."""
-    stage = "confirming " if first.stage == CONFIRM else ""
-    name = f"{name_of(first.cell)}, {stage}pair {first.launch + 1}"
+    name = f"{name_of(first.cell)}, pair {first.launch + 1}"
     records = {record.side: record for record in (first, second)}
     before, after = seconds_of_pair(records[BASELINE], records[CANDIDATE])
     if before is not None and after is not None:

@@ -28,11 +28,11 @@ import numpy as np
 from scipy.special import stdtrit
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM, CRASHES, ONCE_BY_CHANCE, pairs_of
-from dlbench.reports.compare.verdict import DEFAULT, Rule, Screening, estimate_pairs, fewest_pairs, next_look, screen
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CRASHES, ONCE_BY_CHANCE, pairs_of
+from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
 from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, LAUNCH_DEVIATION, summarise
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import SCREEN, Record, last_attempts
+from dlbench.reports.storage.record import GATE_STAGE, Record, last_attempts
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
 
@@ -377,23 +377,18 @@ def _next_index(records: Sequence[Record], stage: str) -> int:
 
 
 def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
-    """Return the rule of a gate: screening pairs until a cell is clear or suspect, then confirming ones."""
+    """Return the rule of a gate: pairs until a look decides, or until too many were disturbed."""
+    at_ease = next(look.pairs for look in rule.looks if look.suspect < 1)
+    """Any cell may have so many pairs, a suspect one more."""
 
     def next_pairs(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
-        if _given_up(records):
+        (baseline, candidate), _ = pairs_of(records, host)
+        if _given_up(records) or deciding_look(baseline, candidate, rule) is not None:
             return None
-
-        def spare(stage: str, pairs: int) -> bool:
-            return _next_index(records, stage) < int((1 + rule.spare) * pairs)
-
-        screened, _ = pairs_of(records, host, SCREEN)
-        state = screen(*screened, rule)
-        if state is Screening.SUSPECT:
-            missing = rule.confirm_pairs - len(pairs_of(records, host, CONFIRM)[0][0])
-            return (CONFIRM, missing) if missing > 0 and spare(CONFIRM, rule.confirm_pairs) else None
-        if state is Screening.MORE and spare(SCREEN, rule.screen_looks[-1]):
-            return SCREEN, max(1, next_look(len(screened[0]), rule) - len(screened[0]))
-        return None
+        wanted = next_look(len(baseline), rule).pairs
+        if _next_index(records, GATE_STAGE) >= int((1 + rule.spare) * max(wanted, at_ease)):
+            return None
+        return GATE_STAGE, wanted - len(baseline)
 
     return next_pairs
 
@@ -409,7 +404,7 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
         looks.append(min(most, math.ceil(LOOKS_APART * looks[-1])))
 
     def next_pairs(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
-        (baseline, candidate), _ = pairs_of(records, host, None)
+        (baseline, candidate), _ = pairs_of(records, host)
         made = len(baseline)
         spent = made >= looks[-1] or _next_index(records, "") >= int((1 + rule.spare) * looks[-1])
         if spent or _given_up(records):
