@@ -73,6 +73,7 @@ def run_plan(
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
+        weights = preparation.prepare_weights(plan, machine, say)
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)
@@ -98,6 +99,7 @@ def run_plan(
                 launch_process,
                 sources[side.name],
                 reference,
+                weights=weights,
                 machine=machine,
                 gate=gate,
                 default_threads=defaults,
