@@ -1,4 +1,4 @@
-"""The machine as one record: probed, written as JSON, told apart by a fingerprint, described for people.
+"""The machine as one record: probed, written as JSON, identified by a fingerprint, described for people.
 
 No record holds a host name, user name, path, serial number or network address, so that results may be published as
 they are.

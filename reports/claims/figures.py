@@ -164,7 +164,7 @@ class Tables:
             if line["seconds"]
         ]
 
-    def _point(self, cell: CellResult, told: Mapping[str, Any]) -> Point:
+    def _point(self, cell: CellResult, labels: Mapping[str, Any]) -> Point:
         place, host = cell.column, self.matrix.hosts[cell.column.machine]
         kind = "cpu" if place.on_cpu else "gpu"
         facts = {
@@ -176,7 +176,7 @@ class Tables:
         if not place.on_cpu:
             index = place.device.partition(":")[2]
             facts["gpu"] = dict(host.description).get(f"GPU {index}" if index else "GPU", "").partition(",")[0]
-        return Point({name: value for name, value in told.items() if name != "adapter"}, cell, also=facts)
+        return Point({name: value for name, value in labels.items() if name != "adapter"}, cell, also=facts)
 
     def _tools(self, usual_batch: bool) -> Iterator[Point]:
         for cell in self.matrix.cells.values():
@@ -188,8 +188,8 @@ class Tables:
                 and not computes_nothing(cell)
             ):
                 where = {"machine": place.machine, "device": place.device, "threads": place.threads}
-                told = {**where, "tool": self.tool_of(cell), "network": network, "batch_size": batch}
-                yield self._point(cell, told if place.on_cpu else {**told, "threads": None})
+                labels = {**where, "tool": self.tool_of(cell), "network": network, "batch_size": batch}
+                yield self._point(cell, labels if place.on_cpu else {**labels, "threads": None})
 
     def _elman(self) -> Iterator[Point]:
         for (machine, cell), sizes in sizes_of(self.matrix, self.networks).items():
@@ -411,12 +411,12 @@ def _fits(point: Point, value: Any, wanted: Any) -> bool:
         return False
     if _RELATION.fullmatch(wanted):
         return True
-    told = _NUMBER.fullmatch(wanted)
-    bound = None if told is None else point["cores"] if told[3] == "cores" else int(told[3])
-    if told is None or bound is None:
+    condition = _NUMBER.fullmatch(wanted)
+    bound = None if condition is None else point["cores"] if condition[3] == "cores" else int(condition[3])
+    if condition is None or bound is None:
         return False
-    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "": operator.eq}[told[1]]
-    return bool(compare(value, int(told[2] or 1) * bound))
+    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "": operator.eq}[condition[1]]
+    return bool(compare(value, int(condition[2] or 1) * bound))
 
 
 def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str:
@@ -434,8 +434,8 @@ def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str
 
 def _side_name(point: Point, several: bool, *left_out: str) -> str:
     if point.cell is None:
-        told = {name: str(value) for name, value in point.axes.items() if name not in left_out}
-        return ", ".join(text if text.lower().startswith(name) else f"{name} {text}" for name, text in told.items())
+        labels = {name: str(value) for name, value in point.axes.items() if name not in left_out}
+        return ", ".join(text if text.lower().startswith(name) else f"{name} {text}" for name, text in labels.items())
     where = f" on {point['host']}" if several else ""
     return f"{group_name(point.cell.cell)}, {rest_of(point.cell.cell)}{where}"
 

@@ -1,14 +1,13 @@
 """Comparisons: a candidate against a baseline, cell by cell, from records.
 
-`compare_sides` takes the records of one run that measured both sides in interleaved pairs (and, in a
-gate, in two stages); `compare_runs` takes two runs of a store. Of a launch that was repeated, the last
-attempt counts. A pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
-pairs that way is CONTENDED.
+`compare_sides` takes the records of one run that measured both sides in interleaved pairs; `compare_runs` takes two
+runs of a store. Of a launch that was repeated, the last attempt counts. A pair with a disturbed launch, or one of a
+throttled GPU, is left out; a cell that lost half of its pairs that way is CONTENDED.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -21,14 +20,12 @@ from dlbench.reports.compare.verdict import (
     DEFAULT,
     Judgement,
     Rule,
-    Screening,
     Verdict,
     adjust,
     judge,
+    judge_looks,
     judge_pairs,
-    judge_stages,
     rule_of,
-    screen,
     without_interval,
 )
 from dlbench.reports.disturbance import left_out
@@ -36,10 +33,9 @@ from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, 
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import SCREEN, Record, Run, last_attempts
+from dlbench.reports.storage.record import FIRST_LOOK, Record, Run, last_attempts
 
 BASELINE, CANDIDATE = "baseline", "candidate"
-CONFIRM = "confirm"
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""
@@ -69,10 +65,8 @@ class CellComparison:
     baseline: SideOfCell
     candidate: SideOfCell
     judgement: Judgement
-    stage: str = ""
-    """Of a gate: the stage that the verdict rests on."""
-    pairs: Mapping[str, Pairs] = field(default_factory=dict)
-    """By stage, those of launches measured side by side; empty where nothing was."""
+    pairs: Pairs = ((), ())
+    """Those of launches measured side by side; empty where none was."""
 
     @property
     def verdict(self) -> Verdict:
@@ -145,6 +139,8 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     cells = cells if gate else _adjusted(cells, rule)
     unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
+    duets = sum(any(common_time(*pair) for pair in complete_pairs(found)) for found in by_cell.values())
+    at_once = f"Duet pairs of {duets} of {len(by_cell)} cells: both sides at once, each on CPUs of its own."
     return Comparison(
         run.sides.get(BASELINE, BASELINE),
         run.sides.get(CANDIDATE, CANDIDATE),
@@ -152,9 +148,9 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
         run.purpose,
         True,
         tuple(cells),
-        geometric_mean(cells),
+        geometric_mean(cells, of_gate=gate),
         rule,
-        (left,) if unmeasured else (),
+        ((left,) if unmeasured else ()) + ((at_once,) if duets else ()),
         unmeasured,
     )
 
@@ -184,7 +180,13 @@ def compare_runs(
     cells = []
     for cell in common:
         before, after = (side_of(of_side[cell], host) for of_side, host in zip(sides, known, strict=True))
-        cells.append(CellComparison(cell, before, after, judge_sides(before, after, rule, same_machine, same_session)))
+        judgement = judge_sides(before, after, rule, same_machine, same_session)
+        counts = [{len(record.outcome.cpus) for record in of_side[cell] if record.outcome.cpus} for of_side in sides]
+        if all(counts) and counts[0] != counts[1] and judgement.ratio is not None:
+            # In duet pairs a launch has as many CPUs as threads, and a neighbour.
+            words = "launches that could use other numbers of CPUs: a comparison, not a verdict on a change"
+            judgement = replace(judgement, verdict=Verdict.COMPARISON, sentence=words)
+        cells.append(CellComparison(cell, before, after, judgement))
     notes = []
     alone = [len(each) - len(common) for each in sides]
     if any(alone):
@@ -221,7 +223,9 @@ def judge_sides(
     return _contended(lost, lost + before.launches + after.launches, "launches", used, (before, after)) or judgement
 
 
-def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0.0) -> Ratio | None:
+def geometric_mean(
+    cells: Iterable[CellComparison], session_deviation: float = 0.0, of_gate: bool = False
+) -> Ratio | None:
     """Return the geometric mean of the cells' ratios with its 95 % interval; None with fewer than two ratios.
 
     The cells' errors are taken for independent (their launches are shuffled), except for a shift of the machine from
@@ -230,7 +234,7 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
     """
     known = [
         (math.log(found.ratio), found.standard_error**2, found.freedom or 1.0)
-        for found in map(_unselected, cells)
+        for found in (_of_first_look(cell) if of_gate else cell.judgement for cell in cells)
         if found is not None and found.ratio is not None and found.standard_error is not None
     ]
     count = len(known)
@@ -247,34 +251,51 @@ def geometric_mean(cells: Iterable[CellComparison], session_deviation: float = 0
     return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), f"geometric mean of {count} cells")
 
 
-def _unselected(cell: CellComparison) -> Judgement | None:
+def _of_first_look(cell: CellComparison) -> Judgement | None:
     """Return the judgement of a cell by its first look, before its results decided on measuring more."""
-    if not cell.stage or cell.judgement.ratio is None:
-        return cell.judgement
-    first = DEFAULT.screen_looks[0]
-    before, after = cell.pairs.get(SCREEN, ((), ()))
-    return judge_pairs(before[:first], after[:first]) if len(before) >= first else None
+    before, after = (side[:FIRST_LOOK] for side in cell.pairs)
+    return judge_pairs(before, after) if cell.judgement.ratio is not None and len(before) == FIRST_LOOK else None
 
 
-def pairs_of(records: Sequence[Record], host: Host | None, stage: str | None) -> tuple[Pairs, int]:
-    """Return the undisturbed pairs in order, and how many were left out; of one stage, or with None of all."""
-    by_launch: dict[int, dict[str, Record]] = {}
-    for record in last_attempts([record for record in records if stage is None or record.stage == stage]):
-        by_launch.setdefault(record.launch, {})[record.side] = record
-    # A pair may have been interrupted between its two launches.
-    pairs = [[by_launch[n][BASELINE], by_launch[n][CANDIDATE]] for n in sorted(by_launch) if len(by_launch[n]) == 2]
+def pairs_of(records: Sequence[Record], host: Host | None) -> tuple[Pairs, int]:
+    """Return the undisturbed pairs in order, and how many were left out."""
+    pairs = complete_pairs(records)
     alone = [pair for pair in pairs if not any(left_out(record, host) for record in pair)]
-    timed = [(a, b) for a, b in (map(_seconds, pair) for pair in alone) if a is not None and b is not None]
+    timed = [(a, b) for a, b in (seconds_of_pair(*pair) for pair in alone) if a is not None and b is not None]
     return (tuple(a for a, _ in timed), tuple(b for _, b in timed)), len(pairs) - len(alone)
+
+
+def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
+    """Return (baseline, candidate) of the pairs that have both, in order."""
+    by_launch: dict[tuple[str, int], dict[str, Record]] = {}
+    for record in last_attempts(records):
+        by_launch.setdefault((record.stage, record.launch), {})[record.side] = record
+    # A pair may have been interrupted between its two launches. The order is by no clock, which may jump.
+    in_order = sorted(by_launch, key=lambda each: (each[0] == "confirm", each[1]))
+    return [(by_launch[n][BASELINE], by_launch[n][CANDIDATE]) for n in in_order if len(by_launch[n]) == 2]
+
+
+def common_time(first: Record, second: Record) -> tuple[float, float] | None:
+    """Return when both launches of a duet were timed, by the system's monotonic clock; None: one after the other."""
+    spans = first.outcome.timed_between, second.outcome.timed_between
+    if spans[0] is None or spans[1] is None:
+        return None
+    begin, end = max(spans[0][0], spans[1][0]), min(spans[0][1], spans[1][1])
+    return (begin, end) if begin < end else None
+
+
+def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float | None]:
+    """Return the median seconds per step of both launches; of a duet over the samples of their common time alone.
+
+    Outside of that the slower side has the machine for itself.
+    """
+    common = common_time(first, second)
+    return _seconds(first, common), _seconds(second, common)
 
 
 def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule) -> CellComparison:
     before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
-    stage = SCREEN if gate else ""
-    found = {each: pairs_of(records, host, each or None) for each in ((SCREEN, CONFIRM) if gate else ("",))}
-    if gate and any((*found[CONFIRM][0], found[CONFIRM][1])) and screen(*found[SCREEN][0], rule) is Screening.SUSPECT:
-        stage = CONFIRM
-    used, lost = found[stage]
+    used, lost = pairs_of(records, host)
     judgement = _without_number(before, after)
     if judgement is None and (judgement := _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))):
         fewer, more = sorted((before, after), key=lambda side: side.contended)
@@ -283,10 +304,8 @@ def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rul
             words = f"{judgement.sentence}; mostly launches of the {name}, so it may be its own doing"
             judgement = replace(judgement, sentence=words)
     if judgement is None:
-        judgement = judge_stages(found[SCREEN][0], found[CONFIRM][0], rule) if gate else judge_pairs(*used, rule)
-    return CellComparison(
-        cell, before, after, judgement, stage, {name: each for name, (each, _) in found.items() if each[0]}
-    )
+        judgement = (judge_looks if gate else judge_pairs)(*used, rule)
+    return CellComparison(cell, before, after, judgement, used)
 
 
 def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
@@ -296,9 +315,18 @@ def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
     return found
 
 
-def _seconds(record: Record) -> float | None:
-    timed = record.outcome.status is Status.OK and record.outcome.samples_ns
-    return median(record.outcome.step_seconds()) if timed else None
+def _seconds(record: Record, between: tuple[float, float] | None = None) -> float | None:
+    """Return the median seconds per step, with ``between`` of the samples most of which lies in that time."""
+    outcome = record.outcome
+    if outcome.status is not Status.OK or not outcome.samples_ns:
+        return None
+    if between is None or outcome.timed_between is None:
+        return median(outcome.step_seconds())
+    # Samples follow one another without a pause.
+    lengths = np.array(outcome.samples_ns) * 1e-9
+    middles = outcome.timed_between[0] + np.cumsum(lengths) - lengths / 2
+    chosen = np.array(outcome.step_seconds())[(between[0] <= middles) & (middles <= between[1])]
+    return float(np.median(chosen)) if len(chosen) else None
 
 
 def side_of(records: Sequence[Record], host: Host | None) -> SideOfCell:

@@ -50,7 +50,9 @@ WORDS = {
     Verdict.IMPROVEMENT: Words("improvement", _FASTER),
     Verdict.INCONCLUSIVE: Words("inconclusive", _OPEN, "inconclusive", "skipped"),
     Verdict.CONTENDED: Words("contended", _DISTURBED, _IN_PAIRS, "skipped"),
-    Verdict.COMPARISON: Words("compared", "of different machines: a ratio, and no verdict on a change"),
+    Verdict.COMPARISON: Words(
+        "compared", "of different machines, or launches on other numbers of CPUs: a ratio, and no verdict on a change"
+    ),
     Verdict.NO_REGRESSION: Words("no regression", "the interval excludes that it is {tolerance} slower"),
     Verdict.HOLE: Words("no number", _NO_NUMBER, "without a number on a side or not measured", "skipped"),
 }
@@ -143,7 +145,6 @@ _CELL: tuple[Column[CellComparison], ...] = (
         *("ratio", "low", "high", "p", "adjusted_p", "smallest_effect", "standard_error"),
         standard_error=None,
     ),
-    Column("stage", None, lambda each: each.stage),
     *attributes(lambda each: each.judgement, "method", "sentence"),
     Column(
         "launches_used",
@@ -151,12 +152,7 @@ _CELL: tuple[Column[CellComparison], ...] = (
         lambda each: {BASELINE: each.judgement.baseline_launches, CANDIDATE: each.judgement.candidate_launches},
         fields=None,
     ),
-    Column(
-        "pairs",
-        None,
-        lambda each: [{"stage": of, BASELINE: a, CANDIDATE: b} for of, (a, b) in each.pairs.items()],
-        fields=None,
-    ),
+    Column("pairs", None, lambda each: dict(zip((BASELINE, CANDIDATE), each.pairs, strict=True)), fields=None),
     *attributes(lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)),
 )
 
@@ -230,12 +226,12 @@ def closing(comparison: Comparison) -> list[str]:
 
 def meanings(comparison: Comparison) -> dict[Verdict, str]:
     """Return the meanings of the verdicts in use."""
-    rule = comparison.rule
+    rule, gate = comparison.rule, comparison.purpose == "gate"
     words = {
         "magnitude": f"{rule.magnitude:.1%}",
         "tolerance": f"{rule.tolerance:.0%}",
-        "improvement_p": f"{rule.improvement_p_value:g}",
-        "p": f"{rule.confirm_p_value if comparison.purpose == 'gate' else rule.p_value:g}",
+        "improvement_p": f"{1 - rule.confidence_of_looks if gate else rule.improvement_p_value:.2g}",
+        "p": f"{rule.false_alarms if gate else rule.p_value:.2g}",
     }
     return {each: WORDS[each].legend.format(**words) for each in by_verdict(comparison)}
 

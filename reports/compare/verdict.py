@@ -1,25 +1,34 @@
 """Verdicts on whether a candidate is slower than a baseline, by launches.
 
-A number of launches, never of steps, is what a verdict rests on (`reports.statistics` says why). Two ways of looking:
+A number of launches, never of steps, is what a verdict rests on (`reports.statistics` says why). Three ways of looking:
 
-- launches measured in pairs, side by side (`judge_pairs`): signed ranks;
+- a gate's launches, measured in pairs until a look decides (`judge_looks`): signed ranks with exact bounds over all
+  looks together;
+- launches measured in pairs, side by side, as many as were wanted (`judge_pairs`): signed ranks;
 - launches that were not (`judge`): Welch's t on the logarithms of the launches' medians (Welch 1947). Where the two
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
   average out; the standard error then gets `Rule.session_deviation` for each session on top.
 
 REGRESSION: the estimate exceeds ``1 + magnitude``, and identical code would look slower at all, as much as this, with
 probability ``p_value`` at most; the interval may reach below the magnitude.
-IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the 95 % interval ends below
-``1 + tolerance``. CONTENDED: others were in the way of too many launches. INCONCLUSIVE: none of these; the smallest
-slowdown that this many launches would have shown is then said.
+IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the interval ends below ``1 + tolerance``.
+CONTENDED: others were in the way of too many launches. INCONCLUSIVE: none of these; the smallest slowdown that this
+many launches would have shown is then said.
+
+A gate looks more than once. Where noise falls on both sides of a pair alike, each sign is a fair coin whatever the
+sizes, so at each look the signed-rank sum has its exact distribution; the probability of a false alarm at any look is
+at most the sum of the looks' levels (Bonferroni's bound, as in group sequential trials with alpha spending: Lan and
+DeMets 1983). Its interval is the repeated confidence interval that belongs to these tests (Jennison and Turnbull 1989):
+it may be read at whatever look the measurement ended. By simulation (`tests/benchmarks/decision_rules.py`) this needs
+fewer pairs than confirming a suspect on fresh pairs does, which throws the first ones away.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
-from functools import lru_cache, partial
-from typing import Any
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +62,19 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
+class Look:
+    """A number of pairs after which a gate looks at a cell, and the one-sided levels of what it may say then."""
+
+    pairs: int
+    bound: float
+    """Of each end of the interval: a cell whose upper end is below ``1 + tolerance`` is clear."""
+    slower: float = 0.0
+    """Of a regression."""
+    suspect: float = 1.0
+    """A cell with a larger p of being slower is measured no further."""
+
+
+@dataclass(frozen=True)
 class Rule:
     """The thresholds of verdicts and stages; see the module's docstring."""
 
@@ -66,22 +88,33 @@ class Rule:
     confidence: float = 0.95
     session_deviation: float = 0.025
     """Standard deviation of the logarithm that a machine's own shift from session to session adds, per session."""
-    # The two stages' numbers are the best of those tried at no more pairs a cell (tests/benchmarks/decision_rules.py).
-    screen_looks: tuple[int, ...] = (FIRST_LOOK, 10, 14)
-    """Numbers of pairs after which screening looks whether a cell is clear, suspect, or needs more."""
-    screen_p_value: float = 0.05
-    screen_magnitude: float = 0.025
-    confirm_pairs: int = 24
-    """Fresh pairs that alone decide over a suspect cell."""
-    confirm_p_value: float = 0.005
+    looks: tuple[Look, ...] = (
+        Look(FIRST_LOOK, 0.0157),
+        Look(10, 0.0049),
+        Look(12, 0.0106, 0.000245),
+        Look(16, 0.0157, 0.00005, suspect=0.05),
+        Look(24, 0.0015, 0.00008, suspect=0.05),
+        Look(40, 0.0015, 0.000125, suspect=0.0),
+    )
+    """Of a gate. Twelve pairs of one sign have p = 1 / 4096: before, no level this strict can be met."""
     spare: float = 1.0
     """Pairs that others disturbed are measured again, up to this share of the pairs wanted."""
     false_discovery_rate: float = 0.05
-    """Over all cells of a comparison without a confirming stage (Benjamini and Hochberg 1995)."""
+    """Over all cells of a comparison that is no gate (Benjamini and Hochberg 1995)."""
+
+    @property
+    def false_alarms(self) -> float:
+        """The largest probability that a gate calls a cell of identical code slower."""
+        return sum(look.slower for look in self.looks)
+
+    @property
+    def confidence_of_looks(self) -> float:
+        """The smallest probability that one end of a gate's interval holds, whenever the measurement ends."""
+        return 1 - sum(look.bound for look in self.looks)
 
 
 DEFAULT = Rule()
-_OPTIONS = ("magnitude", "screen_magnitude", "tolerance")
+_OPTIONS = ("magnitude", "tolerance")
 """The parts of a rule that a user can choose."""
 
 
@@ -156,30 +189,20 @@ def judge(
     return _decide(found, rule, effect, (len(a), len(b)), method, error, freedom)
 
 
-def judge_pairs(
-    baseline: Sequence[float],
-    candidate: Sequence[float],
-    rule: Rule = DEFAULT,
-    p_value: float | None = None,
-    smallest: Callable[[float], float] | None = None,
-) -> Judgement:
+def judge_pairs(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Judgement:
     """Judge launches measured in pairs, the i-th of one side beside the i-th of the other.
 
-    ``p_value`` stands in for the rule's. ``smallest`` gives the smallest effect for a standard deviation of the pairs'
-    log-ratios, where it is not that of these pairs alone. Raises ValueError for series of different length and for
-    times that are not positive and finite.
+    Raises ValueError for series of different length and for times that are not positive and finite.
     """
     a, b = _logs(baseline, candidate)
     pairs = len(a)
     if pairs == len(b) < FEWEST_PAIRS:
         return _too_few(a, b, FEWEST_PAIRS, "pairs")
-    limit = rule.p_value if p_value is None else p_value
     found = estimate_pairs(baseline, candidate, rule.confidence)
-    deviation = max(float(np.std(b - a, ddof=1)), 1e-6)
-    effect = smallest(deviation) if smallest else smallest_shift(deviation, pairs, limit, rule.magnitude, POWER)
+    deviation = _deviation(baseline, candidate)
+    effect = smallest_shift(deviation, pairs, rule.p_value, rule.magnitude, POWER)
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
-    error = deviation / math.sqrt(pairs)
-    return _decide(found, replace(rule, p_value=limit), effect, (pairs, pairs), method, error, pairs - 1)
+    return _decide(found, rule, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
 
 
 def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgement]:
@@ -391,73 +414,117 @@ def _shift_that_shows(pairs: int, p_value: float, power: float) -> float:
     return float(np.quantile(-walsh[:, allowed - 1], power))
 
 
-class Screening(Enum):
-    """The result of screening a cell."""
+def deciding_look(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Look | None:
+    """Return the look that ends the measurement of a cell; None: it needs more pairs (seconds per step, side by side).
 
-    MORE = "more"
-    """More pairs are needed."""
-    CLEAR = "clear"
-    SUSPECT = "suspect"
-    """It needs confirming pairs."""
-    UNDECIDED = "undecided"
-    """Not suspect, but after the last look a slowdown is not excluded either."""
-
-
-def screen(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Screening:
-    """Return the state after these pairs (seconds per step, side by side); it changes at the rule's looks only."""
-    looks = [look for look in rule.screen_looks if look <= len(baseline)]
-    if not looks:
-        return Screening.MORE
-    for look in looks:
-        found = estimate_pairs(baseline[:look], candidate[:look], rule.confidence)
-        if found.ratio > 1 + rule.screen_magnitude and found.slower_p <= rule.screen_p_value:
-            return Screening.SUSPECT
-        if found.high < 1 + rule.tolerance:
-            return Screening.CLEAR
-    return Screening.UNDECIDED if looks[-1] == rule.screen_looks[-1] else Screening.MORE
-
-
-def next_look(pairs: int, rule: Rule = DEFAULT) -> int:
-    """Return how many pairs screening wants before it looks again."""
-    return next((look for look in rule.screen_looks if look > pairs), rule.screen_looks[-1])
-
-
-def judge_stages(
-    screened: tuple[Sequence[float], Sequence[float]],
-    confirmed: tuple[Sequence[float], Sequence[float]],
-    rule: Rule = DEFAULT,
-) -> Judgement:
-    """Return the verdict on a cell from its screening pairs and, where there are any, its confirming ones.
-
-    Each argument is (baseline, candidate), seconds per step of the pairs. A suspect cell whose confirming pairs are
-    not complete is inconclusive, whatever they look like so far.
+    A look ends it that finds a regression, excludes one, or finds that the cell is not suspect enough to go on.
     """
-    baseline, candidate = screened
-    gate_effect = partial(smallest_effect, rule=rule)
-    state = screen(baseline, candidate, rule)
-    if state is Screening.SUSPECT:
-        if len(confirmed[0]) >= rule.confirm_pairs:
-            # Pairs beyond those asked for do not count, or measuring on would be a second chance.
-            fresh = [side[: rule.confirm_pairs] for side in confirmed]
-            return judge_pairs(fresh[0], fresh[1], rule, rule.confirm_p_value, gate_effect)
-        found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
-        why = f"suspect; {len(confirmed[0])} of {rule.confirm_pairs} confirming pairs measured"
-        return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; {why}")
-    if len(baseline) < FEWEST_PAIRS:
-        why = f"{len(baseline)} of {rule.screen_looks[0]} screening pairs measured"
-        return without_interval(Verdict.INCONCLUSIVE, why, len(baseline), len(candidate))
-    found = judge_pairs(baseline, candidate, rule, smallest=gate_effect)
-    if found.verdict is Verdict.REGRESSION:  # not suspect at any look: a later pair made it so
-        return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=f"{found.sentence}; not confirmed by fresh pairs")
+    for look in rule.looks:
+        if len(baseline) < look.pairs:
+            return None
+        found = estimate_pairs(baseline[: look.pairs], candidate[: look.pairs], 1 - 2 * look.bound)
+        if found.ratio > 1 + rule.magnitude:
+            ends = found.slower_p <= look.slower or found.slower_p > look.suspect
+        else:
+            ends = found.high < 1 + rule.tolerance or look.suspect < 1
+        if ends:
+            return look
+    return None
+
+
+def next_look(pairs: int, rule: Rule = DEFAULT) -> Look:
+    """Return the look after this many pairs; the last one where there is none."""
+    return next((look for look in rule.looks if look.pairs > pairs), rule.looks[-1])
+
+
+def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Judgement:
+    """Return the verdict on a cell of a gate from its pairs so far, by the look that decides.
+
+    Pairs beyond that look do not count, or measuring on would be a second chance. Without such a look the cell is
+    inconclusive, whatever it looks like so far.
+    """
+    deciding = deciding_look(baseline, candidate, rule)
+    reached = [each for each in rule.looks if each.pairs <= len(baseline)]
+    look = deciding or (reached[-1] if reached else None)
+    missing = f"{len(baseline)} of at least {next_look(len(baseline), rule).pairs} pairs measured"
+    if look is None:
+        return without_interval(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate))
+    pairs, before, after = look.pairs, baseline[: look.pairs], candidate[: look.pairs]
+    found = estimate_pairs(before, after, 1 - 2 * look.bound)
+    deviation = _deviation(before, after)
+    levels = replace(rule, p_value=look.slower, improvement_p_value=look.bound)
+    method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {rule.confidence_of_looks:.0%} on each side over all looks"
+    effect = smallest_effect(deviation, rule)
+    judged = _decide(found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
+    if deciding is not None:
+        return judged
+    return replace(judged, verdict=Verdict.INCONCLUSIVE, sentence=f"{judged.sentence}; {missing}")
+
+
+def _deviation(baseline: Sequence[float], candidate: Sequence[float]) -> float:
+    """Return the standard deviation of the logarithms of pairs' ratios."""
+    before, after = _logs(baseline, candidate)
+    return max(float(np.std(after - before, ddof=1)), 1e-6)
+
+
+class Outlook(NamedTuple):
+    """What a gate will do with a cell that is slower by so much."""
+
+    found: float
+    """The probability of REGRESSION."""
+    pairs: float
+    """The mean number of pairs."""
+
+
+def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> Outlook:
+    """Return how often a gate finds a slowdown (0.05 is 5 %), and with how many pairs, by simulation with a fixed seed.
+
+    The logarithms of the pairs' ratios are normal with standard deviation ``deviation``.
+    """
+    shift, large, tolerated = (math.log1p(each) for each in (slowdown, rule.magnitude, rule.tolerance))
+    going_on, found, pairs, before = np.ones(_SIMULATIONS, dtype=bool), 0, 0, 0
+    for look, centre, upper, slower, suspect in _simulated_looks(rule.looks):
+        pairs += int(going_on.sum()) * (look.pairs - before)
+        before = look.pairs
+        is_large = shift + deviation * centre > large
+        alarm = is_large & (shift + deviation * slower > 0)
+        found += int((going_on & alarm).sum())
+        clear = ~is_large & (shift + deviation * upper < tolerated)
+        unsuspected = (look.suspect < 1) & ~(is_large & (shift + deviation * suspect > 0))
+        going_on &= ~(alarm | clear | unsuspected)
+    return Outlook(found / _SIMULATIONS, pairs / _SIMULATIONS)
+
+
+@lru_cache(maxsize=8)
+def _simulated_looks(looks: tuple[Look, ...]) -> list[tuple[Look, Floats, Floats, Floats, Floats]]:
+    """Return what each look sees of simulated cells without a difference, in standard deviations of a pair.
+
+    That is the estimate, the upper end of the interval, and the Walsh averages that must be positive for the candidate
+    to be slower, or suspect, at the look's levels: adding a shift to all of them is adding it to the pairs.
+    """
+    draws, found = np.random.default_rng(0).normal(size=(_SIMULATIONS, looks[-1].pairs)), []
+    for look in looks:
+        first, second = np.triu_indices(look.pairs)
+        walsh = np.sort((draws[:, first] + draws[:, second]) / 2, axis=1)
+
+        def cut(level: float, look: Look = look) -> int:
+            return int(np.searchsorted(null_distribution(look.pairs), level, side="right"))
+
+        never = np.full(_SIMULATIONS, -math.inf)
+        slower, suspect = (walsh[:, cut(p) - 1] if cut(p) else never for p in (look.slower, min(look.suspect, 0.5)))
+        centre = np.median(walsh[:, (walsh.shape[1] - 1) // 2 : walsh.shape[1] // 2 + 1], axis=1)
+        found.append((look, centre, walsh[:, -cut(look.bound)], slower, suspect))
     return found
 
 
 def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
-    """Return the relative slowdown that both stages together find with probability `POWER`, about.
+    """Return the relative slowdown that a gate finds with probability `POWER`, about.
 
     ``deviation`` is the standard deviation of the logarithms of the pairs' ratios.
     """
-    each = math.sqrt(POWER)
-    looks = rule.screen_looks[-1], rule.screen_p_value, rule.screen_magnitude
-    confirming = rule.confirm_pairs, rule.confirm_p_value, rule.magnitude
-    return max(smallest_shift(deviation, *stage, each) for stage in (looks, confirming))
+    low, high = 0.0, math.log1p(rule.magnitude) + 10 * deviation
+    for _ in range(16):
+        middle = (low + high) / 2
+        enough = outlook(deviation, math.expm1(middle), rule).found >= POWER
+        low, high = (low, middle) if enough else (middle, high)
+    return math.expm1(high)

@@ -7,14 +7,15 @@
    which steps and drift hardly touch. The penalty is lenient on purpose: what decides is the test.
 3. Each location is tested with Student's t between the segments beside it, nights being the units: with a common
    variance, since five nights after a change tell little of their own, but with no smaller a standard error than the
-   segments' own variances give (Welch 1947). The p-value is multiplied by what was tried: nights times scales. The
-   weakest location is taken away and the rest tested again until all hold.
+   segments' own variances give (Welch 1947). Nights that resemble the one before them tell less: variances are
+   inflated by ``(1 + r) / (1 - r)``, r being the lag-one correlation around the segments of the lenient search (with
+   fewer segments, missed changes would look like correlation). The p-value is multiplied by what was tried: nights
+   times scales. The weakest location is taken away and the rest tested again until all hold.
 4. Over all series and locations p-values are adjusted for the false discovery rate (Benjamini and Hochberg 1995);
    a series without any location counts as a test that found nothing.
 
-Absolute times drift with their machine, and a night resembles the one before it. For such a series ("drifting") the
-test has a common slope as a nuisance, and the variance is inflated by ``(1 + r) / (1 - r)``, r being the lag-one
-correlation of what is left, corrected for its bias (Kendall 1954).
+Absolute times drift with their machine. For such a series ("drifting") the test has a common slope as a nuisance, and
+r is corrected for its bias.
 
 A step needs `ENOUGH_NIGHTS` on both sides. One with fewer after it is pending: the last nights against the level before
 them, on the nights as they are.
@@ -29,6 +30,7 @@ of the series without this screening) it lost up to one found step in twenty; la
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,9 +115,11 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     tried = count * max(1.0, math.log2(count / ENOUGH_NIGHTS))
     steps: list[Step] = []
     places = _candidates(calm, noise)
+    correlation = _correlation(calm, places, drifting)
+    test = partial(_step, drifting=drifting, correlation=correlation)
     while places:
         beside = _beside(places, count)
-        steps = [_step(calm[start:end], start, place, drifting, tried) for start, place, end in beside]
+        steps = [test(calm[start:end], start, place, tried=tried) for start, place, end in beside]
         weakest = max(steps, key=lambda step: step.p)
         if weakest.p <= FALSE_DISCOVERY_RATE:
             break
@@ -126,7 +130,7 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     # The last nights' departure from the level before them, on the nights as they are.
     start = steps[-1].position if steps else 0
     late = [
-        _step(values[start:], start, count - after, drifting, ENOUGH_NIGHTS - 1)
+        test(values[start:], start, count - after, tried=ENOUGH_NIGHTS - 1)
         for after in range(1, ENOUGH_NIGHTS)
         if count - after - start >= ENOUGH_NIGHTS
     ]
@@ -134,8 +138,21 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     return (*steps, *([best] if best is not None and best.p <= FALSE_DISCOVERY_RATE else []))
 
 
-def _step(values: Values, start: int, place: int, drifting: bool, tried: float) -> Step:
-    """Test a step at ``place`` of these values, which begin at ``start``; as many tests were ``tried``."""
+def _correlation(values: Values, places: Sequence[int], drifting: bool) -> float:
+    """Return the lag-one correlation of nights around the levels of these segments, from 0 to 0.9."""
+    left = np.concatenate([part - part.mean() for part in np.split(values, places)])
+    found = float(left[1:] @ left[:-1]) / max(float(left @ left), _LEAST_NOISE**2)
+    if drifting:
+        # Where correlation is to be expected, a segment's own mean must not hide it (Kendall 1954).
+        found += (1 + 4 * found) * (len(places) + 1) / len(values)
+    return min(max(found, 0.0), 0.9)
+
+
+def _step(values: Values, start: int, place: int, drifting: bool, correlation: float, tried: float) -> Step:
+    """Test a step at ``place`` of these values, which begin at ``start``; as many tests were ``tried``.
+
+    Its p-value may exceed 1, so that the weakest of many weak steps can be told.
+    """
     from scipy.special import stdtr, stdtrit
 
     count, before = len(values), place - start
@@ -148,21 +165,19 @@ def _step(values: Values, start: int, place: int, drifting: bool, tried: float) 
     solution = inverse @ (design.T @ values)
     left = values - design @ solution
     freedom = float(count - design.shape[1])
-    variance = max(float(left @ left) / freedom, _LEAST_NOISE**2)
+    # So many nights that resemble their neighbours tell as much as one that does not.
+    worth = (1 + correlation) / (1 - correlation)
+    variance = worth * max(float(left @ left) / freedom, _LEAST_NOISE**2)
+    freedom = max(freedom / worth, 1.0)
     own = 0.0
-    if drifting:
-        correlation = float(left[1:] @ left[:-1]) / max(float(left @ left), _LEAST_NOISE**2)
-        correlation = min(max(correlation + (1 + 4 * correlation) / count, 0.0), 0.9)
-        variance *= (1 + correlation) / (1 - correlation)
-        freedom = max(freedom * (1 - correlation) / (1 + correlation), 1.0)
-    else:
+    if not drifting:
         # A segment of one night has no variance of its own.
         segments = (part for part in (values[:before], values[before:]) if len(part) > 1)
-        own = math.sqrt(sum(float(part.var(ddof=1)) / len(part) for part in segments))
+        own = math.sqrt(worth * sum(float(part.var(ddof=1)) / len(part) for part in segments))
     error = math.sqrt(variance * float(inverse[1, 1]))
     size = float(solution[1])
     half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
-    p = min(1.0, 2 * float(stdtr(freedom, -abs(size) / max(error, own))) * tried)
+    p = 2 * float(stdtr(freedom, -abs(size) / max(error, own))) * tried
     return Step(place, size, size - half, size + half, p, before, count - before)
 
 

@@ -29,8 +29,10 @@ SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
 LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
 """Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
-SCREEN, FIRST_LOOK = "screen", 6
-"""The first stage of a gate, and its pairs after which it first looks: later ones were measured because of these."""
+GATE_STAGE, FIRST_LOOK = "gate", 6
+"""The stage of a gate's launches, and its pairs after which it first looks: later ones were measured because of these.
+
+Older gates had two stages, "screen" and "confirm"."""
 SEARCHING = "tune"
 _MOST_NANOSECONDS = 10**19  # three centuries
 
@@ -151,7 +153,7 @@ class Record(Kept):
     side: str = ""
     """Of a comparison: "baseline" or "candidate"; of a search: "search"; else empty."""
     stage: str = ""
-    """Of a comparison in two stages: "screen" or "confirm"; else empty."""
+    """Of a gate `GATE_STAGE`; else empty."""
     quota_cpus: float | None = None
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
     telemetry: Annotated[dict[str, Any] | None, BeforeValidator(lambda of: of if isinstance(of, dict) else None)] = None

@@ -31,6 +31,7 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
+from ..run.duet import AUTO, PAIRINGS, choose
 from ..run.launch import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
@@ -61,6 +62,12 @@ _SIDES: options.Options = {
         for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
     },
     "same": flag("--same", "Compare identical code, to measure this machine's noise."),
+    "pairing": option(
+        "--pairing",
+        "Launch both sides of a pair at once, each on CPUs of its own (duet), or one after the other (sequential). "
+        "Default: auto.",
+        metavar="|".join(PAIRINGS),
+    ),
 }
 _MEASURING = {
     **options.AXES,
@@ -107,6 +114,7 @@ def compare_command(given: Given) -> None:
     - `dlbench compare --now --python torch=/opt/a/bin/python --python torch-next:torch=/opt/b/bin/python`
     - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks lstm32`
     - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
+    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --pairing duet`
     """
     form = report_format(given)
     if not given.now:
@@ -151,7 +159,7 @@ def rule_given(given: Given, usual: Rule) -> Rule:
     """Return a rule with the thresholds that are given instead; raises UsageError."""
     chosen: dict[str, Any] = {}
     if given.threshold is not None:
-        chosen = dict.fromkeys(("magnitude", "screen_magnitude"), values.share(given.threshold, "--threshold"))
+        chosen["magnitude"] = values.share(given.threshold, "--threshold")
     if given.tolerance is not None:
         chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
     return replace(usual, **chosen)
@@ -200,6 +208,7 @@ def measure(
     machine = probe()
     plan, pair, bare = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
+    duets, remarks = choose(given.pairing or AUTO, plan.cells, machine.cpu)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
@@ -211,13 +220,14 @@ def measure(
         for record in records:
             resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    at_once = f", {len(duets)} of them in duet pairs" if duets else ""
     profile = RunProfile(
         purpose,
-        lambda plan, records, _: PairSchedule(plan, records, pair_rule),
+        lambda plan, records, _: PairSchedule(plan, records, pair_rule, duets),
         pair,
         rule,
         ceilings=False,
-        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides",),
+        lines=lambda: (f"{counted(len(plan.cells), 'cell')} on two sides{at_once}", *remarks),
         unfinished=unfinished,
         sources=sources,
     )
@@ -229,7 +239,7 @@ def measure(
             say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
         measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
         found = report_of(store, run, rule)
-        left_out = measured - sum(len(pairs[0]) for cell in found.cells for pairs in cell.pairs.values())
+        left_out = measured - sum(len(cell.pairs[0]) for cell in found.cells)
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""
         say(f"{counted(measured, 'pair')} measured{more}")
         return replace(found, command=rerun_command(sys.argv[1:], run.seed))

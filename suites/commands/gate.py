@@ -1,4 +1,4 @@
-"""`dlbench gate`: baseline and candidate measured now, in two stages, with an exit code for CI."""
+"""`dlbench gate`: baseline and candidate measured now, until a look decides, with an exit code for CI."""
 
 import typer
 
@@ -30,9 +30,8 @@ _GATE: options.Options = {
 def gate_command(given: Given) -> None:
     """Measure a suite beside a baseline now, and fail if it is slower or broken.
 
-    Screening takes 6 to 14 pairs of each cell: one launch of the baseline and one of the candidate, in random order. A
-    cell that looks slower gets 24 fresh pairs, which alone decide. The last line says "gate passed", "gate failed" or
-    "gate undecided", and why.
+    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs: as few
+    as its verdict takes. The last line says "gate passed", "gate failed" or "gate undecided", and why.
 
     Exit codes:
 
@@ -44,8 +43,9 @@ def gate_command(given: Given) -> None:
     Examples:
 
     - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
-    - `dlbench gate nightly.toml --baseline-adapters origin/main --write report.md --write junit.xml`
+    - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write junit.xml`
     - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
+    - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1 --pairing duet`  (both sides of a pair at once)
     """
     form = report_format(given)
     lenient = values.one_of(given.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"

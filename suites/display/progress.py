@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Console
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONFIRM
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, seconds_of_pair
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import name_of
 from dlbench.reports.storage.record import Record
@@ -94,14 +94,12 @@ def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
 
 def pair_line(first: Record, second: Record) -> str:
     """Return the result of a pair in a few words."""
-    stage = "confirming " if first.stage == CONFIRM else ""
-    name = f"{name_of(first.cell)}, {stage}pair {first.launch + 1}"
+    name = f"{name_of(first.cell)}, pair {first.launch + 1}"
     records = {record.side: record for record in (first, second)}
-    timed = {side: record for side, record in records.items() if record.outcome.gives_a_number()}
-    if len(timed) == len(records):
-        before, after = (median(timed[side].outcome.step_seconds()) for side in (BASELINE, CANDIDATE))
+    before, after = seconds_of_pair(records[BASELINE], records[CANDIDATE])
+    if before is not None and after is not None:
         return f"{name}: {before:.4g} s and {after:.4g} s ({after / before - 1:+.1%})"
-    failed = next(record for side, record in records.items() if side not in timed)
+    failed = records[BASELINE if before is None else CANDIDATE]
     return f"{name}: {failed.side} {result_line(failed)}"
 
 
@@ -125,7 +123,8 @@ class ProgressDisplay(StatusLine):
     def starts(self, planned: PlannedLaunch, index: int, total: int, expected_seconds: float) -> None:
         """Name the launch that begins."""
         if planned.side in (BASELINE, CANDIDATE):
-            self._what = f"{name_of(planned.cell)}, {planned.side}; about {(total - index) // 2 + 1} pairs left"
+            side = planned.side if planned.cpus is None else "both sides at once"
+            self._what = f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
             return
         about = "~" if self._schedule and self._schedule.plan.interval else ""
         self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"

@@ -31,6 +31,8 @@ class PlannedLaunch:
     block: int
     side: str = ""
     stage: str = ""
+    cpus: tuple[int, ...] | None = None
+    """Of a duet: those of this launch, while the other side runs on others."""
 
 
 @dataclass(frozen=True)

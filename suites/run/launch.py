@@ -16,6 +16,7 @@ import getpass
 import os
 import re
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
@@ -102,54 +103,75 @@ class LaunchRunner:
         SKIPPED and starts nothing.
         Raises FrameworkEnvironmentError where a launch cannot write its folder, and KeyboardInterrupt as it comes.
         """
-        cell, source = planned.cell, self.sources[planned.cell.framework]
-        network, framework = self.plan.network_of(cell), source.build.framework
-        tunable = framework.tunable(cell.mode, cell.device, network.family.name)
-        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning)) if cell.on_cpu else None
         for attempt in range(most):
             if attempt and self.gate is not None and not self.gate.before_repeat():
                 return
-            node, started = self.node(), datetime.now(UTC)
-            launched, software, telemetry = self._measure(cell, protocol, source, skip, tunable, tick)
-            outcome = launched.outcome
-            note_losses(self.first_losses, cell, outcome, network.family)
-            if outcome.software:
-                software[TUNABLE] = list(tunable)
-                if framework.external:  # dlbench's own adapters come with its version
-                    software[DIGEST] = adapter_digest(framework)
-            else:
-                software = {}  # a launch that could not answer measured nothing
-            if default is not None:
-                software["default_threads"] = default
-            record = Record(
-                run=self.run.id,
-                suite=self.run.suite,
-                launch=planned.block,
-                cell=cell,
-                outcome=private_anywhere(outcome._replace(software={**outcome.software, **software})),
-                machine=self.run.machine,
-                environment=source.digest,
-                interpreter=source.name,
-                protocol=protocol,
-                started=started,
-                wall_seconds=launched.wall_seconds,
-                version=self.run.version,
-                attempt=attempt,
-                side=planned.side,
-                stage=planned.stage,
-                quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
-                telemetry=telemetry,
-                network=specification(network.family),
-                node=node,
-            )
+            record = self.attempt(planned, protocol, attempt, skip=skip, tick=tick)
             yield record
             if not disturbed(record, self.host):
                 return
 
+    def attempt(
+        self,
+        planned: PlannedLaunch,
+        protocol: Protocol,
+        attempt: int = 0,
+        *,
+        skip: str = "",
+        tick: Tick = no_tick,
+        meeting: threading.Barrier | None = None,
+    ) -> Record:
+        """Return the record of one attempt at a launch; ``meeting`` is with the launch that runs at the same time."""
+        cell, source = planned.cell, self.sources[planned.cell.framework]
+        network, framework = self.plan.network_of(cell), source.build.framework
+        tunable = framework.tunable(cell.mode, cell.device, network.family.name)
+        default = self.default_threads.get((cell.framework, cell.mode, cell.tuning)) if cell.on_cpu else None
+        node, started = self.node(), datetime.now(UTC)
+        launched, software, telemetry = self._measure(planned, protocol, source, skip, tunable, tick, meeting)
+        outcome = launched.outcome
+        note_losses(self.first_losses, cell, outcome, network.family)
+        if outcome.software:
+            software[TUNABLE] = list(tunable)
+            if framework.external:  # dlbench's own adapters come with its version
+                software[DIGEST] = adapter_digest(framework)
+        else:
+            software = {}  # a launch that could not answer measured nothing
+        if default is not None:
+            software["default_threads"] = default
+        return Record(
+            run=self.run.id,
+            suite=self.run.suite,
+            launch=planned.block,
+            cell=cell,
+            outcome=private_anywhere(outcome._replace(software={**outcome.software, **software})),
+            machine=self.run.machine,
+            environment=source.digest,
+            interpreter=source.name,
+            protocol=protocol,
+            started=started,
+            wall_seconds=launched.wall_seconds,
+            version=self.run.version,
+            attempt=attempt,
+            side=planned.side,
+            stage=planned.stage,
+            quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
+            telemetry=telemetry,
+            network=specification(network.family),
+            node=node,
+        )
+
     def _measure(
-        self, cell: Cell, protocol: Protocol, source: Source, skip: str, tunable: Sequence[str], tick: Tick
+        self,
+        planned: PlannedLaunch,
+        protocol: Protocol,
+        source: Source,
+        skip: str,
+        tunable: Sequence[str],
+        tick: Tick,
+        meeting: threading.Barrier | None,
     ) -> tuple[Launched, dict[str, Any], Telemetry]:
         """Launch a cell on its device and judge it; return it with what the record's software says besides."""
+        cell = planned.cell
         unfit = "" if self.machine is None else too_large(self.plan, cell, self.machine)
         reason = unfit or (skip if source.interpreter else source.reason)
         gpus, software = ((), {}) if reason or cell.on_cpu else self._gpus(cell)
@@ -164,7 +186,7 @@ class LaunchRunner:
             protocol,
             {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})},
             str(cache),
-            cpus=self._cpus(cell),
+            cpus=self._cpus(cell) if planned.cpus is None else list(planned.cpus),
             adapter_directory=framework.outside,
             gpu=uuids,
             repeated_batch=None if reference is None else reference.repeated_batch,
@@ -197,6 +219,7 @@ class LaunchRunner:
             None if reference is None else reference.path,
             framework.computes,
             self.first_losses.get(losses_key(framework.name, cell)),
+            meeting,
         )
         # Of several GPUs, which do the same, the first is watched.
         watched = gpus[0].uuid if gpus else None

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -77,6 +78,8 @@ class LaunchRequest:
     computes: bool = True  # False: the framework says of itself that it computes nothing
     first_losses: tuple[float, ...] | None = None
     """Losses of an earlier launch that this one's must agree with, where only the guest knows the mathematics."""
+    meeting: threading.Barrier | None = None
+    """Where it begins and ends its timed steps together with another launch; see `duet`."""
 
     @property
     def check_steps(self) -> tuple[int, ...]:
@@ -135,9 +138,11 @@ _MOST_CHECKS = 4
 class LaunchMonitor:
     """Watches one launch."""
 
-    def __init__(self, line: socket.socket, supervisor: int, check_steps: Sequence[int]) -> None:
+    def __init__(
+        self, line: socket.socket, supervisor: int, check_steps: Sequence[int], meeting: threading.Barrier | None = None
+    ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
-        steps; without any there are none.
+        steps; without any there are none. ``meeting`` is with the monitor of another launch, in a thread of its own.
         """
         line.setblocking(False)
         self.line = line
@@ -147,6 +152,9 @@ class LaunchMonitor:
         """How many the guest says it timed."""
         self.over = False
         """Nothing more is to be heard."""
+        self.held_seconds = 0.0
+        """For which the guest had to wait for the other launch."""
+        self._meeting = meeting
         self._supervisor, self._check_steps = supervisor, check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
@@ -210,6 +218,11 @@ class LaunchMonitor:
                 self._checks += 1
                 del self._spent[STEPS]
                 answer = self._order()
+        if self._meeting is not None and word in (BEGIN, END):
+            # The other arrives, or ends and breaks the barrier: its own time limit sees to it.
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self._meeting.wait()
+            self.held_seconds += time.monotonic() - now[0]
         # The guest waits meanwhile: it used no CPU time since.
         self._last = (time.monotonic(), now[1], now[2])
         try:
@@ -273,7 +286,7 @@ def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
         start, kills = time.monotonic(), oom_kills()
         child = _start(request, directory, theirs.fileno())
         theirs.close()
-        monitor = LaunchMonitor(ours, child.pid, check_steps)
+        monitor = LaunchMonitor(ours, child.pid, check_steps, request.meeting)
         try:
             ended, suspended = _wait(child, request.timeout, monitor, directory, tick)
             if ended:
@@ -360,8 +373,11 @@ def _wait(
             now = time.monotonic()
             if now >= deadline:
                 return (Status.TIMED_OUT, f"ended after {seconds:g} s"), suspended
+            held = monitor.held_seconds
             wait(max(0.0, min(deadline, next_tick) - now))
-            asleep, awake = awake, time.monotonic()
+            held = monitor.held_seconds - held
+            deadline += held
+            asleep, awake = awake + held, time.monotonic()
             suspended |= awake - asleep > _SUSPENDED_SECONDS
             if awake >= next_tick:
                 next_tick = awake + _TICK_SECONDS
@@ -460,7 +476,7 @@ MARK = "DLBENCH_LAUNCH"
 def of_a_launch(pid: int) -> bool | None:
     """Return whether a process belongs to a launch; None where it cannot be seen.
 
-    One that left its launch's tree still carries the mark. There is one launch at a time on a machine.
+    One that left its launch's tree still carries the mark. There is one launch at a time on a GPU.
     """
     descends = descends_from_this_process(pid)
     if descends is not False:

@@ -22,8 +22,9 @@ from dlbench.reports.storage.store import Store
 from ..display.progress import ProgressDisplay
 from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.plan import Plan
 from . import capabilities, preparation, sides, weights
+from .duet import run_duet
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
 from .launcher import launch_process
@@ -167,8 +168,9 @@ class Runner:
                 if not self.schedule.wants(launches[0].cell, launches[0].block):
                     continue
                 if self._fits(launches):
-                    for planned in launches:
-                        self._launch(planned)
+                    at_once = launches[0].cpus is not None
+                    for each in [launches] if at_once else [(planned,) for planned in launches]:
+                        self._launch(each)
                     continue
                 complete = False
                 if block == 0 or self.schedule.strict:
@@ -189,32 +191,43 @@ class Runner:
         left = self._seconds_of_budget()
         if left is None or self.budget_seconds is None or self._launched == 0:
             return True
-        expected = sum(self.schedule.seconds(each.cell) for each in launches)
+        duet = launches[0].cpus is not None
+        expected = sum(self.schedule.seconds(each.cell) for each in launches[: 1 if duet else None])
         reserved = self.schedule.reserved(launches[0].cell, launches[0].block)
         return expected <= left - min(reserved, self.budget_seconds / 2)
 
-    def _launch(self, planned: PlannedLaunch) -> None:
+    def _launch(self, launches: Group) -> None:
+        """Make one launch, or the two of a duet at once, with the attempts that it takes."""
+        planned = launches[0]
         cell, build = planned.cell, self._plan.row_of(planned.cell).build
-        self._launched += 1
+        self._launched += len(launches)
         seconds = self.schedule.seconds(cell)
-        total = self._launched + self.schedule.launches_left() - 1
+        total = self._launched + self.schedule.launches_left() - len(launches)
         self.observer.starts(planned, self._launched, total, seconds)
         # What computes nothing is not worth repeating.
         repeats = self._gate is not None and build.framework.computes
-        record: Record | None = None
-        for record in self.launchers[planned.side].run_launch(
-            planned,
-            self.schedule.protocol(cell),
-            most=self.schedule.most_attempts() if repeats else 1,
-            skip=self.schedule.skip_reason(cell),
-            tick=self._tick(seconds, max(0.0, self._seconds_left() - seconds)),
-        ):
-            self.store.append(record)
-            self.schedule.add(record)
-        assert record is not None
+        protocol, most = self.schedule.protocol(cell), self.schedule.most_attempts() if repeats else 1
+        tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds))
+        attempts: Iterable[list[Record]]
+        if len(launches) > 1:
+            attempts = run_duet(self.launchers, launches, protocol, most, tick)
+        else:
+            skip = self.schedule.skip_reason(cell)
+            runner = self.launchers[planned.side]
+            attempts = ([each] for each in runner.run_launch(planned, protocol, most=most, skip=skip, tick=tick))
+        records: list[Record] = []
+        for records in attempts:
+            for record in records:
+                self.store.append(record)
+                self.schedule.add(record)
         total = self._launched + self.schedule.launches_left()
-        self.observer.ends(record, self._launched, total, self._seconds_left())
-        reason = record.outcome.reason
+        for record in records:
+            self.observer.ends(record, self._launched, total, self._seconds_left())
+            self._check_named(record)
+
+    def _check_named(self, record: Record) -> None:
+        """Raise UsageError where a file of the user's own needs an interpreter that was not named."""
+        build, reason = self._plan.row_of(record.cell).build, record.outcome.reason
         unnamed = build.framework.file is not None and build.interpreter is None
         if unnamed and record.outcome.status is Status.CRASHED and "ModuleNotFoundError" in reason:
             raise UsageError(

@@ -150,7 +150,7 @@ def memory(
 
     ``further_bytes`` is the memory that the process may still ask for once it is set up; None sets no limit.
     """
-    told = guest(f"""
+    answers = guest(f"""
 import resource
 {setup}
 answer, further = [], {further_bytes}
@@ -164,7 +164,7 @@ for provoke in ({", ".join(f"lambda: {each}" for each in provoked)},):
     except Exception as error:
         answer.append((type(error).__name__, str(error)[-300:], adapter.is_out_of_memory(error)))
 """)
-    assert [memory for _, _, memory in told] == list(provoked.values()), told
+    assert [memory for _, _, memory in answers] == list(provoked.values()), answers
 
 
 @question
@@ -211,9 +211,9 @@ def completion(guest: Guest, **settings: Any) -> None:
 @question
 def capabilities(guest: Guest, **expected: bool) -> None:
     """The adapter has an answer to each question, and says how it knows."""
-    told: dict[str, Any] = guest('answer = make("small-dense").capabilities()')
-    assert {name: answer for name, (answer, _) in told.items()} == expected
-    assert all(how for _, how in told.values())
+    answers: dict[str, Any] = guest('answer = make("small-dense").capabilities()')
+    assert {name: answer for name, (answer, _) in answers.items()} == expected
+    assert all(how for _, how in answers.values())
 
 
 def _threads(guest: Guest, asked: int, settings: dict[str, Any], setup: str = "", **variables: str) -> int | None:
@@ -240,13 +240,13 @@ def threads_of_variables(guest: Guest, name: str, **settings: Any) -> None:
 @question
 def refusal(guest: Guest, *words: str, network: str = "small-dense", **settings: Any) -> None:
     """A setting that is not known is refused with these words, those that are known among them."""
-    told = guest(f"""
+    answers = guest(f"""
         try:
             answer = make({network!r}, **{settings!r}) and "accepted"
         except ValueError as error:
             answer = str(error)
     """)
-    assert all(each in told for each in words), told
+    assert all(each in answers for each in words), answers
 
 
 @question
@@ -281,7 +281,7 @@ def check_reasons(said: list[list[Any]], words: list[str]) -> None:
 
 def check_bfloat16_is_float32_but_for_its_rounding(guest: Guest, networks: Iterable[str]) -> None:
     """One step: after it the trajectories of a normalised network part, as they do in float32 at full size."""
-    told = guest(f"""
+    answers = guest(f"""
         answer = {{}}
         for name in {list(networks)!r}:
             network = SMALL[name]._replace(parity=SMALL[name].parity._replace(steps=1))
@@ -292,8 +292,8 @@ def check_bfloat16_is_float32_but_for_its_rounding(guest: Guest, networks: Itera
             verdict = parity.judge(found, expected, network.parity, parity.allowance(network, "bfloat16"))
             answer[name] = (verdict.verdict, verdict.reason, verdict.update_error)
     """)
-    assert {verdict for verdict, _, _ in told.values()} == {"agrees"}, told
-    assert all(error > 1e-4 for _, _, error in told.values()), "it computed in float32 all the same"
+    assert {verdict for verdict, _, _ in answers.values()} == {"agrees"}, answers
+    assert all(error > 1e-4 for _, _, error in answers.values()), "it computed in float32 all the same"
 
 
 @question
@@ -312,7 +312,7 @@ def pool(guest: Guest, threads: int, sessions: int) -> None:
 
 @question
 def spinning(guest: Guest) -> None:
-    """ONNX Runtime: waiting threads spin only while there is a core for each, unless they are told to or not to."""
+    """ONNX Runtime: waiting threads spin only while there is a core for each, unless a setting says otherwise."""
     spins, forced = guest("""
         cores = len(os.sched_getaffinity(0))
         chosen = [make("small-dense", threads=n, spin="within_cores") for n in (1, cores, cores + 1)]

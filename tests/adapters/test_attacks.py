@@ -1,4 +1,4 @@
-"""Adapters that cheat, or err as honest people do: each is told from an honest one, with what was seen.
+"""Adapters that cheat, or err as honest people do: each is distinguished from an honest one, with what was seen.
 
 Each entry of ``attacks.py`` is an adapter that departs from an honest one, NumPy in float32, in one way. What is caught
 by which evidence, and what cannot be caught, stands in reports/VERDICTS.md; a test keeps the table to this list.

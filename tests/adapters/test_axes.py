@@ -57,8 +57,8 @@ def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -
     assert len(matrix.cells) == 2
     held = {axes.GROUP: matrix.rows, axes.ROW: next(iter(matrix.rows.values())), axes.COLUMN: matrix.columns}
     assert len(held[axis.role]) == 2
-    told = {json.dumps(cell[axis.name]) for cell in matrix_cells(matrix)}
-    assert len(told) == 2
+    seen = {json.dumps(cell[axis.name]) for cell in matrix_cells(matrix)}
+    assert len(seen) == 2
 
 
 def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,8 @@ def test_a_profile_joins_calls_of_one_name_and_counts_by_step():
     calls = [Calls("aten::mm", False, 0.4, 1), Calls("aten::add_", False, 0.9, 8), Calls("aten::mm", False, 0.8, 3)]
     found = profiles.profile("p", 4, 2.0, [*calls, Calls("aten::mm", True, 0.1, 1)])
     assert found.step_seconds == 0.5
-    told = [(each.name, each.kind, each.on_device, each.calls) for each in found.operators]
-    assert told == [
+    listed = [(each.name, each.kind, each.on_device, each.calls) for each in found.operators]
+    assert listed == [
         ("aten::mm", MATRIX, False, 1.0),
         ("aten::add_", ELEMENTWISE, False, 2.0),
         ("aten::mm", MATRIX, True, 0.25),

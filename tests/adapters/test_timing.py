@@ -114,7 +114,7 @@ def test_a_device_is_kept_busy_for_the_time_asked_and_no_step_is_cut(step, secon
 
 
 class Clockwork(Pretender):
-    """A pretender whose every step lasts as long as it is told, on a clock of its own."""
+    """A pretender whose every step lasts as long as it is given, on a clock of its own."""
 
     def __init__(self, folder, lengths):
         super().__init__(folder)
@@ -122,7 +122,7 @@ class Clockwork(Pretender):
 
     def step(self):
         super().step()
-        # The first step and one of the warm-up come before the series that is told.
+        # The first step and one of the warm-up come before the series that is given.
         index = self.calls.count("step") - 3
         self.now += int(self.lengths(max(0, index)))
 
@@ -174,7 +174,7 @@ def test_short_steps_are_timed_several_at_a_time(tmp_path, monkeypatch, warm_up)
     assert min(outcome.samples_ns) >= 9_900_000
     assert outcome.step_seconds() == pytest.approx([1e-4] * 20, rel=0.01)
     assert outcome.timed_steps() == outcome.observed_steps() == 20 * outcome.steps_per_sample
-    # What comes before them is told by the step, the tries to find their number among it.
+    # What comes before them is named by the step, the tries to find their number among it.
     assert outcome.warmup_ns == pytest.approx([100_000] * len(outcome.warmup_ns), rel=0.02)
     assert len(outcome.warmup_ns) >= 2
 

@@ -23,7 +23,7 @@ def text(tmp_path):
 
 
 class Learner(Pretender):
-    """Yields the losses that it is told, of each block those of its steps."""
+    """Yields the losses that it is given, of each block those of its steps."""
 
     def __init__(self, folder, loss, **failures):
         super().__init__(folder, **failures)

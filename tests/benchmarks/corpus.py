@@ -24,21 +24,21 @@ import numpy as np
 from scipy import stats
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONTENDED_SHARE, compare_sides, pairs_of
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONTENDED_SHARE, compare_sides
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     PairedEstimate,
-    Screening,
     Verdict,
+    deciding_look,
     estimate_pairs,
     judge,
+    judge_looks,
     judge_pairs,
-    judge_stages,
-    screen,
+    next_look,
 )
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import SCREEN, Record, Run
+from dlbench.reports.storage.record import Record, Run
 from dlbench.suites.run.schedules import for_gate
 
 PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
@@ -212,11 +212,10 @@ def windows(pairs: Sequence[Pair], size: int) -> list[Sequence[Pair]]:
 
 
 class Decision(NamedTuple):
-    """A rule's verdict on one cell, and its cost; ``suspect``: screening sent it on to the confirming stage."""
+    """A rule's verdict on one cell, and its cost."""
 
     verdict: Verdict
     pairs: int
-    suspect: bool = False
 
     @property
     def alarm(self) -> bool:
@@ -238,49 +237,26 @@ def gate(pairs: Iterable[Pair]) -> Decision | None:
         records += [pair[0].record(BASELINE, stage, launch), pair[1].record(CANDIDATE, stage, launch)]
         if following(cell, records) is None:
             (found,) = compare_sides(A_GATE, records, host).cells
-            screened, _ = pairs_of(records, host, SCREEN)
-            return Decision(found.judgement.verdict, taken, screen(*screened, DEFAULT) is Screening.SUSPECT)
+            return Decision(found.judgement.verdict, taken)
     return None
 
 
 def quick_gate(pairs: Iterable[Pair]) -> Decision | None:
     """Return the decision of `gate` without records: some twenty times faster, for thousands of comparisons."""
-    rule, launches = DEFAULT, iter(pairs)
-
-    def state_of(sides: tuple[list[float], list[float]]) -> Screening:
-        return screen(*sides, rule) if len(sides[0]) in rule.screen_looks else Screening.MORE
-
-    screened = _take(launches, rule.screen_looks[-1], lambda sides: state_of(sides) is not Screening.MORE)
-    if screened is None:
-        return None
-    suspect = state_of(screened[0]) is Screening.SUSPECT
-    confirmed = ([], []), 0
-    if suspect:
-        confirmed = _take(launches, rule.confirm_pairs, lambda sides: len(sides[0]) == rule.confirm_pairs)
-        if confirmed is None:
-            return None
-    used, tried = confirmed if suspect else screened
-    lost = tried - len(used[0])
-    if lost and lost >= CONTENDED_SHARE * tried:
-        return Decision(Verdict.CONTENDED, screened[1] + confirmed[1], suspect)
-    return Decision(judge_stages(screened[0], confirmed[0], rule).verdict, screened[1] + confirmed[1], suspect)
-
-
-def _take(
-    launches: Iterator[Pair], pairs: int, enough: Callable[[tuple[list[float], list[float]]], bool]
-) -> tuple[tuple[list[float], list[float]], int] | None:
-    """Return the seconds of undisturbed pairs, and how many pairs were tried."""
     sides: tuple[list[float], list[float]] = ([], [])
-    tried = 0
-    while tried < int((1 + DEFAULT.spare) * pairs) and not enough(sides):
-        tried += 1
-        pair = next(launches, None)
-        if pair is None:
-            return None
+    at_ease = next(look.pairs for look in DEFAULT.looks if look.suspect < 1)
+    for tried, pair in enumerate(pairs, 1):
         if calm([pair]):
             for side, launch in zip(sides, pair, strict=True):
                 side.append(launch.seconds)
-    return sides, tried
+        at_a_look = len(sides[0]) in {look.pairs for look in DEFAULT.looks}
+        decided = at_a_look and deciding_look(*sides) is not None
+        if decided or tried >= int((1 + DEFAULT.spare) * max(next_look(len(sides[0])).pairs, at_ease)):
+            lost = tried - len(sides[0])
+            if lost and lost >= CONTENDED_SHARE * tried:
+                return Decision(Verdict.CONTENDED, tried)
+            return Decision(judge_looks(*sides).verdict, tried)
+    return None
 
 
 Steps = Sequence[Sequence[float]]

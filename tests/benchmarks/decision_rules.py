@@ -8,7 +8,7 @@ level drifts by 0.5 % from launch to launch, 2 % of launches are in somebody's w
 one (4 % with heavy tails, 5 % of launches in somebody's way, sessions differ by 4 %). A launch gives 20 steps, which
 vary by 2 % (bad: 4 %) and are skewed. The rules are those of `corpus.py`:
 
-gate                dlbench gate: its two stages, on interleaved pairs of launches, by their medians.
+gate                dlbench gate: its looks, on interleaved pairs of launches, by their medians.
 compare             dlbench compare of two stored runs of 5 launches each, from two sessions, of a single cell: with
                     more its p-values are adjusted for their number.
 pytest-benchmark    ``--benchmark-compare-fail=median:5%`` and ``min:5%``. Its statistics are over the rounds of one

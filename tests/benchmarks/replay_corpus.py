@@ -15,7 +15,7 @@ import numpy as np
 import typer
 from corpus import EFFECTS, GATE, PACKED, RULES, SEEN, SLOW, Corpus, Rate, calm
 
-from dlbench.reports.compare.verdict import DEFAULT, Rule, Verdict, null_distribution
+from dlbench.reports.compare.verdict import DEFAULT, Verdict
 from dlbench.reports.disturbance import WAITING_SHARE
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "reports" / "VERDICTS.md"
@@ -26,7 +26,7 @@ OTHERS_EXCHANGED = 1250
 DRAWN = {GATE: 500}  # gates of each framework and effect, for power, and of each kind of noise; of the other rules:
 OTHERS_DRAWN = 250
 CELLS = 200  # of a night
-WINDOWS = (*DEFAULT.screen_looks, DEFAULT.confirm_pairs)
+WINDOWS = tuple(look.pairs for look in DEFAULT.looks if look.pairs <= 24)  # the corpus has few longer ones
 SHOWN = (Verdict.REGRESSION, Verdict.CONTENDED, Verdict.INCONCLUSIVE, Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 
 
@@ -122,23 +122,6 @@ def evidence_table(corpus: Corpus) -> str:
     return table([*head, "passed: > 10 % slow", "flagged: < 3 % slow"], rows)
 
 
-def by_construction(rule: Rule, simulations: int = 100_000) -> tuple[float, float]:
-    """Return how often a cell becomes suspect and how often fresh pairs confirm it when every sign is a fair coin.
-
-    The first without the estimate's own limit, so that it is the most there can be for any distribution that is
-    symmetric about zero: signed ranks depend on it no further. By simulation with a fixed seed.
-    """
-    random = np.random.default_rng(SEED)
-    differences = random.standard_normal((simulations, rule.screen_looks[-1]))
-    suspect = np.zeros(simulations, dtype=bool)
-    for look in rule.screen_looks:
-        ranks = np.argsort(np.argsort(np.abs(differences[:, :look]), axis=1), axis=1) + 1
-        negative = (ranks * (differences[:, :look] < 0)).sum(axis=1)
-        suspect |= null_distribution(look)[negative] <= rule.screen_p_value
-    levels = null_distribution(rule.confirm_pairs)
-    return float(suspect.mean()), float(levels[levels <= rule.confirm_p_value].max())
-
-
 def goals_table(gate, bound, frameworks, quiet, covered, noisy) -> str:
     """Compare with the goals."""
     independent, *both = (replay.alarms(gate[of]) for of in ("independent", "exchanged", "undisturbed"))
@@ -202,10 +185,10 @@ def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
         f"the product's own schedule, records and report; {len(gate['exchanged'])} on all pairs and "
         f"{len(gate['undisturbed'])} on undisturbed ones with sides exchanged by lot, from every starting block and "
         "round: these share launches.\n\n"
-        f"The rule replayed: screening looks after {', '.join(map(str, rule.screen_looks))} pairs; suspect is more "
-        f"than {percent(rule.screen_magnitude)} slower with p <= {rule.screen_p_value}, clear a 95 % interval that "
-        f"ends below +{percent(rule.tolerance)}; a suspect cell gets {rule.confirm_pairs} fresh pairs, and is a "
-        f"REGRESSION when these alone show more than +{percent(rule.magnitude)} with p <= {rule.confirm_p_value}. "
+        f"The rule replayed: looks after {', '.join(str(look.pairs) for look in rule.looks)} pairs. REGRESSION is more "
+        f"than {percent(rule.magnitude)} slower with p <= {', '.join(f'{look.slower:g}' for look in rule.looks)}; "
+        f"clear is an interval that ends below +{percent(rule.tolerance)}, its ends at {rule.confidence_of_looks:.0%} "
+        f"each over all looks. "
         f"A cell took {same:.1f} pairs of identical code on average, {slower:.1f} with 5 % more work."
     )
 
@@ -223,21 +206,15 @@ def report(corpus: Corpus) -> str:
     frameworks, quiet = frameworks_table(corpus, random)
     covered = [replay.coverage(corpus, random, size, OTHERS_EXCHANGED) for size in WINDOWS]
     noisy = replay.verdicts_under_noise(corpus, random, DRAWN[GATE])
-    suspect = max(Rate.count(each.suspect for each in gate[of]).value for of in ("exchanged", "undisturbed"))
-    suspect_at_most, confirmed_at_most = by_construction(DEFAULT)
     hidden = sum(launch.waiting > WAITING_SHARE and not launch.disturbed for launch in corpus.launches)
     slow = [launch for launch, late in replay.slowness(corpus) if late > SLOW]
     unseen = sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow)
     parts = [
         heading(corpus, gate),
-        goals_table(gate, suspect_at_most * confirmed_at_most, len(corpus.frameworks), quiet, covered, noisy),
-        f"By construction: where noise falls on both sides of a pair alike, every sign is a fair coin. Any of the "
-        f"three looks then has p <= {DEFAULT.screen_p_value:g} for {percent(suspect_at_most)} of cells at most, and "
-        f"{DEFAULT.confirm_pairs} fresh pairs confirm one of those with a probability of "
-        f"{100 * confirmed_at_most:.2f} %, whatever the noise looks like: "
-        f"{100 * suspect_at_most * confirmed_at_most:.3f} % a cell. Exchanging sides by lot makes that null by hand, "
-        f"so its count checks the implementation, not the machine; here {percent(suspect)} of cells were suspect, "
-        f"since an estimate above {percent(DEFAULT.screen_magnitude)} is asked for too.",
+        goals_table(gate, DEFAULT.false_alarms, len(corpus.frameworks), quiet, covered, noisy),
+        f"By construction: where noise falls on both sides of a pair alike, every sign is a fair coin, whatever the "
+        f"noise looks like, and the levels of all looks add up to {percent(DEFAULT.false_alarms, 2)} a cell. "
+        "Exchanging sides by lot makes that null by hand, so its count checks the implementation, not the machine.",
         "### False alarms and power, rule by rule",
         f"Stored baseline: launches of the same code {replay.APART} blocks apart, with the earlier ones as the "
         "baseline and with the later ones. Power: real extra work, undisturbed pairs, drawn at random with "

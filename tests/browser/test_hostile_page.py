@@ -32,13 +32,13 @@ def hostile(page_of: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     with Store.open(folder / "store.sqlite") as store:
         for place, text in enumerate(TEXTS):
-            told = make.outcome()._replace(software={text: text, "version": text, "variables": {text: text}})
+            outcome = make.outcome()._replace(software={text: text, "version": text, "variables": {text: text}})
             odd: dict[str, Any] = {
                 "framework": f"f{place}{text[:300]}",
                 "mode": text,
                 "network": f"n{place % 2}{TEXTS[place % 2]}",
             }
-            store.append(make.record(result=told, environment=text[:300], **odd))
+            store.append(make.record(result=outcome, environment=text[:300], **odd))
             store.append(make.hole(Status.CRASHED, text, threads=2, **odd))
     note = folder / "note.md"
     note.write_text("\n\n".join(SCRIPTS), encoding="utf-8")

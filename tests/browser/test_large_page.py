@@ -61,8 +61,8 @@ def test_filters_answer_at_once(show: Callable[..., Page], large: Path) -> None:
     driver.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def worked() -> float:
-        told = {each["name"]: each["value"] for each in driver.send("Performance.getMetrics")["metrics"]}
-        return 1e3 * sum(told[part] for part in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration"))
+        metrics = {each["name"]: each["value"] for each in driver.send("Performance.getMetrics")["metrics"]}
+        return 1e3 * sum(metrics[part] for part in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration"))
 
     taken: dict[str, float] = {}
     for what, control in CHANGES.items():

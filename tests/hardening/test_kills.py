@@ -14,13 +14,16 @@ from random import Random
 
 import psutil
 import pytest
-from processes import PATIENCE, fork_command, suite_of_null, wait_until
+from processes import PATIENCE, fork_command, null_cell, suite_of_null, wait_until
 
+from dlbench.hardware_probe import probe_cpu
+from dlbench.reports.compare.comparison import common_time, complete_pairs
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import database
 from dlbench.reports.storage.store import Store
-from dlbench.suites.commands import run  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.commands import compare, run  # noqa: F401 - loaded once, for all the forks
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
+from dlbench.suites.run.duet import masks_of
 
 BRIEF = {"warmup_steps": 1, "steps": 3, "seconds": 0.01, "launches": 2}
 SUITE = suite_of_null(step_seconds=0.0005, networks=["fcn5", "lstm32"], protocol=BRIEF)
@@ -132,3 +135,30 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
     )
     if kind != "guest":
         assert all(record.outcome.samples_ns for record in records)
+
+
+DUETS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairing", "duet", "--pairs", "7-7")
+
+
+@pytest.mark.skipif(isinstance(masks_of(null_cell(), probe_cpu()), str), reason="no two launches at once here")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.02, protocol={"steps": 20, "seconds": 0.5}))
+    (tmp_path / "output").mkdir()
+    pid = fork_command(tmp_path, tmp_path / "output", *DUETS)
+    wait_until(lambda: len(records_in(tmp_path)[1]) >= 2, "a pair")
+    wait_until(lambda: len([each for each in of_launches(tmp_path) if "adapters" in str(each.cmdline())]) > 1, "a duet")
+    os.kill(pid, number)
+    assert ended(pid) == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
+    wait_until(lambda: not list(of_launches(tmp_path)), "the end of both guests")
+    said = (tmp_path / "output" / "err").read_text()
+    assert "Traceback" not in said
+    assert number is signal.SIGKILL or "--resume" in said
+    _, before = records_in(tmp_path)
+    resumed = fork_command(tmp_path, tmp_path / "output", *DUETS, "--resume")
+    assert ended(resumed) in (0, 1)  # 1: this machine was too busy
+    ((finished,), records) = records_in(tmp_path)
+    assert records[: len(before)] == before
+    assert finished.finished
+    assert all(common_time(*pair) for pair in complete_pairs(records))
+    assert len(complete_pairs(records)) >= 7

@@ -53,9 +53,9 @@ def test_measured_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
         assert each.cpus_available > 0
         # threadpoolctl is among the project's requirements, and knows NumPy's own BLAS.
         assert each.blas_threads is None or each.blas_threads <= each.threads
-    told = json.dumps(ceilings.to_dict(), allow_nan=False)
-    assert os.sep not in told  # no path
-    assert Ceilings.from_dict(json.loads(told)) == ceilings
+    text = json.dumps(ceilings.to_dict(), allow_nan=False)
+    assert os.sep not in text  # no path
+    assert Ceilings.from_dict(json.loads(text)) == ceilings
 
 
 @given(

@@ -203,9 +203,9 @@ def test_every_finding_is_whole(tmp_path: Path, name: str, sample: Sample | None
         # Whatever harms can be mended, or the remedy says why not; what is fine needs none.
         assert bool(finding.advice) == (finding.severity in (Severity.HARMS, Severity.MAY_HARM))
         assert finding.advice.endswith((".", ":")) or not finding.advice
-    told = json.dumps([finding.to_dict() for finding in found.values()])
+    text = json.dumps([finding.to_dict() for finding in found.values()])
     for secret in (HOST_NAME, USER_NAME, SERIAL, "/home"):
-        assert secret not in told
+        assert secret not in text
 
 
 def test_this_machine() -> None:

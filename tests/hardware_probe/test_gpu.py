@@ -111,9 +111,9 @@ def sampled(
     return sampler.stop()
 
 
-def column(told: dict[str, Any], name: str, table: str = "samples") -> list[Any]:
-    values = told[table].get(name)
-    return values if isinstance(values, list) else [values] * len(told[table]["at"])
+def column(recorded: dict[str, Any], name: str, table: str = "samples") -> list[Any]:
+    values = recorded[table].get(name)
+    return values if isinstance(values, list) else [values] * len(recorded[table]["at"])
 
 
 def test_the_samples_of_a_gpu_at_work() -> None:
@@ -124,36 +124,36 @@ def test_the_samples_of_a_gpu_at_work() -> None:
         gpu.sm_mhz, gpu.reasons = 1200, POWER_CAP | HARDWARE_THERMAL
 
     before = time.monotonic()
-    told = sampled(nvml, meanwhile=change)
-    assert before <= told["origin"] <= time.monotonic()
-    assert told["gpu"] == {
+    recorded = sampled(nvml, meanwhile=change)
+    assert before <= recorded["origin"] <= time.monotonic()
+    assert recorded["gpu"] == {
         "uuid": UUID,
         "name": "NVIDIA A100-SXM4-80GB",
         "driver": "550.54.15",
         "power_limit_watts": 400.0,
         "part": False,
     }
-    at = told["samples"]["at"]
+    at = recorded["samples"]["at"]
     assert at[0] == 0.0
     assert at == sorted(at)
-    assert 0.0 <= told["launched_at"] <= at[-1]
-    clocks = column(told, "sm_mhz")
+    assert 0.0 <= recorded["launched_at"] <= at[-1]
+    clocks = column(recorded, "sm_mhz")
     assert (clocks[0], clocks[-1]) == (1410, 1200)
-    assert column(told, "reasons")[-1] == POWER_CAP | HARDWARE_THERMAL
+    assert column(recorded, "reasons")[-1] == POWER_CAP | HARDWARE_THERMAL
     # What stays the same is said once.
-    assert told["samples"]["memory_mhz"] == 1593
-    assert told["samples"]["watts"] == 300.0
-    assert (told["samples"]["utilisation"], told["samples"]["memory_utilisation"]) == (98, 60)
-    assert told["samples"]["used_bytes"] == 10 * GIB
-    assert told["slow_samples"]["uncorrected"] == 0
-    joules = column(told, "joules")
+    assert recorded["samples"]["memory_mhz"] == 1593
+    assert recorded["samples"]["watts"] == 300.0
+    assert (recorded["samples"]["utilisation"], recorded["samples"]["memory_utilisation"]) == (98, 60)
+    assert recorded["samples"]["used_bytes"] == 10 * GIB
+    assert recorded["slow_samples"]["uncorrected"] == 0
+    joules = column(recorded, "joules")
     assert joules[0] == 0.0
     assert joules == sorted(joules)
     assert joules[-1] == pytest.approx(300.0 * at[-1], abs=300.0 * 0.02)
-    assert told["notes"] == []
-    assert told["lost_at"] is None
-    assert told["cpu_seconds"] >= 0.0
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert recorded["notes"] == []
+    assert recorded["lost_at"] is None
+    assert recorded["cpu_seconds"] >= 0.0
+    assert json.loads(json.dumps(recorded, allow_nan=False)) == recorded
     # Opened and closed once, and nothing but read.
     assert (nvml.opened, nvml.shut_down) == (0, True)
     assert all(name.startswith("nvmlDeviceGet") for name in nvml.asked)
@@ -163,11 +163,11 @@ def test_the_samples_of_a_gpu_at_work() -> None:
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, UNKNOWN])
 def test_a_query_that_fails_costs_its_column_only(name: str, code: int) -> None:
     whole = sampled(FakeNvml(SimulatedGpu().board()), samples=2)
-    told = sampled(FakeNvml(SimulatedGpu().board(**{COLUMNS[name]: NVMLError(code)})), samples=2)
-    lost = set(whole["samples"]) - set(told["samples"])
+    recorded = sampled(FakeNvml(SimulatedGpu().board(**{COLUMNS[name]: NVMLError(code)})), samples=2)
+    lost = set(whole["samples"]) - set(recorded["samples"])
     assert name in lost
     assert lost <= {name, "memory_mhz", "memory_utilisation"}  # those come with the same answers
-    assert [COLUMNS[name] in note for note in told["notes"]] == ([True] if code == UNKNOWN else [])
+    assert [COLUMNS[name] in note for note in recorded["notes"]] == ([True] if code == UNKNOWN else [])
 
 
 @pytest.mark.parametrize("queries", [0, 1, 3, 7, 20, 45, 90])
@@ -177,23 +177,23 @@ def test_a_gpu_that_disappears_ends_the_sampling_and_is_noted(queries: int) -> N
     sampler.start()
     until(lambda: not sampler._thread.is_alive())
     asked = len(nvml.asked)
-    told = sampler.stop()
-    assert told["notes"] == ["the GPU stopped answering: GPU is lost"]
-    assert told["lost_at"] is not None
+    recorded = sampler.stop()
+    assert recorded["notes"] == ["the GPU stopped answering: GPU is lost"]
+    assert recorded["lost_at"] is not None
     assert len(nvml.asked) == asked == queries + 1
     assert nvml.opened == 0
     # What was read before is kept: a sample is ten queries or so.
-    assert len(told["samples"]["at"]) >= (queries - 4) // 16
-    json.dumps(told, allow_nan=False)
+    assert len(recorded["samples"]["at"]) >= (queries - 4) // 16
+    json.dumps(recorded, allow_nan=False)
 
 
 def test_no_driver_and_no_such_gpu() -> None:
-    told = sampled(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
-    assert told["notes"] == ["no usable NVIDIA driver: NVML Shared Library Not Found"]
-    told = sampled(FakeNvml(board()), uuid="GPU-elsewhere")
-    assert told["notes"][0] == "no GPU of this driver has the UUID GPU-elsewhere"
-    assert told["samples"] == {"at": []}
-    assert told["processes"] is None
+    recorded = sampled(FakeNvml(init=NVMLError(LIBRARY_NOT_FOUND)))
+    assert recorded["notes"] == ["no usable NVIDIA driver: NVML Shared Library Not Found"]
+    recorded = sampled(FakeNvml(board()), uuid="GPU-elsewhere")
+    assert recorded["notes"][0] == "no GPU of this driver has the UUID GPU-elsewhere"
+    assert recorded["samples"] == {"at": []}
+    assert recorded["processes"] is None
 
 
 def test_a_mig_device_has_its_memory_and_the_rest_of_its_gpu() -> None:
@@ -206,15 +206,15 @@ def test_a_mig_device_has_its_memory_and_the_rest_of_its_gpu() -> None:
     gpu.used_bytes = 33 * GIB
     gpu.processes = {4321: GIB}  # in another slice
     nvml = FakeNvml(gpu.board(MigMode=[1, 1], mig=[board(uuid="MIG-0"), part]))
-    told = sampled(nvml, uuid="MIG-1")
-    assert (told["gpu"]["part"], told["gpu"]["name"]) == (True, "A100 MIG 3g.40gb")
-    assert told["samples"]["sm_mhz"] == 1410
-    assert told["samples"]["used_bytes"] == 10 * GIB
-    assert told["processes"] == []
+    recorded = sampled(nvml, uuid="MIG-1")
+    assert (recorded["gpu"]["part"], recorded["gpu"]["name"]) == (True, "A100 MIG 3g.40gb")
+    assert recorded["samples"]["sm_mhz"] == 1410
+    assert recorded["samples"]["used_bytes"] == 10 * GIB
+    assert recorded["processes"] == []
     # Named as a whole, nobody can tell whose the processes of its slices are.
-    told = sampled(nvml)
-    assert told["gpu"]["part"] is True
-    assert told["processes"] is None
+    recorded = sampled(nvml)
+    assert recorded["gpu"]["part"] is True
+    assert recorded["processes"] is None
 
 
 def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,11 +232,11 @@ def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.Monkey
     gpu.temperature = 0
     time.sleep(3 * PERIOD)
     start = time.monotonic()
-    told = sampler.stop()
+    recorded = sampler.stop()
     assert time.monotonic() - start < 0.5
-    assert "did not answer within 0.05 s" in told["notes"][-1]
-    assert column(told, "watts")[0] == 250.0
-    assert told["cpu_seconds"] is None
+    assert "did not answer within 0.05 s" in recorded["notes"][-1]
+    assert column(recorded, "watts")[0] == 250.0
+    assert recorded["cpu_seconds"] is None
     stuck.set()
     until(lambda: not sampler._thread.is_alive())
 
@@ -246,12 +246,12 @@ def test_processes_where_their_numbers_tell() -> None:
     lists = ((0.0, (9,)), (1.0, (1, 2, 3, 9)), (2.0, (1, 2, 4)), (3.0, (1, 4)))
     # Each holds as many bytes as its number says.
     seen = [(pid, now, now == 0.0, pid, own(pid)) for now, pids in lists for pid in pids]
-    told = {each["bytes"]: each for each in processes_of(seen, 0.5)}
+    recorded = {each["bytes"]: each for each in processes_of(seen, 0.5)}
     # 3 was seen once and is not there: it may have been a short one of the launch's.
-    whose = {size: each["whose"] for size, each in told.items()}
+    whose = {size: each["whose"] for size, each in recorded.items()}
     assert whose == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}
-    assert (told[2]["first"], told[2]["last"]) == (0.5, 1.5)
-    assert all(set(each) == {"whose", "first", "last", "bytes"} for each in told.values())
+    assert (recorded[2]["first"], recorded[2]["last"]) == (0.5, 1.5)
+    assert all(set(each) == {"whose", "first", "last", "bytes"} for each in recorded.values())
 
 
 def test_whose_a_process_is() -> None:

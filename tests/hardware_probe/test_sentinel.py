@@ -25,9 +25,9 @@ def test_a_real_reading(monkeypatch: pytest.MonkeyPatch) -> None:
         assert share is None or 0 <= share <= 1
     assert reading.cpus > 0
     assert abs(datetime.now(UTC) - datetime.fromisoformat(reading.taken)) < timedelta(minutes=2)
-    told = json.dumps(reading.to_dict(), allow_nan=False)
-    assert str(Path.home()) not in told
-    assert Reading.from_dict(json.loads(told)) == reading
+    text = json.dumps(reading.to_dict(), allow_nan=False)
+    assert str(Path.home()) not in text
+    assert Reading.from_dict(json.loads(text)) == reading
     # Linux tells these wherever dlbench's own continuous integration runs.
     if Path("/proc/thread-self/schedstat").exists():
         assert reading.waiting_share is not None

@@ -31,7 +31,7 @@ def parity(verdict: str = "agrees", reason: str = "") -> Parity:
 def threads(
     requested: int, wall: float, cpu_per_wall: float | None = None, says: int | None = -1, **changes: Any
 ) -> ThreadEvidence:
-    """Evidence of a framework that keeps ``requested`` threads equally busy unless told otherwise.
+    """Evidence of a framework that keeps ``requested`` threads equally busy unless given otherwise.
 
     No thread is on more than one CPU at once: where CPU time asks for it there are more threads.
     """
@@ -55,7 +55,7 @@ def contention(**changes: Any) -> Contention:
 def outcome(seconds: Iterable[float] = (1.0, 1.1, 0.9), requested: int = 1, **changes: Any) -> Outcome:
     samples = [round(each * 1e9) for each in seconds]
     wall = sum(samples) * 1e-9
-    told = Outcome(
+    made = Outcome(
         status=Status.OK,
         import_seconds=1.0,
         prepare_seconds=2.0,
@@ -72,7 +72,7 @@ def outcome(seconds: Iterable[float] = (1.0, 1.1, 0.9), requested: int = 1, **ch
         parameter_count=118_000_000,
         gemm_flops_per_second=None,
     )
-    return told._replace(**changes)
+    return made._replace(**changes)
 
 
 def record(

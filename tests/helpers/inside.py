@@ -83,8 +83,8 @@ class Answering:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
-            told = waiting.select(SECONDS_TO_ANSWER)
-        if not told or not self._process.stdout.readline():
+            ready = waiting.select(SECONDS_TO_ANSWER)
+        if not ready or not self._process.stdout.readline():
             self.close()
             self._complaints.seek(0)
             raise AssertionError(f"no answer: {self._complaints.read()[-3000:].decode(errors='replace')}")

@@ -101,13 +101,15 @@ def refused(framework: Framework) -> str:
     return message
 
 
-def start_build(framework, **variables):
-    """Start a process that builds the framework's environment."""
+def start_build(framework, python="", **variables):
+    """Start a process that builds the framework's environment, with this interpreter where one is given."""
     program = (
         "import sys\n"
+        "from pathlib import Path\n"
         "from dlbench.suites.environments import environment\n"
         "from dlbench.suites.planning.framework import Framework\n"
+        "if sys.argv[2]: environment.find_python = lambda version: Path(sys.argv[2])\n"
         "environment.build(Framework.model_validate_json(sys.argv[1]))"
     )
-    command = [sys.executable, "-c", program, framework.model_dump_json()]
+    command = [sys.executable, "-c", program, framework.model_dump_json(), str(python)]
     return subprocess.Popen(command, env={**os.environ, **variables})

@@ -38,7 +38,7 @@ ORDER = [(planned.cell, planned.block) for planned in PLAN.order()]
 
 
 class Pretender:
-    """A launcher that answers at once, as told; its clock runs as if each launch lasted ``seconds``."""
+    """A launcher that answers at once, as configured; its clock runs as if each launch lasted ``seconds``."""
 
     def __init__(self, answer=lambda cell: ok(), seconds=1.0, ends_at=None):
         self.answer, self.seconds, self.ends_at = answer, seconds, ends_at

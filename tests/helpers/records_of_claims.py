@@ -40,8 +40,8 @@ def small(
 def tables_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Tables:
     """The tables of these records; every machine has so many cores and these GPUs."""
     found = tuple(records)
-    told = tuple((f"GPU {index}", f"{model}, 8 GiB") for index, model in enumerate(gpus))
-    hosts = {each.machine: Host(each.machine, "a machine", cores, cores, float(cores), told) for each in found}
+    devices = tuple((f"GPU {index}", f"{model}, 8 GiB") for index, model in enumerate(gpus))
+    hosts = {each.machine: Host(each.machine, "a machine", cores, cores, float(cores), devices) for each in found}
     builds = Builds(found, {})
     networks = {(each.cell.network, each.cell.specification): each.network for each in found if each.network}
     tool_of = tools_of_stands(ADAPTERS, lambda cell: builds.of(cell).adapter)

@@ -14,16 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dlbench.reports.compare.verdict import (
-    DEFAULT,
-    Judgement,
-    Rule,
-    Screening,
-    Verdict,
-    judge_stages,
-    next_look,
-    screen,
-)
+from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, deciding_look, judge_looks
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -85,7 +76,6 @@ class Decision(NamedTuple):
 
     judgement: Judgement
     pairs: int
-    """Both stages together."""
 
     @property
     def alarm(self) -> bool:
@@ -94,20 +84,15 @@ class Decision(NamedTuple):
 
 
 def gate(levels: Array, rule: Rule = DEFAULT) -> Decision:
-    """Carry out both stages on a cell's pairs, shape (pairs, 2): those after the last look are the confirming ones."""
+    """Carry out a gate on a cell's pairs, shape (pairs, 2)."""
     baseline, candidate = np.exp(levels[:, 0]), np.exp(levels[:, 1])
-    look = next_look(0, rule)
-    while (state := screen(baseline[:look], candidate[:look], rule)) is Screening.MORE:
-        look = next_look(look, rule)
-    start = rule.screen_looks[-1]
-    stop = start + rule.confirm_pairs if state is Screening.SUSPECT else start
-    judged = judge_stages((baseline[:look], candidate[:look]), (baseline[start:stop], candidate[start:stop]), rule)
-    return Decision(judged, look + stop - start)
+    look = deciding_look(baseline, candidate, rule)
+    return Decision(judge_looks(baseline, candidate, rule), len(baseline) if look is None else look.pairs)
 
 
 def pairs_needed(rule: Rule = DEFAULT) -> int:
     """Return how many pairs `gate` may ask for."""
-    return rule.screen_looks[-1] + rule.confirm_pairs
+    return rule.looks[-1].pairs
 
 
 # Nights: launches that resemble their neighbours, are skewed and at times far off. The three machines are made after

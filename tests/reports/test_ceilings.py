@@ -17,11 +17,11 @@ rate = st.floats(1e6, 1e16)
 
 
 def launch(
-    gemm: float | None = None, board: str | None = H200, computes: bool = True, number: int = 0, **told: Any
+    gemm: float | None = None, board: str | None = H200, computes: bool = True, number: int = 0, **fields: Any
 ) -> Record:
     """A launch on a GPU; what is not named is of the cell, but for the ceilings."""
-    ceilings = DeviceCeilings(**{name: told.pop(name) for name in DeviceCeilings._fields if name in told})
-    cell = {"device": "cuda:0", **told}
+    ceilings = DeviceCeilings(**{name: fields.pop(name) for name in DeviceCeilings._fields if name in fields})
+    cell = {"device": "cuda:0", **fields}
     outcome = make.outcome(
         gemm_flops_per_second=gemm,
         parameter_count=1 if computes else None,

@@ -23,11 +23,11 @@ CPU, GATES = STORES / "cpu.sqlite.xz", STORES / "gates.sqlite.xz"
 
 
 def test_cells_agree_with_the_json_of_the_matrix() -> None:
-    told = matrix_cells(build_matrix(Results.read([CPU], newest=True)))
+    done = matrix_cells(build_matrix(Results.read([CPU], newest=True)))
     frame = dlbench.cells(CPU)
     assert list(frame.columns) == list(CELLS)
-    assert len(frame) == len(told) > 20
-    for row, cell in zip(frame.to_dict("records"), told, strict=True):
+    assert len(frame) == len(done) > 20
+    for row, cell in zip(frame.to_dict("records"), done, strict=True):
         seconds = cell["seconds_per_minibatch"] or {}
         same = [*("machine", "machine_name", *axes.NAMES, "status", "reason", "best", "run", "environment")]
         assert {name: row[name] for name in same} == {name: cell[name] for name in same}
@@ -82,5 +82,5 @@ def test_export_writes_the_launches(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 def test_importing_dlbench_loads_nothing() -> None:
     code = "import sys, dlbench; print({'pandas', 'numpy', 'sqlalchemy'} & set(sys.modules))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "set()\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,4 +1,4 @@
-"""Confirmed regressions of a site: each is told once, under an id that stays; file names are safe."""
+"""Confirmed regressions of a site: each is announced once, under an id that stays; file names are safe."""
 
 import math
 import re
@@ -33,23 +33,23 @@ def shift(day: int, key: str = "k") -> Shift:
     return Shift(key, "a cell", f"run-{day:02d}", factory.START + timedelta(days=day), "5 % slower", near)
 
 
-def told(contents: Contents) -> list[int]:
+def announced(contents: Contents) -> list[int]:
     return [(each.when - factory.START).days for each in reversed(notices(contents))]
 
 
 def test_a_regression_that_lasts_is_told_once_and_again_after_it_was_cleared():
-    assert told(site(night(1), night(2, "k"), night(3, "k"), night(4), night(5, "k"))) == [2]
-    assert told(site(night(2, "k"), night(3, cleared=("k",)), night(4, "k"))) == [2, 4]
-    assert told(site(night(2, "k"), night(3, "k", baseline="new"))) == [2, 3], "slower than another baseline"
-    assert told(site(night(2, "k"), night(3, "other"))) == [2, 3]
+    assert announced(site(night(1), night(2, "k"), night(3, "k"), night(4), night(5, "k"))) == [2]
+    assert announced(site(night(2, "k"), night(3, cleared=("k",)), night(4, "k"))) == [2, 4]
+    assert announced(site(night(2, "k"), night(3, "k", baseline="new"))) == [2, 3], "slower than another baseline"
+    assert announced(site(night(2, "k"), night(3, "other"))) == [2, 3]
 
 
 def test_a_change_of_the_history_is_told_unless_a_gate_told_it():
-    assert told(site(shifts=(shift(10),))) == [10]
-    assert told(site(night(9, "k"), shifts=(shift(10),))) == [9]
-    assert told(site(night(15, "k"), shifts=(shift(10),))) == [15]
-    assert told(site(night(20, "k"), shifts=(shift(10),))) == [10, 20]
-    assert told(site(night(9, "other"), shifts=(shift(10),))) == [9, 10]
+    assert announced(site(shifts=(shift(10),))) == [10]
+    assert announced(site(night(9, "k"), shifts=(shift(10),))) == [9]
+    assert announced(site(night(15, "k"), shifts=(shift(10),))) == [15]
+    assert announced(site(night(20, "k"), shifts=(shift(10),))) == [10, 20]
+    assert announced(site(night(9, "other"), shifts=(shift(10),))) == [9, 10]
 
 
 def test_the_feed_is_atom_dated_by_the_runs():

@@ -205,11 +205,11 @@ def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:
     assert needed is not None
     difference = abs(math.log(seen[0].median / seen[1].median))
     deviation = math.sqrt(sum(of_one) / 2)
-    told = 0
+    significant = 0
     for _ in range(300):
         one, other = summary(random, needed, math.exp(difference), deviation), summary(random, needed, 1.0, deviation)
-        told += (contrast(4, 2, one, other).p_value or 0.0) < SIGNIFICANCE
-    assert binom.ppf(0.001, 300, POWER - 0.05) <= told
+        significant += (contrast(4, 2, one, other).p_value or 0.0) < SIGNIFICANCE
+    assert binom.ppf(0.001, 300, POWER - 0.05) <= significant
     more = launches_to_decide(*seen, comparisons=20)
     assert more is None or more > needed
     assert launches_to_decide(summarise([[1.0001] * 5]), summarise([[1.0] * 5])) is None

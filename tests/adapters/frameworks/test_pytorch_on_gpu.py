@@ -81,7 +81,7 @@ def test_after_a_reset_it_is_as_fresh(guest: Guest, mode: str, placement: str) -
 
 @pytest.mark.parametrize("mode", MODES)
 def test_events_and_memory_agree_with_what_is_known(guest: Guest, mode: str) -> None:
-    told = guest(f"""
+    answers = guest(f"""
         import time
         wide = families.Feedforward(4096, (4096,), 4096, "relu")
         network = SMALL["small-dense"]._replace(family=wide)
@@ -102,6 +102,6 @@ def test_events_and_memory_agree_with_what_is_known(guest: Guest, mode: str) -> 
         answer = dict(wall=wall, events=adapter.event_nanoseconds(earlier, later) * 1e-9, held=held,
                       peak=adapter.device_peak_memory(), name=adapter.device_name(), gpu=adapter.describe()["gpu"])
     """)
-    assert told["events"] == pytest.approx(told["wall"], rel=0.05)
-    assert told["peak"] > 2 * told["held"]  # parameters and gradients at least
-    assert told["name"] == told["gpu"]["device"]
+    assert answers["events"] == pytest.approx(answers["wall"], rel=0.05)
+    assert answers["peak"] > 2 * answers["held"]  # parameters and gradients at least
+    assert answers["name"] == answers["gpu"]["device"]

@@ -165,7 +165,7 @@ Time = Callable[[int, int, int, str], float]
 
 
 def study(time: Time, hidden: tuple[int, ...], steps: tuple[int, ...] = (20,), **more: object) -> list[make.Record]:
-    """Launches of a grid, whose seconds are told by units, steps, inputs and activation."""
+    """Launches of a grid, whose seconds follow from units, steps, inputs and activation."""
     inputs, activations = more.pop("inputs", (2,)), more.pop("activations", ("relu",))
     return [
         each

@@ -1,4 +1,4 @@
-"""The whole two-stage rule on launches whose truth is known: false alarms and power."""
+"""The whole rule of a gate on launches whose truth is known: false alarms and power."""
 
 from functools import cache
 

@@ -40,7 +40,7 @@ OTHER = {"whose": "other", "first": 0.0, "last": 30.0, "bytes": None}
 
 
 def telemetry(processes: Any = (OWN,), slow: dict[str, Any] | None = None, **columns: Any) -> dict[str, Any]:
-    """Half a minute at 5 Hz, of which the seconds from 10 to 20 are the timed region; a calm GPU unless told else."""
+    """Half a minute at 5 Hz, of which the seconds from 10 to 20 are the timed region; calm unless given otherwise."""
     at = [round(0.2 * turn, 4) for turn in range(151)]
     calm = {
         "joules": [300.0 * each for each in at],
@@ -73,7 +73,7 @@ def in_region(value: float, share: float, outside: float = 0) -> list[float]:
 def launch(
     events: float | None = 1.0,
     busy: float | None = 0.95,
-    told: dict[str, Any] | None = None,
+    of_gpu: dict[str, Any] | None = None,
     step: float = 0.1,
     placement: str = "resident",
     **changes: Any,
@@ -89,7 +89,7 @@ def launch(
     )
     result = result._replace(device=device, timed_between=[ORIGIN + 10, ORIGIN + 20], **changes)
     record = make.record(result=result, device="cuda:0", placement=placement)
-    return replace(record, telemetry=telemetry() if told is None else told)
+    return replace(record, telemetry=telemetry() if of_gpu is None else of_gpu)
 
 
 def names(record: Record) -> list[str]:
@@ -102,7 +102,7 @@ def sentence(record: Record) -> str:
 
 
 def test_on_the_cpu_nothing_of_this_is_looked_at() -> None:
-    record = launch(events=0.5, busy=0.1, told=telemetry([OWN, OTHER], reasons=0x40))
+    record = launch(events=0.5, busy=0.1, of_gpu=telemetry([OWN, OTHER], reasons=0x40))
     on_cpu = replace(record, cell=record.cell._replace(device="cpu"))
     plain = replace(on_cpu, telemetry=None, outcome=on_cpu.outcome._replace(device=None, timed_between=None))
     assert record_flags(on_cpu, None) == record_flags(plain, None) == []
@@ -116,7 +116,7 @@ def brief(record: Record, seconds: float) -> Record:
 
 def slowed(reason: int, share: float) -> Record:
     """Return a launch whose GPU was hot all the time outside of the region, and in it had a reason in a share of it."""
-    return launch(told=telemetry(reasons=in_region(reason, share, outside=0x40)))
+    return launch(of_gpu=telemetry(reasons=in_region(reason, share, outside=0x40)))
 
 
 IDLE = telemetry(utilisation=in_region(31, 1.0, outside=100))
@@ -129,14 +129,14 @@ FLAGS: dict[str, tuple[Record, str]] = {
     "what events cost: 100 microseconds": (launch(events=0.9, step=0.001), "device_time"),
     "events of other samples": (replace(launch(), outcome=launch().outcome._replace(device=SHORT)), ""),
     "waits for its host": (launch(busy=flags.BUSY_SHARE - 0.01), "host_bound"),
-    "no profile: utilisation": (launch(busy=None, told=IDLE), "host_bound"),
-    "copies are not in utilisation": (launch(busy=None, told=IDLE, placement="pinned"), ""),
-    "waits with copies in the profile": (launch(busy=0.3, told=IDLE, placement="pinned"), "host_bound"),
-    "utilisation of before": (brief(launch(busy=None, told=IDLE), 0.9), ""),
+    "no profile: utilisation": (launch(busy=None, of_gpu=IDLE), "host_bound"),
+    "copies are not in utilisation": (launch(busy=None, of_gpu=IDLE, placement="pinned"), ""),
+    "waits with copies in the profile": (launch(busy=0.3, of_gpu=IDLE, placement="pinned"), "host_bound"),
+    "utilisation of before": (brief(launch(busy=None, of_gpu=IDLE), 0.9), ""),
     "heat, by the driver": (slowed(0x20, 0.3), "device_throttled"),
     "heat, by the hardware": (slowed(0x40 | 0x8, 0.3), "device_throttled"),
     "a change of clocks": (slowed(0x8, 1 / 51), ""),
-    "one sample of few": (brief(launch(told=telemetry(reasons=in_region(0x8, 1 / 51))), 1.0), ""),
+    "one sample of few": (brief(launch(of_gpu=telemetry(reasons=in_region(0x8, 1 / 51))), 1.0), ""),
     "at its power limit, as it should be": (slowed(0x4, 1.0), ""),
     "reasons that are no harm": (slowed(0x1 | 0x2 | 0x10 | 0x100, 1.0), ""),
 }
@@ -148,7 +148,7 @@ def test_flags_of_a_launch_on_a_gpu(record: Record, expected: str) -> None:
 
 
 def starting(seconds: float | None, launches: float | None = 120.0, **changes: Any) -> Record:
-    """A launch with operators that the host starts in so many seconds each; a step of 0.1 s unless told else."""
+    """A launch with operators that the host starts in so many seconds each; a step of 0.1 s unless given otherwise."""
     record = launch(**{"busy": 0.4, **changes})
     device = record.outcome.device
     device = device._replace(launches=launches, ceilings=DeviceCeilings(operator_start_seconds=seconds))
@@ -173,11 +173,11 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
         (starting(None), WAITING),
         (starting(5e-6, None), WAITING),
         (
-            launch(busy=None, told=IDLE),
+            launch(busy=None, of_gpu=IDLE),
             "the GPU worked 31% of the time, by the driver's utilisation; the host sets the pace",
         ),
         (
-            launch(told=telemetry(reasons=in_region(0x40 | 0x4, 0.5), sm_mhz=1200)),
+            launch(of_gpu=telemetry(reasons=in_region(0x40 | 0x4, 0.5), sm_mhz=1200)),
             "the GPU was slowed 51% of the time: thermal slowdown by the hardware, at 1200 MHz",
         ),
     ],
@@ -187,25 +187,25 @@ def test_flags_in_words(record: Record, said: str) -> None:
 
 
 def test_errors_of_the_memory() -> None:
-    assert names(launch(told=telemetry(slow={"corrected": [3, 3, 3, 3]}))) == []
-    told = telemetry(slow={"corrected": [3, 3, 3, 5], "uncorrected": [0, 0, 1, 1]})
-    assert names(launch(told=told)) == ["ecc_errors"]
-    assert "2 corrected and 1 uncorrected ECC errors" in sentence(launch(told=told))
+    assert names(launch(of_gpu=telemetry(slow={"corrected": [3, 3, 3, 3]}))) == []
+    of_gpu = telemetry(slow={"corrected": [3, 3, 3, 5], "uncorrected": [0, 0, 1, 1]})
+    assert names(launch(of_gpu=of_gpu)) == ["ecc_errors"]
+    assert "2 corrected and 1 uncorrected ECC errors" in sentence(launch(of_gpu=of_gpu))
 
 
 def test_a_shared_gpu_is_contended_and_its_launch_repeated() -> None:
-    shared = launch(told=telemetry([OWN, OTHER, OTHER]))
+    shared = launch(of_gpu=telemetry([OWN, OTHER, OTHER]))
     assert sentence(shared) == "2 other processes held the GPU too; end them, or measure on another GPU"
     assert names(shared) == ["contended"]
     assert disturbed(shared, None)
     again = replace(launch(), attempt=1)
     assert last_attempts([shared, again]) == [again]
     # A GPU that is hot is hot the next time too.
-    assert not disturbed(launch(told=telemetry(reasons=0x40)), None)
+    assert not disturbed(launch(of_gpu=telemetry(reasons=0x40)), None)
 
 
 def test_a_slowed_gpu_makes_no_verdict() -> None:
-    hot = launch(told=telemetry(reasons=0x40))
+    hot = launch(of_gpu=telemetry(reasons=0x40))
     assert left_out(hot, None)
     assert not left_out(launch(), None)
     records = [
@@ -220,9 +220,9 @@ def test_a_slowed_gpu_makes_no_verdict() -> None:
 
 
 def test_the_store_knows_whether_a_gpu_was_shared() -> None:
-    assert contended(launch(told=telemetry([OWN, OTHER])), None) is True
+    assert contended(launch(of_gpu=telemetry([OWN, OTHER])), None) is True
     assert contended(launch(), None) is False
-    assert contended(launch(told=telemetry(None)), None) is None
+    assert contended(launch(of_gpu=telemetry(None)), None) is None
     assert contended(replace(launch(), telemetry=None), None) is None
     assert contended(launch(status=Status.CRASHED, samples_ns=[]), None) is None
 
@@ -258,7 +258,7 @@ def test_what_a_launch_shows() -> None:
 
 def test_the_launches_of_a_cell_together() -> None:
     hot = telemetry(temperature=80, reasons=in_region(0x4, 1.0))
-    records = [launch(events=0.99), launch(events=0.97), launch(events=1.0, told=hot)]
+    records = [launch(events=0.99), launch(events=0.97), launch(events=1.0, of_gpu=hot)]
     seen = observe_device(records)
     assert seen.event_per_wall == pytest.approx(0.99)
     assert seen.temperature == (pytest.approx(55.0), 50.0, 80)
@@ -368,8 +368,14 @@ def test_a_counter_that_grew() -> None:
 
 
 def test_the_region_is_what_the_launch_says() -> None:
-    for told, expected in (([1.0, 2.5], (1.0, 2.5)), (None, None), ([2.0, 1.0], None), ([1.0], None), (["", ""], None)):
-        assert region_of(Outcome(Status.OK, timed_between=told)) == expected  # type: ignore[arg-type]
+    for timed, expected in (
+        ([1.0, 2.5], (1.0, 2.5)),
+        (None, None),
+        ([2.0, 1.0], None),
+        ([1.0], None),
+        (["", ""], None),
+    ):
+        assert region_of(Outcome(Status.OK, timed_between=timed)) == expected  # type: ignore[arg-type]
 
 
 json_values = st.recursive(

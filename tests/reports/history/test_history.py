@@ -116,12 +116,12 @@ def test_an_environment_that_changes_is_an_event_of_its_side():
 
 def test_json_is_what_its_schema_says(nights):
     history = build_history(nights, CELLS)
-    told = json.loads(history_to_json(history))
-    (cell,) = told["cells"]
+    content = json.loads(history_to_json(history))
+    (cell,) = content["cells"]
     (change,) = cell["changes"]
     (folder,) = dlbench.reports.__path__
     described = Path(folder, "SCHEMA.md").read_text(encoding="utf-8").partition("## `dlbench history --json`")[2]
-    for key in {*told, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
+    for key in {*content, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
         assert f"`{key}`" in described, key
 
 

@@ -1,4 +1,4 @@
-"""Stores that are damaged, full or not to be written: told in words, and nothing is lost."""
+"""Stores that are damaged, full or not to be written: said in words, and nothing is lost."""
 
 import multiprocessing
 import os

@@ -263,7 +263,7 @@ records = st.builds(
     threads=st.sampled_from([1, 2]),
     attempt=st.integers(0, 2),
     side=st.sampled_from(["baseline", "candidate"]),
-    stage=st.sampled_from(["screen", "confirm"]),
+    stage=st.sampled_from(["gate", "screen", "confirm"]),
 )
 several = st.lists(records, max_size=25, unique_by=lambda r: (r.run, r.launch, r.cell, r.attempt, r.side, r.stage))
 
@@ -280,7 +280,7 @@ def test_nights_are_those_of_the_last_attempts(kept: list[Record]) -> None:
         cells, nights = store.cells(), store.nights()
     expected = defaultdict(list)
     for record in last_attempts(kept):
-        of_first_look = record.stage == "screen" and record.launch < FIRST_LOOK
+        of_first_look = record.stage in ("gate", "screen") and record.launch < FIRST_LOOK
         if record.outcome.status is Status.OK and (not record.stage or of_first_look):
             value = math.log(statistics.median(record.outcome.step_seconds()))
             expected[record.run, record.cell, record.side].append((contended(record, None), value))

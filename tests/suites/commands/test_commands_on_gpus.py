@@ -148,13 +148,13 @@ def test_gpus_that_others_compute_on_are_named_before_anything_is_measured():
 
 @pytest.mark.slow
 def test_a_gpus_ceilings_are_measured_and_stored(folder, call):
-    told = """
+    settings = """
 device_host_seconds = 0.02
 device_memory_bytes_per_second = 4e12
 device_link_bytes_per_second = 5e10
 device_operator_seconds = 0.002
 """
-    (folder / "mine.toml").write_text(SUITE + told)
+    (folder / "mine.toml").write_text(SUITE + settings)
     code, out, errors = call(TWO, "run", "mine.toml", "--devices", "cpu,cuda:1")
     assert code == 0, errors
     # Six operators of 2 ms in a step of 20 ms, of which the GPU works 5.

@@ -19,11 +19,11 @@ def test_the_command_on_this_machine(tmp_path: Path) -> None:
     ended = run_command(tmp_path, "doctor", "--json", TMPDIR=str(tmp_path), OMP_NUM_THREADS="3")
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.splitlines() == ["looking at this machine for some seconds (5 readings)"]
-    told = json.loads(ended.stdout)
-    assert len(told["readings"]) == 5
-    seen = {finding["name"]: finding["seen"] for finding in told["findings"]}
+    report = json.loads(ended.stdout)
+    assert len(report["readings"]) == 5
+    seen = {finding["name"]: finding["seen"] for finding in report["findings"]}
     assert {"others", "repeatability", "cpu_quota", "governor", "memory"} <= seen.keys()
-    assert sum(told["counts"].values()) == len(seen) == len(told["findings"])
+    assert sum(report["counts"].values()) == len(seen) == len(report["findings"])
     assert "OMP_NUM_THREADS" in seen["variables"]
 
 
@@ -33,10 +33,10 @@ def test_a_measurement_is_left_in_peace(tmp_path: Path, monkeypatch: pytest.Monk
         ended = run_command(tmp_path, "doctor", DLBENCH_LOCK_FOLDER=str(tmp_path))
     assert ended.returncode == 0
     assert "looking" not in ended.stderr
-    told = " ".join(ended.stdout.partition("Unknown")[2].split())
-    assert "Current load: Another dlbench (process" in told
-    assert "is measuring on this machine" in told
-    assert "CPU quota" in ended.stdout  # what needs no sample is told all the same
+    report = " ".join(ended.stdout.partition("Unknown")[2].split())
+    assert "Current load: Another dlbench (process" in report
+    assert "is measuring on this machine" in report
+    assert "CPU quota" in ended.stdout  # what needs no sample is reported all the same
 
 
 words = st.text(st.sampled_from("abc/-*.=|"), min_size=1, max_size=60)

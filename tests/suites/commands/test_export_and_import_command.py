@@ -25,8 +25,8 @@ def fill(name, run_id="run-1", days=0):
         store.begin_run(make.run(id=run_id, started=started, plan=tuple(cells), machine=machine.fingerprint))
         for launch, cell in itertools.product(range(2), cells):
             seconds, minutes = [1.0 + launch, 1.1, 0.9], 24 * 60 * days + launch
-            told = {"run": run_id, "machine": machine.fingerprint, "minutes": minutes, **cell._asdict()}
-            store.append(make.record(seconds, launch, **told))
+            fields = {"run": run_id, "machine": machine.fingerprint, "minutes": minutes, **cell._asdict()}
+            store.append(make.record(seconds, launch, **fields))
 
 
 def test_pytest_benchmark_reads_what_was_exported(command):

@@ -1,4 +1,4 @@
-"""How long a run takes is told from earlier launches of the machine, in words with units, within 80 columns."""
+"""How long a run takes is estimated from earlier launches of the machine, in words with units, within 80 columns."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The recipes for a nightly job, carried out for real with the null framework."""
+"""The recipes for nightly jobs and pull requests, carried out for real."""
 
 import json
 import os
@@ -87,10 +87,10 @@ def test_the_script_reports_a_regression_and_ends_as_the_gate_does(night) -> Non
     script = shlex.quote(str(RECIPES / "nightly.sh"))
     quiet = shell(script, folder, {**settings, "OPTIONS": "--same"})
     assert (quiet.returncode, quiet.stdout) == (0, ""), quiet.stderr
-    loud = shell(script, folder, {**settings, "OPTIONS": SLOWER, "ON_REGRESSION": "tee told.txt"})
+    loud = shell(script, folder, {**settings, "OPTIONS": SLOWER, "ON_REGRESSION": "tee regression.txt"})
     assert loud.returncode == 1, loud.stderr
     assert "REGRESSION" in loud.stdout
-    assert "REGRESSION" in (folder / "told.txt").read_text()
+    assert "REGRESSION" in (folder / "regression.txt").read_text()
     broken = shell(script, folder, {**settings, "SUITE": "no-such-suite", "OPTIONS": "--same"})
     assert broken.returncode == 2
     assert "no suite named" in broken.stderr
@@ -109,6 +109,131 @@ def test_a_second_night_does_not_begin_while_the_first_runs(night) -> None:
     done = shell(holding, folder, settings)
     assert done.returncode == 2
     assert "still running" in done.stderr
+
+
+# A forge, as `gh api` and `curl` see it: comments.json has the comments of one pull request.
+FORGE = """
+import json, pathlib, sys
+words, kept = sys.argv[1:], pathlib.Path("comments.json")
+comments = json.loads(kept.read_text())
+address = next(word for word in words if "comments" in word or "notes" in word).partition("?")[0]
+bodies = [pathlib.Path(word.partition("@")[2]).read_text() for word in words if word.startswith("body")]
+number = address.rpartition("/")[2]
+if not bodies:
+    print(json.dumps(comments))
+elif number.isdecimal():
+    assert {"PATCH", "PUT"} & set(words)
+    next(each for each in comments if each["id"] == int(number))["body"] = bodies[0]
+else:
+    comments.append({"id": len(comments) + 1, "body": bodies[0], "user": {"type": "Bot"}})
+kept.write_text(json.dumps(comments))
+"""
+PULL_REQUEST = {
+    "github": {"GITHUB_REPOSITORY": "me/mine", "NUMBER": "7"},
+    "gitlab": {"CI_API_V4_URL": "http://127.0.0.1:9", "CI_PROJECT_ID": "1", "CI_MERGE_REQUEST_IID": "7"},
+}
+
+
+def comment_script(forge: str) -> str:
+    """Return the shell of the job that writes the comment."""
+    content = yaml.safe_load((RECIPES / f"{forge}-gate.yml").read_text())
+    if forge == "gitlab":
+        return "\n".join(content["dlbench-comment"]["script"])
+    (script,) = (step["run"] for step in content["jobs"]["comment"]["steps"] if "run" in step)
+    return str(script)
+
+
+@pytest.mark.parametrize("forge", PULL_REQUEST)
+def test_the_comment_of_a_pull_request_is_updated_in_place(tmp_path: Path, forge: str) -> None:
+    for name in ("gh", "curl"):
+        (tmp_path / name).write_text(f"#!{sys.executable}\n{FORGE}")
+        (tmp_path / name).chmod(0o755)
+    report = tmp_path if forge == "github" else tmp_path / ".dlbench" / "report"
+    report.mkdir(parents=True, exist_ok=True)
+    others = [{"id": 1, "body": "I like it", "user": {"type": "User"}}]
+    if forge == "github":  # in GitLab a token may change its own comments only
+        others.append({"id": 2, "body": "<!-- dlbench gate -->\nmine", "user": {"type": "User"}})
+    (tmp_path / "comments.json").write_text(json.dumps(others))
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DLBENCH_TOKEN": "t", **PULL_REQUEST[forge]}
+    variables = {**os.environ, **own}
+    assert shell(comment_script(forge), tmp_path, variables).returncode == 0, "a gate that failed early has no comment"
+    for text in ("gate undecided", "gate passed"):
+        (report / "comment.md").write_text(f"<!-- dlbench gate -->\n{text}\n")
+        done = shell(comment_script(forge), tmp_path, variables)
+        assert done.returncode == 0, done.stderr
+    comments = json.loads((tmp_path / "comments.json").read_text())
+    assert comments[:-1] == others
+    assert comments[-1]["body"] == "<!-- dlbench gate -->\ngate passed\n"
+
+
+PACKAGE = """
+import time
+
+def train():
+    time.sleep(SECONDS)
+"""
+STEP = """
+import package
+
+def prepare(cell):
+    return package.train
+"""
+SITE = '"$("$PYTHON" -c "import site; print(site.getsitepackages()[0])")"'
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """Return a clone of a package that a merged pull request makes slower, and the variables of its job."""
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *identity, *words], cwd=project, check=True, capture_output=True)
+
+    git("init", "--initial-branch=main")
+    for name, text in (("package.py", PACKAGE.replace("SECONDS", "0.002")), ("benchmarks/train_step.py", STEP)):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    git("add", "--all")
+    git("commit", "--message=base")
+    git("switch", "--create=faster")
+    (project / "package.py").write_text(PACKAGE.replace("SECONDS", "0.02"))
+    git("commit", "--all", "--message=head")
+    git("switch", "main")
+    git("merge", "--no-ff", "--no-edit", "faster")
+    (project / "benchmarks" / "pull-request.sh").write_bytes((RECIPES / "pull-request.sh").read_bytes())
+    # No index is at hand: dlbench and NumPy are those of the tests.
+    (project / ".dlbench" / "dlbench-venv" / "bin").mkdir(parents=True)
+    for name, words in (("python", ""), ("dlbench", "-m dlbench.suites")):
+        command = project / ".dlbench" / "dlbench-venv" / "bin" / name
+        skip = '[ "$1 $2" = "-m pip" ] && exit 0\n' if name == "python" else ""
+        command.write_text(f'#!/bin/sh\n{skip}exec {shlex.quote(sys.executable)} {words} "$@"\n')
+        command.chmod(0o755)
+    packages = shlex.quote(str(Path(yaml.__file__).parents[1]))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLBENCH_", "PYTEST_"))}
+    install = f"cp package.py {SITE} && echo {packages} > {SITE}/tests.pth"
+    own = {"OPTIONS": "--threads 1 --steps 3", "INSTALL": install, "DLBENCH_HOME": str(tmp_path / "home")}
+    return project, {**kept, **own, "TMPDIR": str(tmp_path)}
+
+
+@pytest.mark.slow
+def test_a_slower_pull_request_fails_with_a_comment_and_its_report(clone: tuple[Path, dict[str, str]]) -> None:
+    project, variables = clone
+    job = yaml.safe_load((RECIPES / "github-gate.yml").read_text())["jobs"]["gate"]
+    summary = project / "summary.md"
+    settings = {**job["env"], **variables, "GITHUB_STEP_SUMMARY": str(summary)}
+    steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
+    done = shell(steps["Gate"], project, settings)
+    assert done.returncode == 1, done.stderr
+    assert "::error title=dlbench::A regression is confirmed." in done.stdout
+    assert shell(steps["Summary"], project, settings).returncode == 0
+    report = project / ".dlbench" / "report"
+    comment = (report / "comment.md").read_text()
+    assert comment.startswith("<!-- dlbench gate -->\n### gate failed")
+    assert comment in summary.read_text()
+    assert json.loads((report / "gate.json").read_text())["cells"][0]["ratio"] > 5
+    assert {path.name for path in report.iterdir()} >= {"gate.xml", "store.sqlite", "qualified.txt"}
 
 
 @pytest.mark.slow

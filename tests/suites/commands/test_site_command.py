@@ -91,7 +91,7 @@ def test_a_new_night_rewrites_only_what_it_changes(tmp_path, command, store, nig
     changed = {name for name in after if after[name] != before.get(name)}
     new = f"runs/{runs[FIRST].id}.html"
     assert changed == {"index.html", "site.json", str(history.relative_to(folder)), new}
-    assert _entries(folder) == entries, "what was told is not told again"
+    assert _entries(folder) == entries, "what was published is not published again"
     check_site(folder)
 
 

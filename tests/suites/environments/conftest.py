@@ -1,11 +1,14 @@
 """What tests of environments start from: a home of their own, a made-up framework."""
 
 import os
+import shlex
+import subprocess
+import sys
 
 import pytest
-from made_up_pythons import make_framework, make_python
+from made_up_pythons import make_framework, make_python, script
 
-from dlbench.suites.environments import interpreters
+from dlbench.suites.environments import environment, interpreters
 
 
 @pytest.fixture
@@ -31,3 +34,20 @@ def tiny(tmp_path, home):
     """Give a framework for a made-up Python 3.99 that is on PATH."""
     make_python(tmp_path / "path" / "python3.99", "3.99")
     return make_framework(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def virtual_environment(tmp_path_factory):
+    """Give a virtual environment with pip: to make one takes 5 seconds of a CPU, to copy it a tenth of a second."""
+    folder = tmp_path_factory.mktemp("environment") / "made"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture
+def host_python(tmp_path, monkeypatch, virtual_environment):
+    """Let builds use an interpreter that is this one, but copies a virtual environment rather than make one."""
+    copy = f'case "$*" in "-m venv "*) exec cp -a {shlex.quote(str(virtual_environment))} "$3" ;; esac'
+    python = script(tmp_path / "host" / "python", f'#!/bin/sh\n{copy}\nexec {shlex.quote(sys.executable)} "$@"\n')
+    monkeypatch.setattr(environment, "find_python", lambda version: python)
+    return python

@@ -61,7 +61,7 @@ def test_an_extra_that_one_wheel_asks_of_another_brings_what_that_extra_needs(tm
     assert packages._asked_for(tmp_path, tmp_path) == {"cuda-kit", "nvidia-blas"}
 
 
-def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
+def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path, host_python):
     wheel = make_wheel(tmp_path, "tinymodule")
     good = hashlib.sha256(wheel.read_bytes()).hexdigest()
 
@@ -83,7 +83,7 @@ def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path):
     assert manifest["distributions"]["tinymodule"] == "1.0"
 
 
-def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch):
+def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, tmp_path, monkeypatch, host_python):
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode:
         pytest.skip("the interpreter of the tests has no pip")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -101,7 +101,7 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         monkeypatch.setenv("PIP_INDEX_URL", f"{server.address}/simple")
         monkeypatch.setenv("PIP_TIMEOUT", "60")
         server.stalls = "othermodule-1.0-py3-none-any.whl"
-        builder = start_build(framework)
+        builder = start_build(framework, host_python)
         assert server.stalled.wait(240)
         builder.kill()
         builder.wait()
@@ -166,7 +166,7 @@ def test_a_failed_installation_says_why_and_leaves_nothing(tiny, home, monkeypat
     assert left_behind(home) == []
     assert environment.locate(tiny).state is State.NOT_BUILT
     monkeypatch.setenv("FAKE_PIP_SAYS", "ERROR: hashes do not match")
-    assert "hashes do not match" in refused(tiny)  # a second failure is told by its own words
+    assert "hashes do not match" in refused(tiny)  # a second failure is reported in its own words
     monkeypatch.delenv("FAKE_PIP_EXIT")
     monkeypatch.setenv("FAKE_MISSING", '"tiny"')
     assert "lacks the module tiny" in refused(tiny)

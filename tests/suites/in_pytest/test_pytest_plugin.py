@@ -107,18 +107,18 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
     with Store.open("s.sqlite", create=False) as store:
         (run,) = store.runs()
         records = store.records()
-    told = json.loads(pytester.path.joinpath("out.json").read_text())
-    assert [each["fullname"] for each in told["benchmarks"]] == [f"dlbench::{SLOW}", f"dlbench::{FAST}"]
-    for benchmark in told["benchmarks"]:
+    content = json.loads(pytester.path.joinpath("out.json").read_text())
+    assert [each["fullname"] for each in content["benchmarks"]] == [f"dlbench::{SLOW}", f"dlbench::{FAST}"]
+    for benchmark in content["benchmarks"]:
         own = [r for r in records if r.cell.threads == benchmark["extra_info"]["dlbench"]["cell"]["threads"]]
         expected = [ns * 1e-9 for r in sorted(own, key=lambda r: r.launch) for ns in r.outcome.samples_ns]
         assert len(expected) == 6
         assert benchmark["stats"]["data"] == pytest.approx(expected, rel=1e-9)
         assert benchmark["group"] == "fcn5, mini-batch 64"
-    assert told["machine_info"]["dlbench"]["fingerprint"] == run.machine
-    assert told["machine_info"]["python_implementation"] == "CPython"
-    assert told["commit_info"]["dlbench"]["run"] == run.id
-    assert "branch" in told["commit_info"]
+    assert content["machine_info"]["dlbench"]["fingerprint"] == run.machine
+    assert content["machine_info"]["python_implementation"] == "CPython"
+    assert content["commit_info"]["dlbench"]["run"] == run.id
+    assert "branch" in content["commit_info"]
     (imported,) = runs_of([files.read("out.json")], "9.9")
     assert imported.run == run
     assert {repr(each) for each in imported.records} == {repr(each) for each in records}
@@ -319,8 +319,8 @@ def test_plain_benchmarks_are_judged_by_their_launches(session, pytester):
 def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
     benchmark = {"name": "test_sum", "fullname": "test_mine.py::test_sum", "stats": {"median": 1e-9}}
     pytester.makepyfile(test_mine="def test_sum(benchmark): benchmark.pedantic(sum, args=([1],), rounds=5)")
-    told = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0", "machine_info": {}}
-    pytester.path.joinpath("other.json").write_text(json.dumps(told))
+    content = {"benchmarks": [benchmark], "datetime": "2026-01-01T00:00:00", "version": "5.0.0", "machine_info": {}}
+    pytester.path.joinpath("other.json").write_text(json.dumps(content))
     found = session("--dlbench-baseline", "other.json", suite=None)
     assert found.ret == pytest.ExitCode.OK
     found.stdout.fnmatch_lines(["COMPARISON*%; different machines: a comparison*"])

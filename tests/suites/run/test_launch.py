@@ -76,14 +76,14 @@ def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
 def test_a_side_has_variables_and_adapters_of_its_own():
     launcher = taker()
     side = runner_with(launcher, variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters"))
-    (record,) = records_of(side, replace(planned(), side="candidate", stage="screen"), PLAN.protocol)
+    (record,) = records_of(side, replace(planned(), side="candidate", stage="gate"), PLAN.protocol)
     records_of(runner_with(launcher), planned(), PLAN.protocol)
     changed, usual = launcher.orders
     assert (changed.variables["OMP_NUM_THREADS"], changed.variables["MINE"]) == ("7", "yes")
     assert changed.guest == Path("/other/adapters")
     assert (usual.variables["OMP_NUM_THREADS"], usual.guest) == ("1", None)
     assert {**usual.variables, "OMP_NUM_THREADS": "7", "MINE": "yes"} == changed.variables
-    assert (record.side, record.stage, record.attempt, record.launch) == ("candidate", "screen", 0, 4)
+    assert (record.side, record.stage, record.attempt, record.launch) == ("candidate", "gate", 0, 4)
 
 
 def on_gpu(number=1, network="fcn5"):

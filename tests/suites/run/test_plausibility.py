@@ -174,7 +174,7 @@ def test_weights_that_no_cache_holds_pass_through_memory():
 
 
 def sampled(utilisation):
-    """Return what the driver told of a GPU in the 20 seconds of the timed steps."""
+    """Return the driver's samples of a GPU in the 20 seconds of the timed steps."""
     at = [0.5 * turn for turn in range(41)]
     return {
         "schema": 1,

@@ -1,0 +1,130 @@
+"""Duet pairs: both launches of a pair at once, each on CPUs of its own (Bulej et al. 2020, arXiv 2001.05811).
+
+What slows the whole machine then slows both sides alike, and their ratio keeps still. The launches begin their timed
+steps together, and neither goes on to its parity check before the other has ended its own
+(`launcher.LaunchMonitor`). Which side has which CPUs is drawn for each pair. Of a pair, the samples of their common
+time are compared (`reports.compare.comparison.common_time`).
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from dlbench.adapters.protocol import Cell, Protocol
+from dlbench.hardware_probe import Cpu
+from dlbench.hardware_probe.cpu import bound_mask
+from dlbench.reports.disturbance import disturbed
+from dlbench.reports.naming import name_of
+from dlbench.reports.storage.record import Record
+
+from ..errors import UsageError
+from ..planning import values
+from ..planning.plan import PlannedLaunch
+from .launch import LaunchRunner
+from .launcher import Tick
+
+AUTO, DUET, SEQUENTIAL = PAIRINGS = ("auto", "duet", "sequential")
+Masks = tuple[tuple[int, ...], tuple[int, ...]]
+"""The CPUs of each of two launches."""
+
+
+def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
+    """Return CPUs for both launches of a pair, a core for each thread; or why two launches cannot run at once here."""
+    if not cell.on_cpu:
+        return "on a GPU both would share the device"
+    if not hasattr(os, "sched_setaffinity"):
+        return "this system cannot bind a process to CPUs"
+    needed, usable = 2 * cell.all_threads, len(cpu.affinity)
+    if needed > usable:
+        return f"both sides need {needed} CPUs and may use {usable}"
+    if cpu.quota_cpus is not None and needed > cpu.quota_cpus:
+        return f"both sides need {needed} CPUs and have a quota of {cpu.quota_cpus:.3g}"
+    if needed > cpu.usable_physical_cores:
+        return f"both sides need {needed} cores, and {usable} CPUs here are SMT siblings on {cpu.usable_physical_cores}"
+    dealt = bound_mask(cpu, needed, 2 * cell.world_size)
+    assert dealt is not None
+    first, second = dealt[: needed // 2], dealt[needed // 2 :]
+    places = zip(cpu.core_siblings, cpu.core_places, strict=True) if cpu.core_places else ()
+    kinds = {number: place["kind"] for core, place in places for number in core}
+    if len({tuple(sorted(kinds.get(number, 0) for number in side)) for side in (first, second)}) > 1:
+        return f"both sides need {needed} cores, and there are fewer of one kind"
+    return first, second
+
+
+def worthwhile(cell: Cell) -> bool:
+    """Tell whether `auto` measures a cell in duet pairs: not yet, until tests/benchmarks/duet_study.py says where."""
+    return False
+
+
+def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Masks], list[str]]:
+    """Return the CPUs of the cells that are measured in duet pairs, and lines that say why others are not.
+
+    Raises UsageError for an unknown pairing, and for duet pairs where no cell can have them.
+    """
+    values.one_of(pairing, "pairing", PAIRINGS)
+    found: dict[Cell, Masks] = {}
+    refused: list[str] = []
+    for cell in cells:
+        if pairing == SEQUENTIAL or (pairing == AUTO and not worthwhile(cell)):
+            continue
+        masks = masks_of(cell, cpu)
+        if not isinstance(masks, str):
+            found[cell] = masks
+        elif pairing == DUET:
+            refused.append(f"{name_of(cell)}: {masks}")
+    if refused and not found:
+        raise UsageError(f"No cell can be measured in duet pairs. {refused[0]}. Use --pairing sequential.")
+    return found, [f"sequential pairs of {each}" for each in refused]
+
+
+class _Stopped(Exception):  # noqa: N818 - nobody sees it
+    """The other launch of the pair was interrupted."""
+
+
+def run_duet(
+    runners: Mapping[str, LaunchRunner], pair: Sequence[PlannedLaunch], protocol: Protocol, most: int, tick: Tick
+) -> Iterator[list[Record]]:
+    """Yield both records of each attempt, until neither launch was disturbed or ``most`` attempts were made.
+
+    Raises what a launch raises, and KeyboardInterrupt as it comes; no process of either launch is left then.
+    """
+    gate = runners[pair[0].side].gate
+    for attempt in range(most):
+        if attempt and gate is not None and not gate.before_repeat():
+            return
+        records = _attempt(runners, pair, protocol, attempt, tick)
+        yield records
+        if not any(disturbed(record, runners[record.side].host) for record in records):
+            return
+
+
+def _attempt(
+    runners: Mapping[str, LaunchRunner], pair: Sequence[PlannedLaunch], protocol: Protocol, attempt: int, tick: Tick
+) -> list[Record]:
+    meeting, stopped = threading.Barrier(len(pair)), threading.Event()
+
+    def launch(planned: PlannedLaunch) -> Record:
+        def look(directory: Path) -> None:
+            if stopped.is_set():
+                raise _Stopped
+            if planned is pair[0]:  # it shows the progress of both
+                tick(directory)
+
+        try:
+            return runners[planned.side].attempt(planned, protocol, attempt, tick=look, meeting=meeting)
+        finally:
+            meeting.abort()  # the other one need not wait any longer
+
+    with ThreadPoolExecutor(len(pair)) as pool:
+        try:
+            futures = [pool.submit(launch, planned) for planned in pair]
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            # Ctrl-C comes to this thread alone: the launches end at their next look.
+            stopped.set()
+            meeting.abort()
+            raise

@@ -1,0 +1,203 @@
+"""Change points of `dlbench history` beside people's labels and other detectors, and their error rates by simulation.
+
+    .venv/bin/python tests/benchmarks/change_points.py tcpd.json performance_series.json --python /tmp/rivals/bin/python
+    .venv/bin/python tests/benchmarks/change_points.py --nights 1000        simulated nights alone; minutes
+
+A file is JSON, name of a series -> its values, or -> {"values": ..., "annotations": {person: [index, ...]}} as in the
+Turing Change Point Dataset. Labelled series are scored by F1 (margin 5) and covering as van den Burg and Williams
+define them (arXiv 2003.06222); the detector that finds nothing must score what they published for it. ``--python`` is
+an interpreter with the packages that `rivals.py` names. Every detector sees the series standardised, or scales them
+itself, with its own defaults. A detector's own test series have no labels: only the places that it names are shown.
+"""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rivals import RIVALS, standardised
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
+import simulated
+
+from dlbench.reports.history.change_points import find_steps, steps_of
+
+Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+MARGIN = 5
+STEP = math.log(1.05)
+NOTHING = "no change at all"
+PUBLISHED = {  # F1 and covering of "zero" (github.com/alan-turing-institute/TCPDBench, analysis/output/scores)
+    "centralia": (0.7629, 0.6747),
+    "construction": (0.6957, 0.5746),
+    "homeruns": (0.6592, 0.5107),
+    "lga_passengers": (0.5348, 0.3830),
+    "quality_control_1": (0.6667, 0.5031),
+    "uk_coal_employ": (0.5133, 0.3565),
+    "usd_isk": (0.4887, 0.4363),
+}
+OURS: dict[str, Callable[[Values], list[int]]] = {
+    NOTHING: lambda values: [],
+    "dlbench history, as absolute times": lambda values: [step.position for step in steps_of(values, drifting=True)],
+    "dlbench history, as ratios": lambda values: [step.position for step in steps_of(values)],
+}
+
+
+def true_positives(truth: set[int], found: set[int]) -> int:
+    """Return how many true places have a found one within the margin, each found one counting once."""
+    left, hits = set(found), 0
+    for place in sorted(truth):
+        near = min(
+            (each for each in left if abs(each - place) <= MARGIN), key=lambda each: abs(each - place), default=None
+        )
+        if near is not None:
+            left.remove(near)
+            hits += 1
+    return hits
+
+
+def f1(people: Sequence[set[int]], found: set[int]) -> float:
+    """Return the harmonic mean of precision, against anyone's labels, and of recall, averaged over people."""
+    labels, found = [{0, *each} for each in people], {0, *found}
+    precision = true_positives(set.union(*labels), found) / len(found)
+    recall = float(np.mean([true_positives(each, found) / len(each) for each in labels]))
+    return 2 * precision * recall / (precision + recall)
+
+
+def covering(people: Sequence[set[int]], found: set[int], count: int) -> float:
+    """Return how well the found segments cover each person's, by Jaccard index weighted by length, averaged."""
+
+    def segments(places: set[int]) -> list[set[int]]:
+        ends = sorted({0, count, *places})
+        return [set(range(start, end)) for start, end in pairwise(ends)]
+
+    ours = segments(found)
+    return float(
+        np.mean(
+            [
+                sum(len(part) * max(len(part & each) / len(part | each) for each in ours) for part in segments(theirs))
+                / count
+                for theirs in people
+            ]
+        )
+    )
+
+
+def places_of(series: Mapping[str, Values], python: Path | None) -> dict[str, dict[str, set[int]] | str]:
+    """Return, for each detector, the places of change in each series, or the reason why there are none."""
+    present = {name: np.flatnonzero(np.isfinite(values)) for name, values in series.items()}
+    whole = {name: values[present[name]] for name, values in series.items()}
+    found: dict[str, Any] = {
+        title: {name: search(standardised(values)) for name, values in whole.items()} for title, search in OURS.items()
+    }
+    if python is None:
+        found |= dict.fromkeys(RIVALS, "skipped: give --python an interpreter with its package")
+    else:
+        asked = json.dumps({name: values.tolist() for name, values in whole.items()})
+        command = [str(python), str(Path(__file__).with_name("rivals.py"))]
+        answered = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True)
+        if answered.returncode != 0:
+            raise SystemExit(f"{python} cannot run rivals.py; it needs NumPy and the packages named there")
+        found |= json.loads(answered.stdout)
+    return {
+        title: per if isinstance(per, str) else {name: {int(present[name][p]) for p in per[name]} for name in series}
+        for title, per in found.items()
+    }
+
+
+def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Table:
+    """Return the scores of every detector on labelled series."""
+    series = {name: np.array([math.nan if v is None else v for v in each["values"]]) for name, each in data.items()}
+    people = {name: [set(labels) for labels in each["annotations"].values()] for name, each in data.items()}
+    table = Table("detector", "F1", "covering", "changes", title=f"{file.name}: {len(data)} labelled series", box=None)
+    for title, found in places_of(series, python).items():
+        if isinstance(found, str):
+            table.add_row(title, found)
+            continue
+        scores = {
+            name: (f1(people[name], found[name]), covering(people[name], found[name], len(values)))
+            for name, values in series.items()
+        }
+        if title == NOTHING:
+            for name, published in PUBLISHED.items():
+                if name in scores and not np.allclose(scores[name], published, atol=1e-4):
+                    raise SystemExit(f"{name}: scores {scores[name]} differ from the published {published}")
+        mean = np.mean(list(scores.values()), axis=0)
+        table.add_row(title, f"{mean[0]:.3f}", f"{mean[1]:.3f}", str(sum(map(len, found.values()))))
+    return table
+
+
+def unlabelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Table:
+    """Return the places that every detector names in series without labels."""
+    series = {name: np.array(values, dtype=float) for name, values in data.items()}
+    table = Table("series", "values", "detector", "changes at", title=f"{file.name}: no labels", box=None)
+    detectors = places_of(series, python)
+    for name, values in series.items():
+        for title, found in detectors.items():
+            if title != NOTHING:
+                places = found if isinstance(found, str) else " ".join(map(str, sorted(found[name]))) or "none"
+                table.add_row(name, str(len(values)), title, places)
+    return table
+
+
+def nights_table(count: int) -> Table:
+    """Return false alarms, power and coverage on so many simulated series of 60 nights for each machine."""
+    table = Table(
+        *("machine", "false alarms: ratios", "absolute times", "+5 % found after 5 nights", "after 10"),
+        *("on its night, +-1", "interval covers"),
+        title=f"{count} series of 60 nights each, per cent",
+        box=None,
+    )
+    rng = np.random.default_rng(11)
+    for machine in simulated.MACHINES:
+
+        def confirmed(values: Values, drifting: bool = False) -> list[Any]:
+            return [step for step in find_steps([values], drifting=[drifting])[0] if not step.pending]
+
+        plain = np.mean([bool(confirmed(simulated.ratios(rng, 60, machine))) for _ in range(count)])
+        drift = np.mean([bool(confirmed(simulated.absolute(rng, 60, machine), True)) for _ in range(count)])
+        late = [confirmed(simulated.ratios(rng, 60, machine, [(55, STEP)])) for _ in range(count)]
+        later = [confirmed(simulated.ratios(rng, 60, machine, [(50, STEP)])) for _ in range(count)]
+        off = np.array([abs(steps[-1].position - 50) for steps in later if steps])
+        sizes = [steps[-1] for steps in later if steps and steps[-1].position == 50]
+        covered = np.mean([step.low <= STEP <= step.high for step in sizes]) if sizes else math.nan
+        shares = plain, drift, np.mean([bool(s) for s in late]), np.mean([bool(s) for s in later])
+        places = f"{100 * np.mean(off == 0):.0f}, {100 * np.mean(off <= 1):.0f}"
+        table.add_row(machine, *(f"{100 * share:.1f}" for share in shares), places, f"{100 * covered:.1f}")
+    return table
+
+
+def main(
+    files: Annotated[list[Path] | None, typer.Argument(help="JSON files of series, e.g. tcpd.json.")] = None,
+    python: Annotated[Path | None, typer.Option(help="Interpreter with the other detectors' packages.")] = None,
+    nights: Annotated[int, typer.Option(help="Simulated series of each kind; 0 for none.")] = 0,
+) -> None:
+    """Print a table for each file, and one of simulated nights."""
+    console = Console(width=140)
+    for file in files or []:
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            print(f"{file}: not a readable JSON file of series ({error})", file=sys.stderr)
+            raise typer.Exit(2) from None
+        labelled = {name: each for name, each in data.items() if isinstance(each, dict)}
+        plain = {name: each for name, each in data.items() if isinstance(each, list)}
+        if labelled:
+            console.print(labelled_table(file, labelled, python))
+        if plain:
+            console.print(unlabelled_table(file, plain, python))
+    if nights:
+        console.print(nights_table(nights))
+    print(f"{datetime.now(UTC):%Y-%m-%d}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,160 @@
+"""A gate's looks: when they end the measurement, what they then say, and how often they may err."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from simulated import gate
+
+from dlbench.reports.compare.verdict import (
+    DEFAULT,
+    POWER,
+    Verdict,
+    deciding_look,
+    estimate_pairs,
+    judge_looks,
+    next_look,
+    null_distribution,
+    outlook,
+    smallest_effect,
+)
+
+LOOKS = [look.pairs for look in DEFAULT.looks]
+FIRST, LAST = LOOKS[0], LOOKS[-1]
+FIRST_ALARM = next(look.pairs for look in DEFAULT.looks if look.slower)
+Pairs = tuple[list[float], list[float]]
+
+
+def pairs(count: int, ratio: float, deviation: float = 0.005, seed: int = 0) -> Pairs:
+    rng = np.random.default_rng(seed)
+    before, after = np.exp(rng.normal(0, deviation, (2, count)))
+    return list(before), list(ratio * after)
+
+
+def test_the_levels_of_the_looks_add_up_to_what_is_promised() -> None:
+    assert DEFAULT.false_alarms <= 0.0005
+    assert DEFAULT.confidence_of_looks >= 0.95
+    for look in DEFAULT.looks:
+        smallest = null_distribution(look.pairs)[0]
+        assert look.bound >= smallest, "an interval without an end"
+        assert look.slower == 0 or look.slower >= smallest, "a level that no pairs can meet"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "deviation", "ends", "verdict"),
+    [
+        (1.0, 0.005, FIRST, Verdict.NO_REGRESSION),
+        (1.01, 0.005, FIRST, Verdict.NO_REGRESSION),
+        (0.8, 0.005, FIRST, Verdict.IMPROVEMENT),
+        (1.06, 0.005, FIRST_ALARM, Verdict.REGRESSION),
+        (1.92, 0.02, FIRST_ALARM, Verdict.REGRESSION),
+        (0.9, 0.2, 16, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_look_ends_as_soon_as_the_pairs_allow(ratio: float, deviation: float, ends: int, verdict: Verdict) -> None:
+    found = gate(np.log(np.array(pairs(LAST, ratio, deviation)).T))
+    assert (found.pairs, found.judgement.verdict) == (ends, verdict)
+
+
+some_pairs = st.builds(
+    pairs, st.integers(0, LAST), st.floats(0.7, 1.5), st.sampled_from([0.003, 0.03, 0.2]), st.integers(0, 99)
+)
+
+
+@given(some_pairs, st.integers(0, 12), st.floats(0.5, 2))
+def test_pairs_between_two_looks_and_after_the_deciding_one_change_nothing(
+    measured: Pairs, more: int, ratio: float
+) -> None:
+    before, after = measured
+    decided = deciding_look(before, after)
+    assume(decided is not None or len(before) + more < next_look(len(before)).pairs)
+    extra = pairs(more, ratio)
+    assert deciding_look(before + extra[0], after + extra[1]) == decided
+    found, then = judge_looks(before, after), judge_looks(before + extra[0], after + extra[1])
+    if decided is not None:
+        assert then == found
+    assert then.verdict is found.verdict
+
+
+@given(some_pairs)
+def test_before_a_look_decides_there_is_no_verdict(measured: Pairs) -> None:
+    if deciding_look(*measured) is None:
+        found = judge_looks(*measured)
+        assert found.verdict is Verdict.INCONCLUSIVE
+        assert f"{len(measured[0])} of at least {next_look(len(measured[0])).pairs} pairs measured" in found.sentence
+
+
+@given(some_pairs)
+def test_verdict_and_interval_agree(measured: Pairs) -> None:
+    assume(deciding_look(*measured) is not None)
+    found = judge_looks(*measured)
+    assert found.low is not None
+    assert found.high is not None
+    if found.verdict is Verdict.REGRESSION:
+        assert found.low > 1
+    if found.verdict is Verdict.IMPROVEMENT:
+        assert found.high < 1
+    if found.verdict is Verdict.NO_REGRESSION:
+        assert found.high < 1 + DEFAULT.tolerance
+
+
+@pytest.mark.parametrize("noise", ["normal", "heavy tails", "growing", "in steps", "resembling"])
+def test_no_noise_that_falls_on_both_sides_alike_exceeds_the_levels(noise: str) -> None:
+    """The signs are by lot, the sizes as unkind as one likes; without the estimate's own limit."""
+    rng = np.random.default_rng([3, *noise.encode()])
+    simulations, alarms = 40_000, 0
+    shape = simulations, LAST
+    sizes = {
+        "normal": lambda: np.abs(rng.normal(size=shape)),
+        "heavy tails": lambda: np.abs(rng.standard_cauchy(shape)),
+        "growing": lambda: np.cumsum(rng.random(shape), axis=1),
+        "in steps": lambda: rng.integers(1, 4, shape) + 1e-6 * rng.random(shape),
+        "resembling": lambda: np.exp(np.cumsum(rng.normal(0, 0.5, shape), axis=1)),
+    }[noise]()
+    positive = rng.random(shape) < 0.5
+    called = np.zeros(simulations, dtype=bool)
+    for look in DEFAULT.looks:
+        ranks = np.argsort(np.argsort(sizes[:, : look.pairs], axis=1), axis=1) + 1
+        against = (ranks * ~positive[:, : look.pairs]).sum(axis=1)
+        called |= null_distribution(look.pairs)[against] <= look.slower
+    alarms = int(called.sum())
+    assert alarms <= simulations * DEFAULT.false_alarms + 4 * (simulations * DEFAULT.false_alarms) ** 0.5
+    assert alarms > 0, "levels that nothing meets prove nothing"
+
+
+@pytest.mark.parametrize("deviation", [0.01, 0.03])
+def test_one_end_of_the_interval_misses_as_rarely_as_it_says_whenever_a_look_ends(deviation: float) -> None:
+    rng = np.random.default_rng(5)
+    missed = dict.fromkeys(("low", "high"), 0)
+    simulations = 800
+    for effect in (1.0, 1.03):
+        for _ in range(simulations):
+            logs = rng.normal(np.log(effect), deviation, LAST)
+            found = judge_looks([1.0] * LAST, list(np.exp(logs)))
+            missed["low"] += (found.low or 0) > effect
+            missed["high"] += (found.high or np.inf) < effect
+    for count in missed.values():
+        assert count / (2 * simulations) <= 1 - DEFAULT.confidence_of_looks
+
+
+@pytest.mark.parametrize("deviation", [0.01, 0.03, 0.06])
+def test_the_outlook_is_what_happens(deviation: float) -> None:
+    effect = smallest_effect(deviation)
+    assert outlook(deviation, effect).found == pytest.approx(POWER, abs=0.02)
+    rng = np.random.default_rng(8)
+    for slowdown in (0.0, effect):
+        foreseen = outlook(deviation, slowdown)
+        logs = rng.normal(np.log1p(slowdown), deviation, (500, LAST))
+        decisions = [gate(each) for each in np.stack([np.zeros_like(logs), logs], axis=2)]
+        assert np.mean([each.alarm for each in decisions]) == pytest.approx(foreseen.found, abs=0.06)
+        assert np.mean([each.pairs for each in decisions]) == pytest.approx(foreseen.pairs, rel=0.08)
+
+
+def test_the_interval_of_a_look_is_that_of_its_level() -> None:
+    measured = pairs(FIRST, 1.01, 0.02)
+    found = judge_looks(*measured)
+    alone = estimate_pairs(*measured, 1 - 2 * DEFAULT.looks[0].bound)
+    assert (found.low, found.high) == (alone.low, alone.high)
+    assert replace(DEFAULT, tolerance=0.5).confidence_of_looks == DEFAULT.confidence_of_looks
