@@ -33,7 +33,7 @@ from dlbench.reports.flags import (
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.statistics import ENOUGH_LAUNCHES, Summary, clearly_slower, deviation_of_launches, summarise
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, Summary, clearly_slower, summarise, with_common_spread
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
@@ -232,7 +232,7 @@ def build_matrix(results: Results) -> Matrix:
         made = _cell(records, results.hosts.get(place.machine), ceiling(place))
         cells.append(_flag_older_environment(made, records[-1], newest.get((place.machine, row_of(place.cell)))))
     shown = [record for records in of_cell.values() for record in records]
-    return assemble(_with_deviations(cells), results.hosts, _notes(results, shown))
+    return assemble(_with_common_spread(cells), results.hosts, _notes(results, shown))
 
 
 def _flag_older_environment(cell: CellResult, record: Record, newest: Record | None) -> CellResult:
@@ -245,17 +245,18 @@ def _flag_older_environment(cell: CellResult, record: Record, newest: Record | N
     return replace(cell, flags=(*cell.flags, Flag(OTHER_ENVIRONMENT, sentence)))
 
 
-def _with_deviations(cells: Sequence[CellResult]) -> list[CellResult]:
-    """Return the cells with the deviation between launches that their machine shows."""
-    of_machine: dict[str, list[Summary]] = {}
-    for cell in cells:
+def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
+    """Return the cells with what the cells of their machine say together about launches."""
+    places: dict[str, list[int]] = {}
+    for place, cell in enumerate(cells):
         if cell.seconds is not None:
-            of_machine.setdefault(cell.machine, []).append(cell.seconds)
-    deviations = {machine: deviation_of_launches(summaries) for machine, summaries in of_machine.items()}
-    return [
-        replace(cell, seconds=cell.seconds and replace(cell.seconds, launch_deviation=deviations[cell.machine]))
-        for cell in cells
-    ]
+            places.setdefault(cell.machine, []).append(place)
+    found = list(cells)
+    for of_machine in places.values():
+        summaries = [cell.seconds for place in of_machine if (cell := cells[place]).seconds is not None]
+        for place, summary in zip(of_machine, with_common_spread(summaries), strict=True):
+            found[place] = replace(cells[place], seconds=summary)
+    return found
 
 
 def _notes(results: Results, records: Sequence[Record]) -> list[str]:

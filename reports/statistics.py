@@ -5,6 +5,10 @@ another launch would give (simulated with launch effects: 30-43 % instead of 95 
 interval is Student's t over the logarithms of the launches' medians; with fewer it is the distribution-free interval of
 the median over the steps (order statistics; Conover, Practical Nonparametric Statistics, section 3.2), and says so.
 
+Three launches say little about how launches deviate (Student's t is 4.3 then, not 2), but the launches of all cells of
+a machine together say much. So where enough cells of a machine are known, the variance of each is shrunk towards
+their common one, with a weight that is the larger the more alike the cells' variances are (`common_spread`).
+
 `judge` is the one rule behind stars, advice and findings: of two times one is clearly longer when their ratio is beyond
 `WORSE` and its interval excludes 1. A published ratio has no interval and decides by its value. Where a report makes
 many comparisons, a p-value (Welch's t on the launches' log-medians) adjusted by Holm's procedure replaces the interval,
@@ -17,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import bdtr, ndtri, stdtrit
+from scipy.special import bdtr, digamma, ndtri, polygamma, stdtr, stdtrit
 
 CONFIDENCE = 0.95
 PUBLISHED = "published value, no interval"
@@ -31,6 +35,8 @@ machine's own cells show it, `deviation_of_launches` replaces it.
 """
 LEAST_DEVIATION, CELLS_NEEDED = 0.02, 10
 """A machine's own deviation is never taken to be less, and not estimated from fewer cells."""
+MOST_FREEDOM = 20
+"""Degrees of freedom that other cells' launches are worth at most."""
 WORSE = 1.02
 """Smaller ratios are not worth reporting."""
 SIGNIFICANCE = 0.05
@@ -41,6 +47,12 @@ MOST_LAUNCHES = 100
 """More launches of one cell than anyone makes."""
 _NO_SPREAD = 1e-9
 """Launches whose logarithms are this close differ by rounding alone."""
+
+_LEAST_VARIANCE = 1e-8
+"""Of log-medians: smaller ones are rounding."""
+# With fewer than two degrees of freedom, of which one counts, a common variance is worth nothing.
+_FREEDOMS = np.geomspace(2, 2 * MOST_FREEDOM, 50)
+_TRIGAMMAS = polygamma(1, _FREEDOMS / 2)
 
 Verdict = Literal["worse", "better", "no clear difference"]
 
@@ -65,6 +77,10 @@ class Summary:
     """Variance of the logarithm of a launch's median, as far as its steps explain it; a mean over launches."""
     launch_deviation: float = LAUNCH_DEVIATION
     """Standard deviation of the logarithm between launches that is assumed where they are too few to see it."""
+    launch_variance: float = 0.0
+    """Variance of the logarithms of the launches' medians, other cells considered (`with_common_spread`)."""
+    launch_freedom: float = 0.0
+    """Degrees of freedom of that variance; 0 from too few launches."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +111,23 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
     samples = sum(len(launch) for launch in steps)
     if len(steps) >= ENOUGH_LAUNCHES:
         logs = np.log(medians)
-        half = _student(len(logs) - 1, confidence) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+        variance, freedom = float(np.var(logs, ddof=1)), float(len(logs) - 1)
+        half = student_half(len(logs), variance, freedom, confidence)
         centre = float(np.mean(logs))
-        ends = math.exp(centre - half), math.exp(centre + half)
-        method = f"{confidence:.0%} Student t over {len(steps)} launch log-medians"
-        return Summary(math.exp(centre), *ends, samples, len(steps), method, True, medians, confidence, noise)
+        return Summary(
+            median=math.exp(centre),
+            low=math.exp(centre - half),
+            high=math.exp(centre + half),
+            samples=samples,
+            launches=len(steps),
+            method=f"{confidence:.0%} Student t over {len(steps)} launch log-medians",
+            covers_launches=True,
+            launch_medians=medians,
+            coverage=confidence,
+            step_variance=noise,
+            launch_variance=variance,
+            launch_freedom=freedom,
+        )
     pooled = np.sort(np.concatenate(steps))
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
     low, high, coverage = _order_statistics(pooled, confidence)
@@ -147,6 +175,76 @@ def deviation_of_launches(summaries: Iterable[Summary]) -> float:
     return max(LEAST_DEVIATION, math.sqrt(max(0.0, float(np.average(variances, weights=freedoms)))))
 
 
+@dataclass(frozen=True)
+class Spread:
+    """How launches of other cells deviate: a variance of log-medians, and the degrees of freedom that it is worth."""
+
+    variance: float
+    freedom: float
+
+    def shrink(self, variance: float, freedom: float) -> tuple[float, float]:
+        """Return a cell's own variance shrunk towards this one, and its degrees of freedom."""
+        together = self.freedom + freedom
+        return (self.freedom * self.variance + freedom * variance) / together, together
+
+
+UNKNOWN_SPREAD = Spread(0.0, 0.0)
+"""Shrinks nothing."""
+
+
+def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spread:
+    """Return the spread that cells have in common; `UNKNOWN_SPREAD` where they are too few or too different.
+
+    Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray
+    experiments" (limma's moderated t): the cells' true variances are taken to be scaled inverse chi-squared, and the
+    two parameters estimated from mean and variance of the logarithms of the cells' own. Half of the estimated degrees
+    of freedom count, and `MOST_FREEDOM` at most: they are estimated from some dozens of cells, and the true variances
+    may have longer tails. Simulated for 24 cells, whether alike or not, intervals then cover 94.5 to 96.5 %.
+    """
+    if len(variances) < CELLS_NEEDED:
+        return UNKNOWN_SPREAD
+    halves = np.asarray(freedoms, dtype=float) / 2
+    logs = np.log(np.maximum(variances, _LEAST_VARIANCE)) - digamma(halves) + np.log(halves)
+    between = float(np.var(logs, ddof=1)) - float(np.mean(polygamma(1, halves)))
+    if between > _TRIGAMMAS[0]:
+        return UNKNOWN_SPREAD
+    freedom = float(np.interp(-between, -_TRIGAMMAS, _FREEDOMS))
+    variance = math.exp(float(np.mean(logs)) + float(digamma(freedom / 2)) - math.log(freedom / 2))
+    return Spread(variance, freedom / 2)
+
+
+def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
+    """Return the summaries of one machine's cells, in their order, with what these say together about launches.
+
+    With enough launches the interval is that of the variance shrunk towards the common one; with fewer
+    `launch_deviation` is the machine's.
+    """
+    deviation = deviation_of_launches(summaries)
+    several = [each for each in summaries if each.covers_launches]
+    spread = common_spread([each.launch_variance for each in several], [each.launch_freedom for each in several])
+    shared = f", variance shrunk towards that of {len(several)} cells"
+    found = []
+    for each in summaries:
+        if each.covers_launches and spread.freedom and each.coverage:
+            variance, freedom = spread.shrink(each.launch_variance, each.launch_freedom)
+            half = student_half(each.launches, variance, freedom, each.coverage)
+            each = replace(
+                each,
+                low=each.median * math.exp(-half),
+                high=each.median * math.exp(half),
+                launch_variance=variance,
+                launch_freedom=freedom,
+                method=each.method + shared,
+            )
+        found.append(replace(each, launch_deviation=deviation))
+    return found
+
+
+def student_half(launches: int, variance: float, freedom: float, confidence: float = CONFIDENCE) -> float:
+    """Return the half-width of Student's interval of the mean of so many logarithms of this variance."""
+    return _student(freedom, confidence) * math.sqrt(variance / launches)
+
+
 def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = CONFIDENCE) -> Ratio:
     """Return the geometric mean of ``slower / faster`` over pairs with independent errors; at least one pair.
 
@@ -161,14 +259,21 @@ def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = 
 
 def _by_welch(value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, of: str = "") -> Ratio:
     """Return the mean ratio of pairs with enough launches; degrees of freedom are Satterthwaite's over all sides."""
-    sides = [np.log(side.launch_medians) for pair in pairs for side in pair]
-    parts = [float(np.var(logs, ddof=1)) / len(logs) / len(pairs) ** 2 for logs in sides]
+    sides = [side for pair in pairs for side in pair]
+    variance, freedom = _of_difference(sides)
     half, method = 0.0, "launches without any spread"
-    if variance := math.fsum(parts):
-        freedom = variance**2 / math.fsum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
-        half = _student(freedom, confidence) * math.sqrt(variance)
+    if variance:
+        half = _student(freedom, confidence) * math.sqrt(variance) / len(pairs)
         method = f"{confidence:.0%} Welch t over launch log-medians"
     return Ratio(value, value * math.exp(-half), value * math.exp(half), of + method)
+
+
+def _of_difference(sides: Sequence[Summary]) -> tuple[float, float]:
+    """Return the variance of a sum or difference of these mean logarithms, and its degrees of freedom."""
+    parts = [side.launch_variance / side.launches for side in sides]
+    variance = math.fsum(parts)
+    squares = math.fsum(part**2 / side.launch_freedom for part, side in zip(parts, sides, strict=True))
+    return variance, variance**2 / squares if squares else math.inf
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
@@ -220,8 +325,10 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
     """
     difference = abs(math.log(one.median / other.median))
     variance = variance_of_launches(one) + variance_of_launches(other)
+    of_others = sum(each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches)
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
-        wanted = _student(2 * (launches - 1), 1 - SIGNIFICANCE / max(1, comparisons)) + float(ndtri(POWER))
+        freedom = 2 * (launches - 1) + of_others
+        wanted = _student(freedom, 1 - SIGNIFICANCE / max(1, comparisons)) + float(ndtri(POWER))
         if wanted * math.sqrt(variance / launches) <= difference:
             return launches
     return None
@@ -230,7 +337,7 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
 def variance_of_launches(summary: Summary) -> float:
     """Return the variance of the logarithms of launches' medians, assumed where launches are too few."""
     if summary.covers_launches:
-        return float(np.var(np.log(summary.launch_medians), ddof=1))
+        return summary.launch_variance
     within = 0.0
     if summary.low is not None and summary.high is not None and summary.coverage is not None:
         within = math.log(summary.high / summary.low) / 2 / float(ndtri(0.5 + summary.coverage / 2))
@@ -283,12 +390,11 @@ def welch(one: Summary, other: Summary) -> float | None:
     """Return the two-sided p-value of Welch's t on the launches' log-medians (Welch 1947); None from too few."""
     if not (one.covers_launches and other.covers_launches):
         return None
-    from scipy.stats import ttest_ind
-
-    a, b = np.log(one.launch_medians), np.log(other.launch_medians)
-    if max(np.ptp(a), np.ptp(b)) < _NO_SPREAD:
-        return 1.0 if abs(a[0] - b[0]) < _NO_SPREAD else 0.0
-    return float(ttest_ind(a, b, equal_var=False).pvalue)
+    difference = abs(math.log(one.median / other.median))
+    variance, freedom = _of_difference((one, other))
+    if max(one.launch_variance, other.launch_variance) < _NO_SPREAD**2:
+        return 1.0 if difference < _NO_SPREAD else 0.0
+    return 2 * float(stdtr(freedom, -difference / math.sqrt(variance)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

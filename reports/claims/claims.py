@@ -208,7 +208,7 @@ def answers(questions: Sequence[Question]) -> list[Answer]:
         over, under = each.times
         for bound in _bounds(each):
             # The p-value of the ratio being the bound.
-            p = welch(replace(over, launch_medians=tuple(time / bound for time in over.launch_medians)), under)
+            p = welch(replace(over, median=over.median / bound), under)
             if p is not None:
                 p_values[number, bound] = p
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))

@@ -437,7 +437,7 @@ def _deviations(side: Sequence[Summary], random: np.random.Generator) -> Array:
     columns = []
     for each in side:
         deviation = math.sqrt(variance_of_launches(each) / each.launches)
-        drawn = random.standard_t(each.launches - 1, DRAWS) if each.covers_launches else random.standard_normal(DRAWS)
+        drawn = random.standard_t(each.launch_freedom, DRAWS) if each.covers_launches else random.standard_normal(DRAWS)
         columns.append(deviation * drawn)
     return np.column_stack(columns)
 

@@ -36,7 +36,7 @@ Words = Annotated[str, BeforeValidator(joined)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 USUAL_INTERVAL = 0.02
-USUAL_RANGE = "5-20"
+USUAL_RANGE = "3-20"
 """Of launches, where a precision is asked for and no number of them."""
 _USUAL = Protocol()
 

@@ -118,8 +118,8 @@ def _attempt(
             meeting.abort()  # the other one need not wait any longer
 
     with ThreadPoolExecutor(len(pair)) as pool:
-        futures = [pool.submit(launch, planned) for planned in pair]
         try:
+            futures = [pool.submit(launch, planned) for planned in pair]
             for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
             return [future.result() for future in futures]

@@ -16,7 +16,8 @@ logarithm of a launch's median taken apart: what the spread of its own samples e
 what differs in a pair (between launches: at the same time in a duet), and what both launches of a pair have in common
 (over time). How much longer a step is than in undisturbed sequential launches, and on the second set of CPUs than on
 the first. Last the ratios measured with their 95 % intervals, and how often a gate on pairs drawn from these alarms at
-identical code, finds 5 %, and is contended.
+identical code, finds 5 %, and is contended; "blind" is a gate that leaves no disturbed pair out. "In time" is another
+estimate for duets: the median over the common time of the ratio at each moment.
 """
 
 import contextlib
@@ -43,7 +44,7 @@ from scipy import stats
 from dlbench.adapters.launch.worker import EXTRA_PRODUCTS
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, complete_pairs, seconds_of_pair
+from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, common_time, complete_pairs, seconds_of_pair
 from dlbench.reports.compare.verdict import Verdict, estimate_pairs
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.storage.hosts import Host, host_of
@@ -232,6 +233,7 @@ class Pairs(NamedTuple):
 
     records: list[tuple[Record, Record]]
     logs: np.ndarray  # (pairs, 2)
+    in_time: np.ndarray  # the logarithms of their ratios, compared moment by moment
     disturbed: np.ndarray
 
 
@@ -241,17 +243,38 @@ def pairs_of(kind: Kind, records: dict[str, list[Record]], host: Host) -> Pairs:
     timed = [(pair, seconds) for pair in found if None not in (seconds := seconds_of_pair(*pair))]
     logs = np.log(np.array([seconds for _, seconds in timed], dtype=float)).reshape(-1, 2)
     disturbed = np.array([any(left_out(each, host) for each in pair) for pair, _ in timed], dtype=bool)
-    return Pairs([pair for pair, _ in timed], logs, disturbed)
+    in_time = np.array([ratio_in_time(*pair) for pair, _ in timed])
+    return Pairs([pair for pair, _ in timed], logs, in_time, disturbed)
+
+
+def ratio_in_time(first: Record, second: Record) -> float:
+    """Return the logarithm of the ratio at each moment of the common time of a duet, its median over that time."""
+    common = common_time(first, second)
+    if common is None:
+        return math.nan
+    edges, logs = [], []
+    for record in (first, second):
+        begin, samples = (record.outcome.timed_between or [0.0])[0], np.array(record.outcome.samples_ns) * 1e-9
+        edges.append(begin + np.concatenate([[0.0], np.cumsum(samples)]))
+        logs.append(np.log(record.outcome.step_seconds()))
+    cuts = np.unique(np.clip(np.concatenate([*edges, common]), *common))
+    middles, lengths = (cuts[1:] + cuts[:-1]) / 2, np.diff(cuts)
+    at = [np.clip(np.searchsorted(edge, middles) - 1, 0, len(log) - 1) for edge, log in zip(edges, logs, strict=True)]
+    differences = logs[1][at[1]] - logs[0][at[0]]
+    order = np.argsort(differences)
+    half = np.searchsorted(np.cumsum(lengths[order]), lengths.sum() / 2)
+    return float(differences[order][min(half, len(order) - 1)])
 
 
 def pooled(of_effects: list[Pairs]) -> Pairs:
     """Return the pairs of all effects as if the code were identical."""
-    logs = []
+    logs, in_time = [], []
     for found in of_effects:
-        effect = np.median(found.logs[:, 1] - found.logs[:, 0])
-        logs.append(found.logs - [0.0, effect])
+        logs.append(found.logs - [0.0, np.median(found.logs[:, 1] - found.logs[:, 0])])
+        in_time.append(found.in_time - np.median(found.in_time))
     records = [pair for found in of_effects for pair in found.records]
-    return Pairs(records, np.concatenate(logs), np.concatenate([found.disturbed for found in of_effects]))
+    disturbed = np.concatenate([found.disturbed for found in of_effects])
+    return Pairs(records, np.concatenate(logs), np.concatenate(in_time), disturbed)
 
 
 def variance(values: np.ndarray) -> float:
@@ -287,6 +310,7 @@ def noise(found: Pairs, quiet: float) -> list[str]:
         f"{100 * found.disturbed.mean():.0f}",
         percent(math.sqrt(of_pair)),
         percent(math.sqrt(calm)),
+        percent(math.sqrt(variance(found.in_time))),
         f"{median(walls):.1f}",
         f"{(1.96 * math.sqrt(of_pair) / 0.01) ** 2 * median(walls) / 60:.1f}",
         percent(math.sqrt(own)),
@@ -311,14 +335,21 @@ def as_corpus(found: Pairs, host: Host, swapped: bool, factor: float) -> list[tu
 
 
 def power(found: Pairs, host: Host) -> list[str]:
-    """Return how often a gate alarms at identical code, at 5 %, and how often it is contended then, in per cent."""
-    random, of_factor = np.random.default_rng(1), []
-    for factor in (1.0, 1.05):
-        both = [pair for swapped in (False, True) for pair in as_corpus(found, host, swapped, factor)]
-        of_factor.append(gate_drawn(both, random, REPLAYS))
-    alarms = [fmean(each.alarm for each in decisions) for decisions in of_factor]
-    contended = fmean(each.verdict is Verdict.CONTENDED for each in of_factor[1])
-    return [f"{100 * share:.0f}" for share in (*alarms, contended)]
+    """Return how often a gate alarms at identical code, at 5 %, and how often it is contended then, in per cent.
+
+    Then the first two again as if the evidence of disturbance were not looked at.
+    """
+    random, columns = np.random.default_rng(1), []
+    for blind in (False, True):
+        decisions = []
+        for factor in (1.0, 1.05):
+            both = [pair for swapped in (False, True) for pair in as_corpus(found, host, swapped, factor)]
+            seen = [(first.unseeing(), second.unseeing()) for first, second in both] if blind else both
+            decisions = gate_drawn(seen, random, REPLAYS)
+            columns.append(fmean(each.alarm for each in decisions))
+        if not blind:
+            columns.append(fmean(each.verdict is Verdict.CONTENDED for each in decisions))
+    return [f"{100 * share:.1f}" for share in columns]
 
 
 def ratio(found: Pairs) -> str:
@@ -335,11 +366,11 @@ def show(store: Store, console: Console) -> None:
     records = {run.suite: store.records(run=run.id) for run in store.runs()}
     names = [Kind(*parts[:3], int(parts[3])) for name in records if len(parts := name.split("/")) == 4]
     host, effects = host_of(probe()), sorted({kind.effect for kind in names})
-    first = Table("network", "neighbour", "pairing", "pairs", "disturbed %", "sd %", "sd % calm", "s a pair")
-    for column in ("min to 1 %", "within %", "between %", "over time %", "step %", "CPUs %"):
+    first = Table("network", "neighbour", "pairing", "pairs", "disturbed %", "sd %", "sd % calm", "sd % in time")
+    for column in ("s a pair", "min to 1 %", "within %", "between %", "over time %", "step %", "CPUs %"):
         first.add_column(column)
     second = Table("network", "neighbour", "pairing", *(f"+{effect} %" for effect in effects))
-    for column in ("alarms %", "finds 5 %", "contended %"):
+    for column in ("alarms %", "finds 5 %", "contended %", "blind: alarms %", "blind: finds 5 %"):
         second.add_column(column)
     for kind in sorted({kind._replace(effect=0) for kind in names}):
         of_effects = [pairs_of(kind._replace(effect=effect), records, host) for effect in effects]
@@ -360,7 +391,7 @@ def main(
     effects: str = typer.Option("0,5", help="Per cent of work more on the candidate's side, by turns."),
 ) -> None:
     """Measure and show."""
-    console = Console(width=None if sys.stdout.isatty() else 190)
+    console = Console(width=None if sys.stdout.isatty() else 200)
     with Store.open(str(store)) as opened:
         if minutes > 0:
             try:

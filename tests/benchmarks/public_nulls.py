@@ -122,7 +122,7 @@ def main(
         pairs = len(each[0])
         rows: list[tuple[str, Rate, str, str, list[Rate]]] = []
         if pairs < FEWEST_PAIRS:
-            table.add_row(kind, deviation, GATE, f"none possible: it looks after {DEFAULT.looks[0].pairs} pairs first")
+            table.add_row(kind, deviation, GATE, f"none: it looks after {FEWEST_PAIRS}")
         else:
             rule = rule_for(pairs)
             same = [gate(np.log(way), rule) for way in both_ways(each)]

@@ -131,10 +131,10 @@ def test_the_suites_threads_keep_to_its_limit():
 @pytest.mark.parametrize(
     ("name", "launches", "interval", "expected"),
     [
-        ("quick", None, None, (1, 1, None)),
+        ("quick", None, None, (3, 3, None)),
         ("quick", 5, None, (5, 5, None)),
         ("quick", "5-20", None, (5, 20, 0.02)),
-        ("quick", None, "1%", (5, 20, 0.01)),
+        ("quick", None, "1%", (3, 20, 0.01)),
         ("quick", "3-8", "5%", (3, 8, 0.05)),
         ("threads", None, None, (3, 10, 0.02)),
         ("threads", None, "1%", (3, 10, 0.01)),

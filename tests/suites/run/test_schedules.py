@@ -184,7 +184,7 @@ def test_a_cell_that_crashes_or_fails_parity_gets_no_launch_beyond_the_fewest():
         return {1: Outcome(Status.CRASHED, "so it was"), 2: wrong, 4: ok()}[cell.threads]
 
     store, _, _ = carry_out(answer, plan=PRECISE)
-    assert {(cell.threads, count) for cell, count in launches_by_cell(store).items()} == {(1, 5), (2, 5), (4, 6)}
+    assert {(cell.threads, count) for cell, count in launches_by_cell(store).items()} == {(1, 5), (2, 5), (4, 5)}
 
 
 def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
@@ -592,7 +592,7 @@ def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(found, few
 def test_steps_are_kalibera_and_jones_optimum():
     """Against a search: of all step counts that one gives the narrowest interval for a given time."""
     rng = np.random.default_rng(3)
-    between, within, startup, sample = 0.01, 0.10, 8.0, 0.5
+    between, within, startup, sample = 0.03, 0.10, 8.0, 0.5
     # Launches in plenty, so that the estimates of both variances are the truth, nearly.
     found = np.exp(rng.normal(0, math.sqrt(between**2 + math.pi / 2 * within**2 / 40), 4000))
     chosen = samples_of_launch(launches_of(found, within, 40, sample, startup), 1, 1000)
