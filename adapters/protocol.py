@@ -102,6 +102,7 @@ class Launch(NamedTuple):
     profiled_steps: int = 0  # steps to profile after the timed ones; 0: none
     network: Optional[Dict[str, Any]] = None  # the cell's network as `networks.to_data` writes it
     queried_networks: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to accept or refuse
+    weights: Optional[str] = None  # folder with files of the network's large weights; None: all are drawn
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
 
 
@@ -361,8 +362,9 @@ def _read(directory: str, name: str, kind: Any) -> Any:
 
 
 def write_launch(directory: str, launch: Launch) -> None:
-    """Write ``cell.json`` into the control directory."""
-    write_json(os.path.join(directory, CELL_FILE), dict(to_dict(launch), schema_version=SCHEMA_VERSION))
+    """Write ``cell.json`` into the control directory, without unset fields: an older guest may not know them."""
+    fields = {key: value for key, value in to_dict(launch).items() if value is not None}
+    write_json(os.path.join(directory, CELL_FILE), dict(fields, schema_version=SCHEMA_VERSION))
 
 
 def read_launch(directory: str) -> Launch:

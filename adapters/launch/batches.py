@@ -4,6 +4,7 @@ Only ``RandomState.bytes`` is drawn from: the Mersenne Twister's byte stream is 
 and scaling 16-bit integers is four times as fast as drawing float64 numbers (fcn5 has 118 million weights).
 """
 
+import os
 import zlib
 from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
@@ -64,16 +65,35 @@ def integers(stream: np.random.RandomState, shape: Tuple[int, ...], below: int) 
     return (drawn.astype(np.int64) % below).reshape(shape)
 
 
-def weight(network: Network, parameter: Parameter, purpose: str = CHECKED) -> np.ndarray:
-    """Return the float32 starting value of a parameter, in canonical layout."""
+def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folder: Optional[str] = None) -> np.ndarray:
+    """Return the float32 starting value of a parameter, in canonical layout, for the caller to change or drop.
+
+    A large one is mapped from its file where ``folder`` has it.
+    """
     if parameter.constant is not None:
         return np.full(parameter.shape, parameter.constant, dtype=np.float32)
+    if folder is not None and in_file(parameter):
+        try:
+            mapped = np.memmap(weight_file(folder, parameter, purpose), "<f4", "c", shape=parameter.shape)
+            return np.asarray(mapped)
+        except (OSError, ValueError):
+            pass  # removed or cut since the run began
     return _repeated(seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
 
 
-def initial_weights(network: Network, purpose: str = CHECKED) -> Dict[str, np.ndarray]:
+def in_file(parameter: Parameter) -> bool:
+    """Tell whether the host keeps a file of a parameter: to draw a hundred million numbers takes up to a second."""
+    return parameter.constant is None and int(np.prod(parameter.shape)) >= 2**20
+
+
+def weight_file(folder: str, parameter: Parameter, purpose: str) -> str:
+    """Return the path of a parameter's file: its starting value as little-endian float32 numbers."""
+    return os.path.join(folder, "%s%s.f4" % (purpose, parameter.name))
+
+
+def initial_weights(network: Network, purpose: str = CHECKED, folder: Optional[str] = None) -> Dict[str, np.ndarray]:
     """Return the float32 starting value of every parameter, in canonical layout and forward order."""
-    return {parameter.name: weight(network, parameter, purpose) for parameter in network.family.parameters()}
+    return {parameter.name: weight(network, parameter, purpose, folder) for parameter in network.family.parameters()}
 
 
 def mini_batch(

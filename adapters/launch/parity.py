@@ -220,15 +220,15 @@ def _request(answer: Dict[str, Any]) -> Optional[CheckRequest]:
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The check's weights, each drawn when it is looked up: all at once they would be as large as the framework's."""
+    """The check's weights, each made when it is looked up: all at once they would be as large as the framework's."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, folder: Optional[str] = None) -> None:
         self._parameters = {parameter.name: parameter for parameter in network.family.parameters()}
-        self._network = network
+        self._network, self._folder = network, folder
         self.entries: Dict[str, np.ndarray] = {}  # the sampled ones of what was looked up
 
     def __getitem__(self, name: str) -> np.ndarray:
-        value = batches.weight(self._network, self._parameters[name])
+        value = batches.weight(self._network, self._parameters[name], folder=self._folder)
         self.entries[name] = entries_of(name, value)
         return value
 
@@ -244,7 +244,7 @@ def run_check(
 ) -> ParitySample:
     """Run the checks of the timed ``step`` that the host asks for; return what the last one showed."""
     network = networks.from_data(launch.network or {})
-    weights, batch = Weights(network), batches.of_launch(network, launch)
+    weights, batch = Weights(network, launch.weights), batches.of_launch(network, launch)
     adapter.set_learning_rate(network.parity.learning_rate)
     losses: List[float] = []
     further: Optional[CheckRequest] = request

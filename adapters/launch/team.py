@@ -65,7 +65,7 @@ def part_of(batch: Batch, worker: int, workers: int) -> Batch:
 def reset(adapter: Adapter, network: Network, launch: Launch, worker: int) -> None:
     """Give a worker the weights of the parity check and its part of that mini-batch."""
     batch = batches.of_launch(network, launch)
-    adapter.reset(parity.Weights(network), part_of(batch, worker, launch.cell.world_size))
+    adapter.reset(parity.Weights(network, launch.weights), part_of(batch, worker, launch.cell.world_size))
 
 
 def meeting_place(directory: str) -> str:

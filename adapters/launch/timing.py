@@ -125,7 +125,7 @@ def timed_loop(
     return samples[:done]
 
 
-def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float = 0.25) -> float:
+def gemm_rate(multiply: Callable[[], object], size: int, budget_seconds: float = 0.1) -> float:
     """Return the best FLOP/s of repeated (size, size) matrix products within about this many seconds."""
     multiply()
     best = float("inf")

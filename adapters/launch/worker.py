@@ -105,7 +105,7 @@ def _train(outcome: Outcome, curve: List[List[float]], adapter: Adapter, launch:
     network = networks.from_data(launch.network or {})
     steps = launch.protocol.curve_steps
     announce(TRAINING)
-    weights = batches.initial_weights(network) if adapter.computes else {}
+    weights = batches.initial_weights(network, folder=launch.weights) if adapter.computes else {}
     blocks = batches.text_blocks(*batches.read_text(launch.text or ""), network, launch.cell.batch_size, steps)
     begun = time.perf_counter()
     done = 0
@@ -152,7 +152,7 @@ def _prepare(
     """
     # A framework that computes nothing is spared the making of a hundred million weights.
     purpose = batches.CHECKED if launch.save_reference is not None else batches.TIMED
-    weights = batches.initial_weights(network, purpose) if adapter.computes else {}
+    weights = batches.initial_weights(network, purpose, launch.weights) if adapter.computes else {}
     batch = batches.of_launch(network, launch, purpose)
     before = parity.sample_weights(weights)
     if team.needed(adapter, launch):
@@ -376,7 +376,7 @@ def join(directory: str, worker: int, load: Callable[[Launch], Adapter] = contra
         supported, reason = contract.supports(adapter, network)
         if not supported:
             raise Unsupported(reason)
-        weights = batches.initial_weights(network, batches.TIMED) if adapter.computes else {}
+        weights = batches.initial_weights(network, batches.TIMED, launch.weights) if adapter.computes else {}
         batch = batches.of_launch(network, launch, batches.TIMED)
         adapter.join(worker, team.meeting_place(directory))
         adapter.prepare(network, weights, team.part_of(batch, worker, launch.cell.world_size))

@@ -169,17 +169,22 @@ class OnnxRuntimeAdapter(SessionAdapter):
             self.optimizer = Optimizer(update, self.module)
 
     def _load(self, weights: Dict[str, np.ndarray]) -> None:
-        """Copy the weights into the parameters through one flat buffer, the way a nominal checkpoint takes them."""
-        flat = np.concatenate(
-            [permute_gates(self.network, name, weights[name]).reshape(-1) for name in parameter_names(self.network)]
-        )
+        """Copy the weights into the parameters, which a nominal checkpoint makes from one flat buffer only.
+
+        That one holds zeros: pages that were never written to take no memory, and no time.
+        """
+        flat = np.zeros(sum(value.size for value in weights.values()), np.float32)
         value = onnxruntime.OrtValue.ortvalue_from_numpy(flat)
         self.module.copy_buffer_to_parameters(value._ortvalue, trainable_only=False)
+        self._set(weights)
 
-    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+    def _set(self, weights: Mapping[str, np.ndarray]) -> None:
         for name in parameter_names(self.network):
             held = permute_gates(self.network, name, weights[name])
             self.state.parameters[name] = np.ascontiguousarray(held)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        self._set(weights)
         self.inputs = [self.value_of(array) for array in in_rows(self.network.family, batch, np.int64)]
 
     def step(self) -> None:

@@ -34,6 +34,8 @@ from .networks import build, load
 DEVICE = "cuda:0"  # a launch sees one GPU only
 #: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+#: From so many operations on a step lasts a millisecond at least; see `steps.leave_out_compiler`.
+_LONG_STEP_FLOPS = 1e10
 _OUT_OF_MEMORY = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -309,6 +311,9 @@ class TorchAdapter(EveryFamily):
         steps.join_workers(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        alone = self.cell.on_cpu and self.cell.world_size == 1 and not self.compiles
+        if alone and network.family.training_flops(self.cell.batch_size) >= _LONG_STEP_FLOPS:
+            steps.leave_out_compiler()
         module, self._parameters = build(network, weights, self.dense == "onednn", self._loop)
         self._family = network.family
         if len(network.family.drawn_inputs().shape) == 3:

@@ -5,7 +5,7 @@ height, width), LSTM gates input, forget, cell, output): only names differ.
 """
 
 from functools import partial
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
 import numpy as np
 import torch
@@ -72,6 +72,13 @@ def refuses_to_compile(family: Elman) -> str:
     return words % (family.steps, MOST_COMPILED_STEPS)
 
 
+def without_values(kind: Type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
+    """Return a layer whose parameters have no values yet; PyTorch's `skip_init` takes a second to import SymPy."""
+    layer: nn.Module = type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})(*sizes, **options)
+    layer.__class__ = kind
+    return layer
+
+
 class TorchNetwork(LayerFunctions, nn.Module):
     """A network of PyTorch's layers, to rows of logits or outputs.
 
@@ -116,11 +123,11 @@ class TorchNetwork(LayerFunctions, nn.Module):
         return outputs.unflatten(0, values.shape[:-1]) if values.dim() > 2 else outputs
 
     def make_dense(self, inputs: int, outputs: int) -> nn.Module:
-        return nn.utils.skip_init(nn.Linear, inputs, outputs)
+        return without_values(nn.Linear, inputs, outputs)
 
     def make_convolution(self, spec: Layer) -> nn.Module:
         sizes = spec.inputs, spec.outputs, spec.kernel, spec.stride, spec.padding
-        return nn.utils.skip_init(nn.Conv2d, *sizes, bias=not spec.norm)
+        return without_values(nn.Conv2d, *sizes, bias=not spec.norm)
 
     def make_batch_norm(self, name: str, channels: int) -> nn.Module:
         return nn.BatchNorm2d(channels, eps=self.family.epsilon)  # it keeps running statistics, as any training does
@@ -129,7 +136,7 @@ class TorchNetwork(LayerFunctions, nn.Module):
         return nn.LayerNorm(width, self.family.epsilon)
 
     def make_embedding(self, symbols: int, width: int) -> nn.Module:
-        return nn.utils.skip_init(nn.Embedding, symbols, width)
+        return without_values(nn.Embedding, symbols, width)
 
     def flatten(self, values: torch.Tensor) -> torch.Tensor:
         return values.flatten(1)

@@ -1,7 +1,8 @@
 """The files that reports, pages and plots may be written to."""
 
-import os
+import errno
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -11,15 +12,24 @@ def why_unwritable(path: Path) -> str:
 
     A store of results is never written over, whatever its name is.
     """
-    path = path.resolve()  # a symbolic link is followed
+    try:
+        path = path.resolve()  # a symbolic link is followed
+        is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
+    except (OSError, RuntimeError) as error:  # a name that is too long, links in a circle
+        return str(getattr(error, "strerror", None) or error)
     folder = path.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
+    try:
+        with tempfile.TemporaryFile(dir=folder):  # as root each permission is there, and some folders take no file
+            pass
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return str(error.strerror)
         return f"{folder.name or folder} is not a folder that you may write to"
-    if path.is_dir():
+    if is_folder:
         return "it is a folder. Name a file"
-    if path.exists() and not path.is_file():
+    if exists and not is_file:
         return "it is a device, a pipe or a socket. Name a file"
-    if path.is_file() and (path.name.endswith(".sqlite.xz") or _may_be_a_database(path)):
+    if is_file and (path.name.endswith(".sqlite.xz") or _may_be_a_database(path)):
         return "it is a store of results. Name another file"
     return ""
 

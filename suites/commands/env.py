@@ -9,8 +9,9 @@ from dlbench.reports.formats.inert import visible
 
 from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
-from ..errors import DlbenchError, Interrupted
+from ..errors import DlbenchError, Interrupted, UsageError
 from ..planning.framework import find, offered
+from ..run import weights
 from . import options
 from .list import list_frameworks
 from .options import Given, flag, takes
@@ -46,6 +47,8 @@ def env_list(given: Given) -> None:
         shown = textwrap.wrap(line, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for part in shown:
             show(part, whole=True)
+    if taken := weights.megabytes():
+        show(f"Weights of large networks take {taken} MB in {weights.folder()}.", whole=True)
 
 
 _NAMES = "Frameworks to build. Without names, all but the large and the historic ones."
@@ -98,14 +101,27 @@ def env_build(given: Given) -> None:
 
 
 @env_app.command("remove")
-@takes({"names": options.argument("NAMES...", "Frameworks.", list[str])}, _ADAPTER)
+@takes(
+    {
+        "names": options.argument("[NAMES]...", "Frameworks.", list[str] | None, None),
+        "of_weights": flag("--weights", "Remove the weights of large networks; a run makes those that it needs."),
+    },
+    _ADAPTER,
+)
 def env_remove(given: Given) -> None:
     """Remove all environments of these frameworks, of earlier locks too, and what their adapters cached.
 
     Examples:
 
     - `dlbench env remove torch`
+    - `dlbench env remove --weights`
     """
-    for framework in list(map(find, given.names)):  # a wrong name removes nothing
+    if not given.names and not given.of_weights:
+        raise UsageError("Name frameworks, such as `dlbench env remove torch`, or give --weights.")
+    for framework in list(map(find, given.names or [])):  # a wrong name removes nothing
         removed = environment.remove(framework)
         say(f"{framework.title}: {'removed' if removed else 'was not built'}")
+    if given.of_weights:
+        taken = weights.megabytes()
+        weights.remove()
+        say(f"Weights of large networks: {f'removed, {taken} MB' if taken else 'there were none'}")

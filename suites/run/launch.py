@@ -42,6 +42,7 @@ from ..environments.digests import DIGEST, adapter_digest
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
+from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan, PlannedLaunch, too_large
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
@@ -66,6 +67,8 @@ class LaunchRunner:
     sources: Mapping[str, Source]
     reference: References
     _: KW_ONLY
+    weights: Callable[[Cell], Path | None] = lambda cell: None
+    """Returns the folder of a cell's large weights; None: they are drawn in each launch."""
     machine: Machine | None = None
     """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed
     follow from it; without it no launch counts as disturbed."""
@@ -190,6 +193,9 @@ class LaunchRunner:
             label_sets=1 if reference is None else reference.label_sets,
             network=to_data(self.plan.network_of(cell)),
         )
+        # Another version of the adapters may not know of such files.
+        if self.guest in (None, GUEST_DIRECTORY) and (weights := self.weights(cell)) is not None:
+            launch = launch._replace(weights=str(weights))
         if launch.repeated_batch is not None:
             software["repeated_batch"] = launch.repeated_batch
         if launch.label_sets > 1:

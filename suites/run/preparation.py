@@ -223,7 +223,7 @@ def _computable(network: Network, batch_size: int) -> bool:
 def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
     ours = networks.shipped().get(network.name)
-    if ours is not None and _digest(ours) == _digest(network):
+    if ours is not None and network_digest(ours) == network_digest(network):
         shipped = reference_files.shipped(network.name, batch_size, label_sets)
         if shipped is not None:
             return Path(shipped)
@@ -231,7 +231,7 @@ def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
     return own if own.exists() else None
 
 
-def _digest(network: Network) -> str:
+def network_digest(network: Network) -> str:
     """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's steps."""
     steps = {"steps": network.parity.steps, "learning_rate": network.parity.learning_rate}
     return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
@@ -239,7 +239,7 @@ def _digest(network: Network) -> str:
 
 def _own(network: Network, batch_size: int, label_sets: int) -> Path:
     stem = reference_files.stem(network.name, batch_size, label_sets)
-    return folders.home() / "references" / f"{stem}-{_digest(network)}.npz"
+    return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
 def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:

@@ -23,7 +23,7 @@ from ..display.progress import ProgressDisplay
 from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
 from ..planning.plan import Plan
-from . import capabilities, preparation, sides
+from . import capabilities, preparation, sides, weights
 from .duet import run_duet
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
@@ -74,6 +74,7 @@ def run_plan(
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
+        large_weights = weights.prepare(plan, machine, say)
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)
@@ -99,6 +100,7 @@ def run_plan(
                 launch_process,
                 sources[side.name],
                 reference,
+                weights=large_weights,
                 machine=machine,
                 gate=gate,
                 default_threads=defaults,

@@ -50,3 +50,10 @@ def test_folders_devices_and_pipes_are_refused_and_a_link_is_followed(tmp_path: 
     assert (tmp_path / "target.svg").read_text().startswith("<?xml")
     (tmp_path / "elsewhere.svg").symlink_to("/dev/full")
     assert "device" in why_unwritable(tmp_path / "elsewhere.svg")
+
+
+def test_names_that_no_file_can_have_and_folders_that_take_no_file_are_refused(tmp_path: Path) -> None:
+    assert why_unwritable(tmp_path / ("x" * 300)) == "File name too long"
+    assert why_unwritable(Path("/proc/report.md")) == "proc is not a folder that you may write to"
+    (tmp_path / "circle.md").symlink_to(tmp_path / "circle.md")
+    assert why_unwritable(tmp_path / "circle.md")
