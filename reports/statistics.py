@@ -317,6 +317,37 @@ def clearly_slower(one: Summary, other: Summary) -> bool:
     return judge(ratio(one, other)) == "worse"
 
 
+def tied(one: Summary, other: Summary) -> bool:
+    """Tell whether two times are equivalent: each proven less than `WORSE` times the other.
+
+    Two one-sided tests at 5 % (Schuirmann 1987): the 90 % interval of the ratio lies within these bounds.
+    """
+    return not may_exceed(one, other) and not may_exceed(other, one)
+
+
+def may_exceed(slower: Summary, faster: Summary) -> bool:
+    """Tell whether noise leaves it open that one time is more than `WORSE` times another (a one-sided test at 5 %)."""
+    high = ratio(slower, faster, 1 - 2 * SIGNIFICANCE).high
+    return high is None or high > WORSE
+
+
+def launches_to_settle(one: Summary, other: Summary) -> int | None:
+    """Return how many launches of each would call two times different or `tied`; None where `MOST_LAUNCHES` would not.
+
+    From this number on one of both is found with probability `POWER` if the ratio is the one seen.
+    """
+    differ = launches_to_decide(one, other)
+    difference = abs(math.log(one.median / other.median))
+    variance = variance_of_launches(one) + variance_of_launches(other)
+    of_others = sum(each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches)
+    for launches in range(ENOUGH_LAUNCHES, differ or MOST_LAUNCHES + 1):
+        # Each of the two tests fails half as often as both together may.
+        wanted = _student(2 * (launches - 1) + of_others, 1 - 2 * SIGNIFICANCE) + float(ndtri((1 + POWER) / 2))
+        if wanted * math.sqrt(variance / launches) <= math.log(WORSE) - difference:
+            return launches
+    return differ
+
+
 def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> int | None:
     """Return how many launches of each would distinguish these two times; None where `MOST_LAUNCHES` would not.
 

@@ -199,7 +199,7 @@ def judge_pairs(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     if pairs == len(b) < FEWEST_PAIRS:
         return _too_few(a, b, FEWEST_PAIRS, "pairs")
     found = estimate_pairs(baseline, candidate, rule.confidence)
-    deviation = _deviation(baseline, candidate)
+    deviation = deviation_of(baseline, candidate)
     effect = smallest_shift(deviation, pairs, rule.p_value, rule.magnitude, POWER)
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
     return _decide(found, rule, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
@@ -451,17 +451,17 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
         return without_interval(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate))
     pairs, before, after = look.pairs, baseline[: look.pairs], candidate[: look.pairs]
     found = estimate_pairs(before, after, 1 - 2 * look.bound)
-    deviation = _deviation(before, after)
+    deviation = deviation_of(before, after)
     levels = replace(rule, p_value=look.slower, improvement_p_value=look.bound)
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs, {rule.confidence_of_looks:.0%} on each side over all looks"
-    effect = smallest_effect(deviation, rule)
+    effect = smallest_effect(float(f"{deviation:.2g}"), rule)  # so few pairs show no more digits, and fewer are cached
     judged = _decide(found, levels, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
     if deciding is not None:
         return judged
     return replace(judged, verdict=Verdict.INCONCLUSIVE, sentence=f"{judged.sentence}; {missing}")
 
 
-def _deviation(baseline: Sequence[float], candidate: Sequence[float]) -> float:
+def deviation_of(baseline: Sequence[float], candidate: Sequence[float]) -> float:
     """Return the standard deviation of the logarithms of pairs' ratios."""
     before, after = _logs(baseline, candidate)
     return max(float(np.std(after - before, ddof=1)), 1e-6)
@@ -517,6 +517,7 @@ def _simulated_looks(looks: tuple[Look, ...]) -> list[tuple[Look, Floats, Floats
     return found
 
 
+@lru_cache(maxsize=512)
 def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
     """Return the relative slowdown that a gate finds with probability `POWER`, about.
 

@@ -1,7 +1,10 @@
-"""`dlbench report fastest`: the fastest row of each column, its ties, and its lead over the next.
+"""`dlbench report fastest`: the fastest row of each column, its rivals, and its lead over the next.
 
 The cells that are compared, and what noise may explain, are as for the stars of a matrix. One thing differs: the
-fastest row with another tuning, which has a star where it ties, is no rival here.
+fastest row with another tuning, which has a star where it is not clearly slower, is no rival here.
+
+A comparison is clear (all others are clearly slower), a tie (the fastest two are equivalent within 2 %, and no other
+may be faster by more), or undecided.
 """
 
 from collections import Counter
@@ -17,20 +20,33 @@ from dlbench.reports.matrix import of_cell
 from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, listed, place_heading, row_name
 from dlbench.reports.ratio.pairs import NOTHING, Compared
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
-from dlbench.reports.statistics import Ratio, Summary, clearly_slower, judge, ratio
+from dlbench.reports.statistics import (
+    Ratio,
+    Summary,
+    clearly_slower,
+    judge,
+    launches_to_settle,
+    may_exceed,
+    ratio,
+    tied,
+)
 
 ALONE = "Nowhere do two frameworks, or two modes of one, have a time for the same work; there is nothing to compare."
 _LEGEND = (
     "p: threads; next: the fastest that is clearly slower, or the second where none is; times as slow: its time over "
-    "the fastest's, with the 95 % interval; clear: noise does not explain the lead over any other.",
+    "the fastest's, with the 95 % interval.",
+    "clear: noise does not explain the lead over any other; tie: the fastest two are within 2 % of each other, and no "
+    "other is faster by more (one-sided tests at 5 %); undecided: neither.",
     "At 95 % confidence about 1 interval in 20 is wrong: with many rows, expect a few false positives.",
 )
 _APART = (
-    "A lead over a cell of another run is not called clear: the machine may have shifted between the two, and the "
+    "A lead over a cell of another run is undecided: the machine may have shifted between the two, and the "
     "intervals do not cover that."
 )
 _NAMED, _TIES = 3, 12
-"""Names in a list, and ties described."""
+"""Names in a list, and comparisons described."""
+CLEAR, TIE, UNDECIDED, UNKNOWN = "clear", "tie", "undecided", "unknown"
+"""Outcomes of a comparison; unknown where times are published ones."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +56,15 @@ class Leader:
     first: CellResult
     """The least median of those that may be compared."""
     ties: tuple[CellResult, ...]
-    """Others that are indistinguishable from it within noise, the fastest first."""
+    """Others that are not clearly slower, the fastest first."""
     next: CellResult | None
     """The fastest that is clearly slower, else the second; None where it is alone."""
     ratio: Ratio | None
     """Seconds of the next over its own."""
-    certain: bool
-    """Whether nothing ties with it, and the interval of the ratio to another of its run lies above 1."""
-
-    @property
-    def measured(self) -> bool:
-        """Whether its lead has an interval; published times have none."""
-        return self.ratio is not None and self.ratio.low is not None
+    outcome: str = UNKNOWN
+    """`CLEAR`, `TIE`, `UNDECIDED` or `UNKNOWN`."""
+    launches: int | None = None
+    """Launches of each of the fastest two that would probably decide; None where more than 100, or decided."""
 
 
 def fastest(matrix: Matrix) -> Compared[Leader]:
@@ -72,12 +85,21 @@ def _leader(ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
     ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least))
     behind = [pair for pair in others if clearly_slower(pair[1], least)] or others
     if not behind:
-        return Leader(first, ties, None, None, certain=False)
+        return Leader(first, ties, None, None)
     following, seconds = behind[0]
     slower = ratio(seconds, least)
+    second, its = others[0]
     # Between runs a machine shifts by more than its launches in one run vary by.
-    certain = first.run == following.run and not ties and judge(slower) == "worse" and slower.low is not None
-    return Leader(first, ties, following, slower, certain)
+    if slower.low is None:
+        outcome = UNKNOWN
+    elif first.run == following.run and not ties and judge(slower) == "worse":
+        outcome = CLEAR
+    elif first.run == second.run and tied(its, least) and not any(may_exceed(least, each) for _, each in others):
+        outcome = TIE
+    else:
+        outcome = UNDECIDED
+    launches = launches_to_settle(its, least) if outcome == UNDECIDED else None
+    return Leader(first, ties, following, slower, outcome, launches)
 
 
 def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tuple[Column[Leader], ...]:
@@ -99,11 +121,12 @@ def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tupl
         ),
         Column("ratio", "times as slow", lambda each: each.ratio, lambda each: times(each.ratio) or MISSING, VALUE),
         Column(
-            "certain",
-            "clear",
-            lambda each: each.certain,
-            lambda each: "yes" if each.certain else "no" if each.measured else "?",
+            "outcome",
+            "outcome",
+            lambda each: each.outcome,
+            lambda each: "?" if each.outcome == UNKNOWN else each.outcome,
         ),
+        Column("launches_to_decide", None, lambda each: each.launches),
     )
 
 
@@ -132,12 +155,7 @@ def _page(found: Compared[Leader]) -> Page:
 
 
 def _table(found: Compared[Leader], machine: str, here: Sequence[Leader], common: set[FlagKind]) -> Table:
-    ties = [
-        f"{group_name(each.first.group)} at {place_heading(each.first.cell)}: {row_name(each.first.row)} ties with "
-        f"{listed(_ties(each), _NAMED)}."
-        for each in here
-        if each.ties
-    ]
+    ties = [_in_words(each) for each in here if each.ties]
     if len(ties) > _TIES:
         ties = [*ties[:_TIES], f"... and {len(ties) - _TIES} more; --json shows all"]
     title = f"Who is fastest, on {found.name(machine)}"
@@ -145,19 +163,34 @@ def _table(found: Compared[Leader], machine: str, here: Sequence[Leader], common
     return table(columns, here, title, "leaders", lambda each: group_name(each.first.group), ties, keys=2)
 
 
+def _in_words(leader: Leader) -> str:
+    place = f"{group_name(leader.first.group)} at {place_heading(leader.first.cell)}"
+    name, rivals = row_name(leader.first.row), listed(_ties(leader), _NAMED)
+    if leader.outcome == TIE:
+        return f"{place}: {name} ties with {rivals}."
+    if leader.outcome == UNKNOWN:
+        return f"{place}: {rivals} may be as fast as {name}."
+    more = f" About {leader.launches} launches of each would decide." if leader.launches else ""
+    return f"{place}: undecided between {name} and {rivals}.{more}"
+
+
 def headline(found: Compared[Leader]) -> list[str]:
-    """Return for each machine how often a row is clearly the fastest, in one sentence."""
+    """Return for each machine how often a row is clearly the fastest, ties or neither, in one sentence."""
     lines = []
     compared = [each for each in found.rows if each.next is not None]
     for machine, here in grouped(compared, lambda each: each.first.machine).items():
-        wins = Counter(row_name(each.first.row) for each in here if each.certain or not (each.ties or each.measured))
-        named = wins.most_common(_NAMED)
+        wins = [each for each in here if each.outcome == CLEAR or (each.outcome == UNKNOWN and not each.ties)]
+        winners = Counter(row_name(each.first.row) for each in wins)
+        named = winners.most_common(_NAMED)
         words = ", ".join(f"{name} in {count}" for name, count in named)
-        words += f", others in {rest}" if (rest := wins.total() - sum(count for _, count in named)) else ""
-        how = "clearly the fastest" if any(each.measured for each in here) else "by the published value the fastest"
-        ties = len(here) - wins.total()
+        words += f", others in {rest}" if (rest := winners.total() - sum(count for _, count in named)) else ""
+        published = all(each.outcome == UNKNOWN for each in here)
+        how = "by the published value the fastest" if published else "clearly the fastest"
+        ties = sum(each.outcome == TIE for each in here)
+        left = len(here) - len(wins) - ties
         parts = [f"{how}: {words}"] if wins else []
-        parts += [f"in {ties} noise may explain who is ahead"] if ties else []
+        parts += [f"a tie within 2 % in {ties}"] if ties else []
+        parts += [f"undecided in {left}"] if left else []
         races = f"{len(here)} comparisons (a network at a thread count)" if len(here) > 1 else "one comparison"
         lines.append(f"{found.name(machine)}, {races}: {'; '.join(parts)}.")
     return lines
@@ -171,7 +204,7 @@ REPORT = Report(
     page=lambda found, options: _page(found),
     data=lambda found: {"leaders": objects(_columns(found), found.rows), "notes": list(found.matrix.notes)},
     rows=lambda found: csv_rows(_columns(found), found.rows),
-    suggestion="who is fastest, and whether noise may explain it",
+    suggestion="who is fastest, and whether it is clear, a tie or undecided",
     applies=lambda cells: differ({cell._replace(tuning="") for cell in cells}, *ROW),
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Who is fastest",

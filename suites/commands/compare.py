@@ -24,6 +24,7 @@ from dlbench.reports.storage.record import SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
+from ..display.progress import in_words
 from ..display.screen import counted, resume_command, say
 from ..errors import NOTHING_MEASURED, UsageError, unknown_name
 from ..planning import values
@@ -220,6 +221,13 @@ def measure(
         for record in records:
             resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
+    if unfinished is None and seconds is not None:
+        first_pairs = PairSchedule(plan, (), pair_rule, duets).seconds_left()
+        if first_pairs > seconds:
+            say(
+                f"The budget of {in_words(seconds)} is short: the first look at every cell takes roughly "
+                f"{in_words(first_pairs)}, and a cell without it is inconclusive. --resume continues the run."
+            )
     at_once = f", {len(duets)} of them in duet pairs" if duets else ""
     profile = RunProfile(
         purpose,

@@ -11,7 +11,8 @@ from ..planning import values
 from ..run.schedules import for_gate
 from . import options
 from .compare import OPTIONS, measure, report_format, show
-from .options import Given, option, several, takes
+from .options import Given, flag, option, several, takes
+from .qualify import qualify
 
 _GATE: options.Options = {
     "name": options.SUITE,
@@ -23,6 +24,7 @@ _GATE: options.Options = {
         "fail",
         metavar="fail|pass",
     ),
+    "qualify": flag("--qualify", "Try out what a gate of these cells finds on this machine; nothing is stored."),
 }
 
 
@@ -40,13 +42,18 @@ def gate_command(given: Given) -> None:
     - 5: failed; the candidate gave no number where the baseline did
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
+    `--qualify` measures identical code and a slowdown of 5 % put in on purpose, and says for each cell which slowdowns
+    are found here, how often and how soon. Exit code 0: all were found; 1: identical code was called slower; 6: else.
+
     Examples:
 
     - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
     - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write junit.xml`
-    - `dlbench gate quick --same --frameworks torch --networks lstm32`  (how noisy is this machine?)
+    - `dlbench gate quick --qualify --frameworks torch --networks lstm32 --budget 20m`  (what does it find here?)
     - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1 --pairing duet`  (both sides of a pair at once)
     """
+    if given.qualify:
+        raise typer.Exit(qualify(given))
     form = report_format(given)
     lenient = values.one_of(given.undecided, "way to end an undecided gate", ("fail", "pass")) == "pass"
     found = measure(given, "gate", given.name, lambda host, cells, rule: for_gate(host, rule), given.baseline or ())

@@ -109,7 +109,7 @@ LAUNCHES: Options = {
     ),
     "interval": option(
         "--interval",
-        "Launch a cell until its 95 % interval is ± this share: 1% (default 2%, in 5-20 launches).",
+        "Launch a cell until its 95 % interval is ± this share: 1% (default 2%, in 3-20 launches).",
         metavar="SHARE",
     ),
     "steps": STEPS,

@@ -349,7 +349,7 @@ def _fitting(rows: tuple[Row, ...], uses: Sequence[tuple[str, str]], complaint: 
     return found
 
 
-_STARTUP = 6.0
+_STARTUP = 3.0
 """Seconds in which a launch starts, imports its framework and checks its mathematics, roughly."""
 _RATE = 5e10
 """FLOP/s of an unknown machine."""

@@ -15,9 +15,10 @@ pairs and of undisturbed ones; seconds of a pair; minutes until the ratio is kno
 logarithm of a launch's median taken apart: what the spread of its own samples explains (within a launch), the rest of
 what differs in a pair (between launches: at the same time in a duet), and what both launches of a pair have in common
 (over time). How much longer a step is than in undisturbed sequential launches, and on the second set of CPUs than on
-the first. Last the ratios measured with their 95 % intervals, and how often a gate on pairs drawn from these alarms at
-identical code, finds 5 %, and is contended; "blind" is a gate that leaves no disturbed pair out. "In time" is another
-estimate for duets: the median over the common time of the ratio at each moment.
+the first. "In time" is another estimate for duets: the median over the common time of the ratio at each moment. Last
+the ratios measured, with their 95 % intervals, and of a gate on pairs drawn from these how often it alarms at identical
+code / finds 5 % / is contended then: as the gate is; "alike", where a pair counts if both of its launches waited for a
+CPU alike; "blind", where each pair counts.
 """
 
 import contextlib
@@ -115,6 +116,7 @@ NEIGHBOURS = {
 QUOTA_GROUP, QUOTA_MICROSECONDS = Path("/sys/fs/cgroup/cpu/dlbench-duet-study"), 150_000
 ORDER = 192  # of the extra products
 REPLAYS = 300
+ALIKE = 0.05  # difference of the logarithms of how much longer waiting made the launches of a pair
 
 
 class Kind(NamedTuple):
@@ -334,22 +336,28 @@ def as_corpus(found: Pairs, host: Host, swapped: bool, factor: float) -> list[tu
     return pairs
 
 
-def power(found: Pairs, host: Host) -> list[str]:
-    """Return how often a gate alarms at identical code, at 5 %, and how often it is contended then, in per cent.
+def alike(pair: tuple[CorpusLaunch, CorpusLaunch]) -> bool:
+    """Tell whether waiting for a CPU lengthened both launches by the same factor, about."""
+    first, second = (math.log1p(-min(launch.waiting, 0.99)) for launch in pair)
+    return abs(first - second) < ALIKE
 
-    Then the first two again as if the evidence of disturbance were not looked at.
+
+def power(found: Pairs, host: Host) -> list[str]:
+    """Return how often a gate alarms at identical code, finds 5 %, and is contended then, in per cent.
+
+    First as the gate is; then where a pair counts if both launches were disturbed alike; then where each pair counts.
     """
     random, columns = np.random.default_rng(1), []
-    for blind in (False, True):
-        decisions = []
+    for ignored in (lambda _: False, alike, lambda _: True):
+        shares = []
         for factor in (1.0, 1.05):
             both = [pair for swapped in (False, True) for pair in as_corpus(found, host, swapped, factor)]
-            seen = [(first.unseeing(), second.unseeing()) for first, second in both] if blind else both
+            seen = [(pair[0].unseeing(), pair[1].unseeing()) if ignored(pair) else pair for pair in both]
             decisions = gate_drawn(seen, random, REPLAYS)
-            columns.append(fmean(each.alarm for each in decisions))
-        if not blind:
-            columns.append(fmean(each.verdict is Verdict.CONTENDED for each in decisions))
-    return [f"{100 * share:.1f}" for share in columns]
+            shares.append(fmean(each.alarm for each in decisions))
+        shares.append(fmean(each.verdict is Verdict.CONTENDED for each in decisions))
+        columns.append(" / ".join(f"{100 * share:.0f}" for share in shares))
+    return columns
 
 
 def ratio(found: Pairs) -> str:
@@ -370,7 +378,7 @@ def show(store: Store, console: Console) -> None:
     for column in ("s a pair", "min to 1 %", "within %", "between %", "over time %", "step %", "CPUs %"):
         first.add_column(column)
     second = Table("network", "neighbour", "pairing", *(f"+{effect} %" for effect in effects))
-    for column in ("alarms %", "finds 5 %", "contended %", "blind: alarms %", "blind: finds 5 %"):
+    for column in ("gate %", "gate, alike %", "gate, blind %"):
         second.add_column(column)
     for kind in sorted({kind._replace(effect=0) for kind in names}):
         of_effects = [pairs_of(kind._replace(effect=effect), records, host) for effect in effects]
@@ -378,7 +386,8 @@ def show(store: Store, console: Console) -> None:
         if len(found.logs) < 3:
             continue
         quiet = pairs_of(Kind(kind.network, "none", SEQUENTIAL, 0), records, host)
-        level = float(np.median(quiet.logs[~quiet.disturbed])) if (~quiet.disturbed).any() else math.nan
+        calm = quiet.logs[~quiet.disturbed] if not quiet.disturbed.all() else quiet.logs
+        level = float(np.median(calm)) if len(calm) else math.nan
         first.add_row(*kind[:3], *noise(found, level))
         second.add_row(*kind[:3], *map(ratio, of_effects), *power(found, host))
     console.print(first, second)

@@ -26,7 +26,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import numpy as np
 import typer
 from corpus import Rate
 from rich.console import Console
@@ -176,7 +175,7 @@ def table_of(nulls: list[Null]) -> Table:
         box=None,
     )
     shown = (Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE, Verdict.CONTENDED)
-    for kind in (*KINDS, "all"):
+    for kind in (*sorted({null.kind for null in nulls}), "all"):
         these = [null for null in nulls if kind in (null.kind, "all")]
         if not these:
             continue
@@ -225,13 +224,14 @@ def copies(framework: str, folder: Path) -> tuple[Path, Path]:
     return found[0], found[1]
 
 
-def gate(store: Path, kind: str, frameworks: list[str], widths: int, resume: bool) -> None:
+def gate(store: Path, kind: str, pairing: str, frameworks: list[str], widths: int, resume: bool) -> None:
     """Carry out or resume one round; exits where the gate could not measure."""
+    name = f"{kind}-{pairing}" if pairing else kind
     folder = Path(f"{store}-files")
     folder.mkdir(parents=True, exist_ok=True)
-    suite = folder / f"{kind}.toml"
+    suite = folder / f"{name}.toml"
     hidden = [[256 + 8 * width] for width in range(widths)]
-    suite.write_text(SUITE.format(kind=kind, frameworks=str(frameworks).replace("'", '"'), widths=hidden))
+    suite.write_text(SUITE.format(kind=name, frameworks=str(frameworks).replace("'", '"'), widths=hidden))
     command = [sys.executable, "-m", "dlbench.suites", "gate", str(suite), "--store", str(store), "--undecided", "pass"]
     if kind == "builds":
         for framework in frameworks:
@@ -239,6 +239,7 @@ def gate(store: Path, kind: str, frameworks: list[str], widths: int, resume: boo
             command += ["--baseline", f"{framework}={one}", "--python", f"{framework}={other}"]
     else:
         command.append("--same")
+    command += ["--pairing", pairing] if pairing else []
     command += ["--resume"] if resume else []
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ended.returncode not in FINISHED:
@@ -253,17 +254,19 @@ def runs_of(store: Path) -> list[Run]:
         return [run for run in opened.runs() if run.suite.startswith("nulls-")]
 
 
-def measure(store: Path, seconds: float, frameworks: list[str], widths: int) -> None:
+def measure(store: Path, seconds: float, pairing: str, frameworks: list[str], widths: int) -> None:
     """Carry out rounds until the time is up; the last one is finished."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         runs = runs_of(store)
         resume = bool(runs) and runs[-1].finished is None
         number = len(runs) - resume
-        kind = runs[-1].suite.removeprefix("nulls-") if resume else KINDS[number % len(KINDS)]
+        kind = KINDS[number % len(KINDS)]
+        if resume:
+            kind, _, pairing = runs[-1].suite.removeprefix("nulls-").partition("-")
         beside = neighbour("memory" if number // len(KINDS) % 2 else "cpu") if kind == "neighbours" else None
         with beside or contextlib.nullcontext():
-            gate(store, kind, frameworks, widths, resume)
+            gate(store, kind, pairing, frameworks, widths, resume)
         print(f"round {number + 1}, {kind}: done, {max(0, end - time.monotonic()) / 60:.0f} min left", flush=True)
 
 
@@ -272,6 +275,7 @@ def main(
     duration: Annotated[str, typer.Option("--for", help="Start rounds for so long, as in 40m or 8h.")] = "",
     file: Annotated[Path | None, typer.Option("--csv", help="Add the store's comparisons to this .csv.gz.")] = None,
     frameworks: Annotated[str, typer.Option(help="Frameworks, of a short import.")] = "onnxruntime,onnx",
+    pairing: Annotated[str, typer.Option(help="The gate's --pairing, as in duet; a kind of its own.")] = "",
     widths: Annotated[int, typer.Option(help="Networks of each, so many cells in a round.")] = 8,
 ) -> None:
     """Measure comparisons of identical code, and print the table of all so far."""
@@ -282,7 +286,7 @@ def main(
     if store is not None:
         try:
             if duration:
-                measure(store, values.duration(duration), frameworks.split(","), widths)
+                measure(store, values.duration(duration), pairing, frameworks.split(","), widths)
         except UsageError as error:
             print(error, file=sys.stderr)
             raise typer.Exit(2) from None
@@ -301,7 +305,6 @@ def main(
     if nulls:
         days = sorted({null.started for null in nulls})
         print(f"{days[0]} to {days[-1]}, {len({null.machine for null in nulls})} machine(s)")
-        print(f"median of all log ratios {np.median([value for null in nulls for value in null.logs]):+.4f}")
 
 
 if __name__ == "__main__":

@@ -16,17 +16,23 @@ from dlbench.reports.statistics import (
     LEAST_DEVIATION,
     POWER,
     SIGNIFICANCE,
+    UNKNOWN_SPREAD,
     Contrast,
     Ratio,
     Summary,
     adjust,
+    clearly_slower,
+    common_spread,
     contrast,
     deviation_of_launches,
     holm,
     launches_to_decide,
+    launches_to_settle,
     ratio,
     summarise,
+    tied,
     welch,
+    with_common_spread,
 )
 
 Launches = list[list[float]]
@@ -109,6 +115,44 @@ def test_a_machines_own_cells_show_how_launches_deviate() -> None:
     few = [summarise(launches_of(random, 2)) for _ in range(100)]
     assert deviation_of_launches([*cells[:9], *few]) == LAUNCH_DEVIATION
     assert deviation_of_launches(cells[:10]) != LAUNCH_DEVIATION
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.6])
+def test_intervals_of_cells_that_share_their_variance_cover_as_they_say_and_are_narrower(factor: float) -> None:
+    random = np.random.default_rng(9)
+    covered, narrower = [], []
+    for _ in range(100):
+        deviations = 0.02 * factor ** random.standard_normal(24)
+        alone = [summarise(launches_of(random, 3, steps=9, median=1.0, between=each)) for each in deviations]
+        shared = with_common_spread(alone)
+        covered += [each.low <= 1.0 <= each.high for each in shared if each.low and each.high]
+        narrower += [np.log(each.high / each.low) for each in shared if each.low and each.high]
+        narrower += [-np.log(each.high / each.low) for each in alone if each.low and each.high]
+    assert np.mean(covered) == pytest.approx(0.955, abs=0.02)
+    assert sum(narrower) < 0
+
+
+def test_cells_too_few_or_too_different_share_nothing() -> None:
+    random = np.random.default_rng(9)
+    alike = [float(each) for each in random.chisquare(2, 30) / 2]
+    assert common_spread(alike, [2.0] * 30).freedom > 4
+    assert common_spread(alike[:9], [2.0] * 9) == UNKNOWN_SPREAD
+    different = [each * 10.0 ** random.uniform(-6, 6) for each in alike]
+    assert common_spread(different, [2.0] * 30) == UNKNOWN_SPREAD
+
+
+@pytest.mark.parametrize(("apart", "deviation"), [(1.0, 0.01), (1.005, 0.01), (1.05, 0.03)])
+def test_as_many_launches_as_settle_a_comparison_do_so_most_of_the_time(apart: float, deviation: float) -> None:
+    random = np.random.default_rng(3)
+
+    def pair(launches: int) -> tuple[Summary, Summary]:
+        drawn = np.exp(deviation * random.standard_normal((2, launches)))
+        return summarise([[apart * each] for each in drawn[0]]), summarise([[each] for each in drawn[1]])
+
+    many = launches_to_settle(*pair(4000))
+    assert many is not None
+    settled = [tied(*each) or clearly_slower(*each) for each in (pair(many) for _ in range(300))]
+    assert 0.7 < np.mean(settled) < 0.95
 
 
 def test_the_interval_of_a_ratio_is_scipys_welch() -> None:

@@ -52,36 +52,70 @@ def leader_of(records):
     return leader
 
 
+def mxnet(seconds, **changes):
+    return make.launches(seconds, framework="mxnet", **changes)
+
+
 LEADERS = {
-    "certain": ([*make.launches(1.0), *make.launches(2.0, framework="mxnet")], [], "mxnet", True),
-    "of another run": ([*make.launches(1.0), *make.launches(2.0, framework="mxnet", run="b")], [], "mxnet", False),
-    "a tie": (
-        [*make.launches(1.0), *make.launches(1.005, framework="mxnet"), *make.launches(2.0, framework="jax")],
+    "clear": ([*make.launches(1.0), *mxnet(2.0)], [], "mxnet", fastest.CLEAR),
+    "of another run": ([*make.launches(1.0), *mxnet(2.0, run="b")], [], "mxnet", fastest.UNDECIDED),
+    "undecided": (
+        [*make.launches(1.0), *mxnet(1.005), *make.launches(2.0, framework="jax")],
         ["mxnet"],
         "jax",
-        False,
+        fastest.UNDECIDED,
     ),
-    "only a tie": ([*make.launches(1.0), *make.launches(1.005, framework="mxnet")], ["mxnet"], "mxnet", False),
-    "alone": (make.launches(1.0), [], None, False),
+    "a tie": (
+        [*make.launches(1.0, 0.002), *mxnet(1.005, spread=0.002), *make.launches(2.0, framework="jax")],
+        ["mxnet"],
+        "jax",
+        fastest.TIE,
+    ),
+    "a tie, and a third that may be faster": (
+        [*make.launches(1.0, 0.002), *mxnet(1.005, spread=0.002), *make.launches(1.05, 0.1, framework="jax")],
+        ["mxnet", "jax"],
+        "mxnet",
+        fastest.UNDECIDED,
+    ),
+    "faster beyond noise, but by less than 2 %": (
+        [*make.launches(1.0, 0.001), *mxnet(1.01, spread=0.001)],
+        ["mxnet"],
+        "mxnet",
+        fastest.TIE,
+    ),
+    "a tie of two runs": (
+        [*make.launches(1.0, 0.002), *mxnet(1.005, spread=0.002, run="b")],
+        ["mxnet"],
+        "mxnet",
+        fastest.UNDECIDED,
+    ),
+    "alone": (make.launches(1.0), [], None, fastest.UNKNOWN),
     "its own tuning is no rival": (
-        [*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED), *make.launches(2.0, framework="mxnet")],
+        [*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED), *mxnet(2.0)],
         [],
         "mxnet",
-        True,
+        fastest.CLEAR,
     ),
-    "alone with its tuning": ([*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED)], [], None, False),
+    "alone with its tuning": (
+        [*make.launches(1.0), *make.launches(1.001, tuning=INSTALLED)],
+        [],
+        None,
+        fastest.UNKNOWN,
+    ),
 }
 
 
-@pytest.mark.parametrize(("records", "ties", "following", "certain"), LEADERS.values(), ids=LEADERS)
-def test_leaders(records, ties, following, certain):
+@pytest.mark.parametrize(("records", "ties", "following", "outcome"), LEADERS.values(), ids=LEADERS)
+def test_leaders(records, ties, following, outcome):
     leader = leader_of(records)
     assert leader.first.row.framework == "torch"
     assert [each.row.framework for each in leader.ties] == ties
-    assert (leader.next.row.framework if leader.next else None, leader.certain) == (following, certain)
-    headline = fastest.REPORT.headline(fastest.fastest(matrix_of(records)))
-    assert (headline == []) == (following is None)
-    assert any("clearly the fastest" in line for line in headline) == certain
+    assert (leader.next.row.framework if leader.next else None, leader.outcome) == (following, outcome)
+    headline = " ".join(fastest.REPORT.headline(fastest.fastest(matrix_of(records))))
+    assert (headline == "") == (following is None)
+    said = {fastest.CLEAR: "clearly the fastest", fastest.TIE: "a tie", fastest.UNDECIDED: "undecided"}
+    assert [each for each, words in said.items() if words in headline] == [outcome] * (following is not None)
+    assert leader.launches is None or outcome == fastest.UNDECIDED
 
 
 def test_wrong_mathematics_and_more_threads_than_asked_never_lead():

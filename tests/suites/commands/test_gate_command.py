@@ -109,6 +109,7 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     done = run_command(folder, "gate", "nightly.toml", *SLOWER, *ending, "--threshold", "4%", "--store", "my.sqlite")
     assert done.returncode == 0, done.stderr
     assert "gate undecided: of 2 cells " in " ".join(done.stdout.split())
+    assert "The budget of 1 s is short: the first look at every cell takes" in " ".join(done.stderr.split())
     assert "The budget is spent" in done.stderr
     with Store.open(folder / "my.sqlite", create=False) as store:
         (stored,) = store.runs()

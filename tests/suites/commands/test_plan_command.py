@@ -34,8 +34,8 @@ def keep_launches(**chosen):
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({}, "About 9 min, by earlier launches of these cells; at most "),
-        ({"threads": "1"}, "About 9 min, by earlier launches of 2 of these cells and of others; at"),
+        ({}, "About 27 min, by earlier launches of these cells; at most "),
+        ({"threads": "1"}, "About 27 min, by earlier launches of 2 of these cells and of others; at"),
         ({"networks": "fcn5"}, "No estimate: the store has no launches of some of these networks on this"),
     ],
 )

@@ -24,6 +24,7 @@ from dlbench.adapters.protocol import INSTALLED, Outcome, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, compare_sides
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
+from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
@@ -39,6 +40,7 @@ from dlbench.suites.run.schedules import (
     launches_needed,
     reached,
     samples_of_launch,
+    spread_of,
 )
 from dlbench.suites.run.search import (
     FINALISTS,
@@ -600,6 +602,28 @@ def test_steps_are_kalibera_and_jones_optimum():
     counts = np.arange(1, 200)
     variance_for_a_second = (between**2 + within**2 / counts) * (startup + counts * sample)
     assert variance_for_a_second[chosen - 1] < 1.01 * variance_for_a_second.min()
+
+
+def test_cells_that_deviate_alike_are_done_sooner_together_than_each_alone():
+    rng = np.random.default_rng(5)
+    cells = [launches_of(np.exp(rng.normal(0, 0.008, 3))) for _ in range(24)]
+    together = spread_of(cells)
+    needed = [sum(launches_needed(each, 0.02, 3, 20, spread) for each in cells) for spread in (together, UNKNOWN)]
+    assert needed[0] < 0.25 * needed[1]
+    # Of one cell that deviates more, others do not say the opposite.
+    noisy = launches_of(np.exp([-0.08, 0.0, 0.08]))
+    assert launches_needed(noisy, 0.02, 3, 20, together) > 10
+    assert spread_of(cells[:9]) == UNKNOWN
+
+
+def test_the_first_launches_of_a_cell_time_as_many_steps_as_cells_alike_need():
+    quiet, noisy = (launches_of([1.0] * 3, within, 10, sample_seconds=0.1) for within in (0.005, 0.2))
+    first = [samples_of_launch([], 2, 40, alike=alike) for alike in ((), quiet, noisy)]
+    assert first[0] == first[1] == 2
+    assert first[2] == 40
+    # No launch times its steps for longer than all the rest lasts.
+    slow = launches_of([1.0] * 3, 0.2, 10, sample_seconds=1.0, startup_seconds=3.0)
+    assert samples_of_launch(slow, 2, 40) == 3
 
 
 # The standard error of a coverage of 95 % over 4000 cells is 0.34 %.
