@@ -63,7 +63,7 @@ def remark(schedule: Schedule, record: Record) -> str:
     parts = []
     if record.outcome.samples_ns and schedule.plan.interval is not None:
         launches = schedule.stats[record.cell]
-        width = half_width(launches)
+        width = half_width(launches, schedule.spread)
         parts.append(f"launch {len(launches)}" + ("" if width is None else f" ±{percent(width)}"))
     if record.attempt:
         parts.append(f"attempt {record.attempt + 1}")
@@ -77,7 +77,7 @@ def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
     if plan.interval is None:
         return []
     launches = {cell: found for cell in plan.cells if (found := schedule.stats[cell])}
-    widths = {cell: half_width(found) or math.inf for cell, found in launches.items()}
+    widths = {cell: half_width(found, schedule.spread) or math.inf for cell, found in launches.items()}
     wide = sorted((cell for cell, width in widths.items() if width > plan.interval), key=lambda c: -widths[c])
     cells = f"{counted(len(widths), 'cell')} with a number"
     lines = [

@@ -44,6 +44,33 @@ def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: 
     asked.check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
 
 
+#: In a process that has not imported the compiler yet.
+WITHOUT_COMPILER = """
+import json, sys, types
+package = types.ModuleType("guest"); package.__path__ = [sys.argv[1]]; sys.modules["guest"] = package
+import torch
+from guest.pytorch import steps
+steps.leave_out_compiler()
+value = torch.nn.Parameter(torch.ones(1))
+optimizer = torch.optim.SGD([value], lr=0.5)
+(3 * value).sum().backward()
+optimizer.step()
+optimizer.zero_grad()
+loaded = [name for name in sys.modules if name.startswith(("torch._dynamo.", "sympy"))]
+doubled = torch.compile(lambda value: 2 * value, backend="eager")(value)
+print(json.dumps([loaded, float(doubled), "torch._dynamo.eval_frame" in sys.modules]))
+"""
+
+
+def test_an_optimizer_does_without_the_compiler_until_somebody_compiles(guest: Guest) -> None:
+    loaded, doubled, after = guest(f"""
+        import subprocess
+        command = [sys.executable, "-I", "-c", {WITHOUT_COMPILER!r}, package.__path__[0]]
+        answer = json.loads(subprocess.check_output(command))
+    """)
+    assert (loaded, doubled, after) == ([], -1.0, True)
+
+
 #: A build for CUDA and a GPU, pretended: what PyTorch would answer.
 PRETENDED = """
 torch.version.cuda = "12.8"

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from types import SimpleNamespace
 
 import factory_of_records as make
@@ -22,10 +23,12 @@ from scipy import stats
 
 from dlbench.adapters.protocol import INSTALLED, Outcome, Status
 from dlbench.hardware_probe import probe
+from dlbench.reports.cells import build_matrix as make_matrix
 from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, compare_sides
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.results import Results
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import expand, narrow_to, sizes_of
@@ -614,6 +617,20 @@ def test_cells_that_deviate_alike_are_done_sooner_together_than_each_alone():
     noisy = launches_of(np.exp([-0.08, 0.0, 0.08]))
     assert launches_needed(noisy, 0.02, 3, 20, together) > 10
     assert spread_of(cells[:9]) == UNKNOWN
+
+
+def test_a_run_ends_with_the_intervals_that_its_report_shows():
+    plan = replace(PRECISE, launches=3)
+    assert len(plan.cells) >= 10
+    store, _, result = carry_out(noisy(0.01), plan=plan)
+    shown = make_matrix(Results(tuple(store.records()), {})).cells.values()
+    names = attrgetter("network", "framework", "mode", "threads")
+    for cell in plan.cells:
+        (found,) = [each.seconds for each in shown if names(each.cell) == names(cell)]
+        width = half_width(result.stats[cell], result.spread)
+        assert found.high / found.median - 1 == pytest.approx(width)
+        assert width <= plan.interval
+    assert len(store.records()) < 5 * len(plan.cells)
 
 
 def test_the_first_launches_of_a_cell_time_as_many_steps_as_cells_alike_need():
