@@ -77,10 +77,8 @@ _COLUMNS: tuple[Column[Phases], ...] = (
 
 
 def _page(found: list[Phases]) -> Page:
-    if not found:
-        return Page((_OLDER,), ())
     title, by_work = "Where a launch's time goes", lambda row: group_name(row.cell)
-    return Page((), (table(_COLUMNS, found, title, "cells", by_work, _LEGEND),))
+    return Page(() if found else (_OLDER,), (table(_COLUMNS, found, title, "cells", by_work, _LEGEND if found else ()),))
 
 
 REPORT = Report(
