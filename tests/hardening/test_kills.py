@@ -137,11 +137,11 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
         assert all(record.outcome.samples_ns for record in records)
 
 
-DUETS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairing", "duet", "--pairs", "7-7")
+DUETS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairing", "duet", "--pairs", "6-6")
 
 
 @pytest.mark.skipif(isinstance(masks_of(null_cell(), probe_cpu()), str), reason="no two launches at once here")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.02, protocol={"steps": 20, "seconds": 0.5}))
     (tmp_path / "output").mkdir()
@@ -149,7 +149,7 @@ def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal
     wait_until(lambda: len(records_in(tmp_path)[1]) >= 2, "a pair")
     wait_until(lambda: len([each for each in of_launches(tmp_path) if "adapters" in str(each.cmdline())]) > 1, "a duet")
     os.kill(pid, number)
-    assert ended(pid) == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
+    assert ended(pid) == (130 if number is signal.SIGINT else -number)
     wait_until(lambda: not list(of_launches(tmp_path)), "the end of both guests")
     said = (tmp_path / "output" / "err").read_text()
     assert "Traceback" not in said
@@ -161,4 +161,4 @@ def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal
     assert records[: len(before)] == before
     assert finished.finished
     assert all(common_time(*pair) for pair in complete_pairs(records))
-    assert len(complete_pairs(records)) >= 7
+    assert len(complete_pairs(records)) >= 6
