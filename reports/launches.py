@@ -78,7 +78,8 @@ _COLUMNS: tuple[Column[Phases], ...] = (
 
 def _page(found: list[Phases]) -> Page:
     title, by_work = "Where a launch's time goes", lambda row: group_name(row.cell)
-    return Page(() if found else (_OLDER,), (table(_COLUMNS, found, title, "cells", by_work, _LEGEND if found else ()),))
+    rows = table(_COLUMNS, found, title, "cells", by_work, _LEGEND if found else ())
+    return Page(() if found else (_OLDER,), (rows,))
 
 
 REPORT = Report(
