@@ -368,7 +368,7 @@ def _finding(cell: CellComparison) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:
-    """Return a Markdown table of cells in at most so many characters, or nothing where there are none."""
+    """Return a Markdown table of cells, cut to this many characters; empty without cells."""
     if not rows:
         return ""
     head = ("cell", "candidate / baseline", "verdict", *further)

@@ -433,7 +433,7 @@ def deciding_look(baseline: Sequence[float], candidate: Sequence[float], rule: R
 
 
 def next_look(pairs: int, rule: Rule = DEFAULT) -> Look:
-    """Return the look after this many pairs; the last one where there is none."""
+    """Return the next look after this many pairs, or the last one."""
     return next((look for look in rule.looks if look.pairs > pairs), rule.looks[-1])
 
 

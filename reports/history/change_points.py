@@ -151,7 +151,7 @@ def _correlation(values: Values, places: Sequence[int], drifting: bool) -> float
 def _step(values: Values, start: int, place: int, drifting: bool, correlation: float, tried: float) -> Step:
     """Test a step at ``place`` of these values, which begin at ``start``; as many tests were ``tried``.
 
-    Its p-value may exceed 1, so that the weakest of many weak steps can be told.
+    Its p-value may exceed 1, so that many weak steps can still be ranked.
     """
     from scipy.special import stdtr, stdtrit
 

@@ -41,8 +41,8 @@ SHOWN = (0.02, 0.05, 0.10)
 """Slowdowns for which is said how often and how soon a gate finds them."""
 _TRIAL_PAIRS, _TRIAL_PRODUCTS = 2, 50
 """Pairs that time the products, and products in them: about half of a step, so that noise is small beside it."""
-_RATE = 1e10
-"""FLOP/s of a product, roughly: with it one takes about a hundredth of a step."""
+_RATE = 5e10
+"""FLOP/s of a product, roughly (one thread with AVX2 or more): with it one takes about a hundredth of a step."""
 NOT_FOUND = GATE_UNDECIDED
 """Exit code where the known slowdown was not found in every cell."""
 
@@ -119,7 +119,7 @@ def qualify(given: Given) -> int:
 
 
 def _slowed(cell: Cell, same: Measured, measure: Measure, gate: PairRule) -> Measured | None:
-    """Measure a cell with a known slowdown; None where its size cannot be told."""
+    """Measure a cell with a known slowdown; None where no size for it was found."""
     if not same.found.measured:
         return None
     step = median(same.found.baseline.launch_medians)

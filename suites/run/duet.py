@@ -79,7 +79,7 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Ma
     return found, [f"sequential pairs of {each}" for each in refused]
 
 
-class _Stopped(Exception):  # noqa: N818 - nobody sees it
+class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
     """The other launch of the pair was interrupted."""
 
 

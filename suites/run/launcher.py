@@ -142,7 +142,7 @@ class LaunchMonitor:
         self, line: socket.socket, supervisor: int, check_steps: Sequence[int], meeting: threading.Barrier | None = None
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
-        steps; without any there are none. ``meeting`` is with the monitor of another launch, in a thread of its own.
+        steps; without any there are none. ``meeting`` joins it with the monitor of another launch, in another thread.
         """
         line.setblocking(False)
         self.line = line

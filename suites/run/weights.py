@@ -74,7 +74,7 @@ def checked(network: Network, report: Report) -> Path | None:
 
 
 def _check(network: Network, parameter: Parameter, purpose: str, place: Path) -> None:
-    """Write a weight's file where there is none, or another one than would be drawn."""
+    """Write a weight's file unless it already holds the numbers that would be drawn."""
     path = Path(batches.weight_file(str(place), parameter, purpose))
     right = batches.weight(network, parameter, purpose)
     whole = path.exists() and path.stat().st_size == right.nbytes

@@ -92,7 +92,7 @@ def covering(people: Sequence[set[int]], found: set[int], count: int) -> float:
 
 
 def places_of(series: Mapping[str, Values], python: Path | None) -> dict[str, dict[str, set[int]] | str]:
-    """Return, for each detector, the places of change in each series, or the reason why there are none."""
+    """Return each detector's change points by series, or the reason it could not run."""
     present = {name: np.flatnonzero(np.isfinite(values)) for name, values in series.items()}
     whole = {name: values[present[name]] for name, values in series.items()}
     found: dict[str, Any] = {

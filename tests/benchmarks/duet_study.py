@@ -158,7 +158,7 @@ class Study:
         self.runs: dict[str, Run] = {run.suite: run for run in store.runs()}
 
     def run_of(self, name: str, cell: Cell, variables: str = "") -> Run:
-        """Return the run of this name, begun where there is none; ``variables`` are its candidate's."""
+        """Return the run of this name, starting it if needed; ``variables`` are the candidate's."""
         if name not in self.runs:
             plan = replace(narrow_to(self.plan, [cell]), suite=name, seed=Random(name).randrange(2**31))
             described = {BASELINE: "", CANDIDATE: variables}

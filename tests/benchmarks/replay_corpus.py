@@ -147,8 +147,8 @@ def report(corpus: Corpus) -> str:
                 for name, (_, found) in noisy.items()
             ],
         ),
-        f"Of {len(slow)} launches of identical code more than 5 % slow, {unseen} were so though nobody waited: less "
-        "than 2 % waiting, less than 2 % pressure meanwhile.",
+        f"Of {len(slow)} launches of identical code that were more than 5 % slow, {unseen} showed no sign of "
+        "contention (waiting and pressure both below 2 %).",
     ]
     return "\n\n".join(parts) + "\n"
 
