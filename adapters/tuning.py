@@ -13,6 +13,8 @@ EACH = "each"
 """A plan's word for: as installed, tuned, each setting alone, and all but each."""
 TUNABLE = "tunable"
 """The key of a record's software with the names of the row's settings there, in order."""
+THREAD_SETTING = "thread_setting"
+"""The key of a record's software with what sets its thread count: a variable of the environment, or a call."""
 _WORD = re.compile(r"(%s((?:\+[a-z][a-z0-9_]*)*)|%s((?:-[a-z][a-z0-9_]*)*))" % (INSTALLED, TUNED))
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from dlbench.adapters.networks import specification, to_data
 from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
-from dlbench.adapters.tuning import TUNABLE, in_force
+from dlbench.adapters.tuning import THREAD_SETTING, TUNABLE, in_force
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask
@@ -132,6 +132,8 @@ class LaunchRunner:
         note_losses(self.first_losses, cell, outcome, network.family)
         if outcome.software:
             software[TUNABLE] = list(tunable)
+            if cell.cpu_quota and cell.threads and (setting := framework.thread_setting(cell.mode, cell.threads)):
+                software[THREAD_SETTING] = setting
             if framework.external:  # dlbench's own adapters come with its version
                 software[DIGEST] = adapter_digest(framework)
         else:
