@@ -386,5 +386,4 @@ def test_a_quota_counts_as_cpus_do() -> None:
     assert advice(under).endswith("the framework's default is 2")
     assert under.host.effective_cpus == 1
     assert headline([under])[0].startswith("two CPUs under a CPU quota of 1: more threads than 1 CPU cost time on 1 of 1")
-    # A framework that leaves the second CPU alone is no slower with two threads.
     assert found_in([*quick, *limited, own], TWO_CPUS).notes == ()
