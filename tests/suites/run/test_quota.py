@@ -162,11 +162,11 @@ def test_the_next_run_removes_the_groups_of_one_that_was_killed(tmp_path: Path, 
 BUSY = """
 def effective_threads(self): return None
 def step(self):
-    import hashlib, threading
-    work = dict(target=hashlib.pbkdf2_hmac, args=("sha256", b"a", b"b", 40_000))
-    threads = [threading.Thread(**work) for _ in range(self.cell.threads or self.count())]
-    for each in threads: each.start()
-    for each in threads: each.join()
+    import concurrent.futures, hashlib
+    count = self.cell.threads or self.count()
+    self.pool = getattr(self, "pool", None) or concurrent.futures.ThreadPoolExecutor(count)
+    work = [self.pool.submit(hashlib.pbkdf2_hmac, "sha256", b"a", b"b", 40_000) for _ in range(count)]
+    for each in work: each.result()
 """
 IGNORES = "def count(self): return len(os.sched_getaffinity(0))"
 HEEDS = """
@@ -184,8 +184,9 @@ cpu_quota = ["none", 1]
 [protocol]
 launches = 1
 warmup_steps = 1
-steps = 5
-seconds = 1.5
+steps = 3
+minimum_steps = 2
+seconds = 1.0
 """
 
 
