@@ -136,7 +136,7 @@ class ParitySample(NamedTuple):
 
 
 class QuotaUse(NamedTuple):
-    """Use of a CPU quota by all processes of a launch during the timed steps, by the kernel's account of their group."""
+    """Use of a CPU quota by all processes of a launch in the timed steps, by the kernel's account of their group."""
 
     periods: int  # in which any of them ran; one lasts 0.1 s
     throttled_periods: int  # of these, in which the quota ran out

@@ -42,8 +42,8 @@ from dlbench.reports.storage.record import Record
 
 NOTHING = "Nothing was measured under a CPU quota without a thread count; `dlbench run containers` does."
 _LEGEND = (
-    "takes: threads that the framework takes where none are set; sees quota: whether those are no more than the CPUs of "
-    "the quota, and fewer than without one (-: it would take no more anyway); best p: the thread count to use.",
+    "takes: threads that the framework takes where none are set; sees quota: whether those are no more than the CPUs "
+    "of the quota, and fewer than without one (-: it would take no more anyway); best p: the thread count to use.",
     "vs best: time with its own threads over that with the best p, with the 95 % interval; throttled: share of the "
     "kernel's periods of 0.1 s in which the quota ran out.",
 )
@@ -169,7 +169,9 @@ def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
     means = []
     for row, of_row in grouped(here, lambda each: each.own.row).items() if networks > 1 else ():
         pairs = grouped((each for each in of_row if each.pair), lambda each: each.quota)
-        complete = {quota: [each.pair for each in of if each.pair] for quota, of in pairs.items() if len(of) == networks}
+        complete = {
+            quota: [each.pair for each in of if each.pair] for quota, of in pairs.items() if len(of) == networks
+        }
         fields = {quota: _of_ratio(mean_of(of).ratio) for quota, of in complete.items()}
         means += [_Line(f"geometric mean of {networks} networks", row_name(row), fields)] if fields else []
     columns: list[Column[_Line]] = [Column("", "CPU quota", lambda line: line.name)]
@@ -197,7 +199,9 @@ def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], .
     seconds = QUANTITIES["seconds"]
     return (
         *host_columns(lambda each: found.matrix.hosts[each.own.machine]),
-        *axis_columns(lambda each: each.own.cell, [name for name in axes.NAMES if name not in ("threads", "cpu_quota")]),
+        *axis_columns(
+            lambda each: each.own.cell, [name for name in axes.NAMES if name not in ("threads", "cpu_quota")]
+        ),
         Column("", "", lambda each: row_name(each.own.row)),
         Column("cpu_quota", "quota", lambda each: each.quota, lambda each: f"{each.quota:g}"),
         Column("status", None, lambda each: each.own.status),

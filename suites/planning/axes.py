@@ -103,8 +103,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "threads",
         "threads",
-        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), `default` (none is set), "
-        "`quota` (the CPU quota rounded up).",
+        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), `default` (none is "
+        "set), `quota` (the CPU quota rounded up).",
         "COUNTS",
     ),
     AxisOption(

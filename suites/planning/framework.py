@@ -243,7 +243,7 @@ class Framework(TomlTable):
         }
 
     def thread_setting(self, mode: str, threads: int) -> str:
-        """Return what sets this thread count: the framework's own call, else variables; empty where neither is known."""
+        """Return what sets this thread count: the framework's own call, else variables; empty where unknown."""
         variables = {**self.variables, **self.modes[mode].variables}
         named = [f"{name}={threads}" for name, value in variables.items() if value == "{threads}"]
         return self.threads_call.replace("{threads}", str(threads)) or " ".join(named)

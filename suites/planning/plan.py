@@ -23,7 +23,6 @@ from .networks import LARGEST_BATCH
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Build, Capacity, Row
 
-
 QUOTA_SAMPLE_SECONDS = 0.5
 """Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
 speed, or none."""

@@ -274,12 +274,12 @@ def _clock(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
 
 
 def _of_quota(cell: Cell, outside: HostObservation) -> Iterator[str]:
-    """A launch cannot leave the group that its quota is for: all its processes use no more CPU time than that allows."""
+    """All processes together use no more CPU time than the quota allows, unless some left its control group."""
     allowed = cell.cpu_quota * (outside.timed_seconds * (1 + _QUOTA_SHARE) + 2 * _PERIOD_SECONDS) + _TICK_SECONDS
     if cell.cpu_quota and outside.timed_cpu_seconds > allowed:
         yield (
-            f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in {_s(outside.timed_seconds)} under a CPU "
-            f"quota of {cell.cpu_quota:g}: some of them left their control group"
+            f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in {_s(outside.timed_seconds)} under a "
+            f"CPU quota of {cell.cpu_quota:g}: some of them left their control group"
         )
 
 

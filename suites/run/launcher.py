@@ -336,9 +336,7 @@ def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> 
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(
-    request: LaunchRequest, directory: Path, line: int, group: quota.Group | None
-) -> "subprocess.Popen[bytes]":
+def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Group | None) -> "subprocess.Popen[bytes]":
     """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into its group."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     command = [str(request.interpreter), "-I", str(request.guest or GUEST_DIRECTORY), str(directory)]

@@ -87,7 +87,9 @@ def run_plan(
         size, *lines = profile.lines()
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
-        for line in filter(None, (*lines, *busy_gpus(plan.cells, machine.gpus), *quota.notes(plan.cells, machine), *described)):
+        for line in filter(
+            None, (*lines, *busy_gpus(plan.cells, machine.gpus), *quota.notes(plan.cells, machine), *described)
+        ):
             say(line)
         gate = None
         if profile.quiet_gate and plan.computes:

@@ -379,11 +379,15 @@ def test_the_picture_has_a_panel_for_each_network_and_explains_its_marks(tmp_pat
 def test_a_quota_counts_as_cpus_do() -> None:
     quick = records_of({1: 1.0, 2: 0.5}, cpu_quota=0.0)
     limited = records_of({1: 1.0, 2: 1.3, 3: 1.6}, cpu_quota=1.0)
-    own = make.record(result=make.outcome([1.3] * 5, threads=make.threads(0, 6.5, 1.0, says=2)), threads=0, cpu_quota=1.0)
+    own = make.record(
+        result=make.outcome([1.3] * 5, threads=make.threads(0, 6.5, 1.0, says=2)), threads=0, cpu_quota=1.0
+    )
     free, under = curves_of([*quick, *limited, own], TWO_CPUS)
     assert (best(free), best(under)) == (2, 1)
     assert [past and past.against for past in values(under, PAST_CPUS)] == [None, 1, 1]
     assert advice(under).endswith("the framework's default is 2")
     assert under.host.effective_cpus == 1
-    assert headline([under])[0].startswith("two CPUs under a CPU quota of 1: more threads than 1 CPU cost time on 1 of 1")
+    assert headline([under])[0].startswith(
+        "two CPUs under a CPU quota of 1: more threads than 1 CPU cost time on 1 of 1"
+    )
     assert found_in([*quick, *limited, own], TWO_CPUS).notes == ()

@@ -11,7 +11,6 @@ from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.ratio.containers import REPORT, Containers, advice, containers, headline
 from dlbench.reports.storage.record import Record
 
-
 SHOW = exporter("containers", "terminal")
 
 

@@ -137,7 +137,7 @@ def test_the_suites_threads_keep_to_its_limit():
         plan_of(SuiteOverrides(threads="8", threads_limit="4"))
 
 
-@pytestdef counts_by_quota(**words):
+def counts_by_quota(**words):
     plan = plan_of(SuiteOverrides(networks="fcn5", frameworks="null", **words))
     found = {}
     for cell in plan.cells:
@@ -156,7 +156,7 @@ def test_threads_follow_the_quota_of_their_cell():
 
 
 def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_typed():
-    with pytest.raises(UsageError, match="A CPU quota of 4.5 is more than the 4 CPUs"):
+    with pytest.raises(UsageError, match=r"A CPU quota of 4\.5 is more than the 4 CPUs"):
         counts_by_quota(cpu_quota="1,4.5")
     suite = QUICK.model_copy(update={"cpu_quota": "1,64"})
     assert values_of(plan_of(of=suite), "cpu_quota") == {1.0}
@@ -167,7 +167,7 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
         counts_by_quota(threads="default", affinity="bound")
 
 
-.mark.parametrize(
+@pytest.mark.parametrize(
     ("name", "launches", "interval", "expected"),
     [
         ("quick", None, None, (3, 3, None)),
