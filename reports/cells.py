@@ -370,7 +370,7 @@ def _ceilings(results: Results) -> Callable[[Place], float | None]:
         workers, threads = cell.world_size, cell.threads
         host = results.hosts.get(machine)
         if cell.on_cpu and host is not None and host.effective_cpus:
-            # No more threads than the quota's CPUs, in whole ones, can be at work; without a count there may be as many.
+            # No more threads than the quota's CPUs can be at work; without a count there may be as many.
             cpus = min(host.effective_cpus, math.ceil(cell.cpu_quota) or host.effective_cpus)
             threads = min(threads or cpus, cpus) if cell.cpu_quota or not threads else threads
             workers = min(workers, max(1, host.effective_cpus // max(1, cell.threads)))

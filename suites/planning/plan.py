@@ -132,7 +132,7 @@ class Plan:
 
 def group_of(cell: Cell) -> Cell:
     """Return what cells share that differ in their thread count only."""
-    return cell._replace(threads=0)
+    return cell._replace(threads=-1)  # 0 is the count of those for which none is set
 
 
 def sizes_of(cell: Cell) -> Cell:
