@@ -15,7 +15,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, axis_columns, host_columns, table
+from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import (
@@ -239,7 +239,7 @@ def _table(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
         notes += [f"{group_name(group)}: {advice(each)}" for each in of if each.pair and each.pair.verdict == SLOWER]
         notes += [f"{group_name(group)}: {advice(each)}" for each in of if each.own.timed is None]
     columns = _columns(found, here)
-    return table(columns, here, title, "rows", lambda each: group_name(each.own.group), notes, keys=2)
+    return table(columns, here, title, group=lambda each: group_name(each.own.group), notes=notes, keys=2)
 
 
 def _page(found: Containers) -> Page:
@@ -290,6 +290,11 @@ REPORT = Report(
     examples=("dlbench report containers", "dlbench report containers --cpu-quota 1 --plot containers.png"),
     analyse=lambda source: containers(source.matrix(), source.results().records),
     page=lambda found, options: _page(found),
+    data=lambda found: {
+        "rows": objects(_columns(found, found.rows), found.rows),
+        "notes": [*headline(found), *found.matrix.notes],
+    },
+    rows=lambda found: csv_rows(_columns(found, found.rows), found.rows),
     draw=lambda found, path, options: _draw(found, path),
     drawable=lambda found: any(each.pair for each in found.rows),
     suggestion="threads that frameworks take under a CPU quota, and their cost",
