@@ -17,6 +17,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from plain_ratio import compared
@@ -47,12 +48,12 @@ def samples(command: list[str], variables: dict[str, str], step: Path, batch_siz
 
 def main(
     step: Path,
-    python: Path = typer.Option(..., help="An interpreter with PyTorch."),
-    tuned: Path = typer.Option(..., help="What `dlbench tune --write FILE.env` wrote."),
+    python: Annotated[Path, typer.Option(help="An interpreter with PyTorch.")],
+    tuned: Annotated[Path, typer.Option(help="What `dlbench tune --write FILE.env` wrote.")],
     pairs: int = 12,
     steps: int = 50,
     batch_size: int = 64,
-    options: str = typer.Option("", help="Of run_cpu, such as --enable-jemalloc."),
+    options: Annotated[str, typer.Option(help="Of run_cpu, such as --enable-jemalloc.")] = "",
 ) -> None:
     """Measure so many pairs of launches and print their ratio."""
     # Where run_cpu looks for libraries that pip installed.
