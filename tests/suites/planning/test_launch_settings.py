@@ -23,8 +23,8 @@ JEMALLOC = "libjemalloc.so.2"
 
 def any_library() -> str:
     """Return a shared library that this interpreter has loaded, and could do without."""
-    mapped = re.findall(r"/\S+\.so[.\d]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)
-    return next(path for path in mapped if not re.search(r"/(libc|ld-|libpython|libpthread)[^/]*$", path))
+    mapped = re.findall(r"/\S+/lib(?:m|z|ffi|expat|lzma|gcc_s|stdc\+\+|crypto)[-.]\S*$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+    return mapped[0]
 
 
 @pytest.fixture
