@@ -214,7 +214,10 @@ def preload_refusal() -> str:
     maps = read_file("/proc/self/maps")
     for path in re.split("[: ]", os.environ.get("LD_PRELOAD", "")):
         if path and maps is not None and os.path.realpath(path) not in maps:
-            return "LD_PRELOAD: %s was not loaded: it is missing, or needs a newer C library; choose another --tuning" % path
+            return (
+                "LD_PRELOAD: %s was not loaded: it is missing, or needs a newer C library; choose another --tuning"
+                % path
+            )
     return ""
 
 

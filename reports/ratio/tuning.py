@@ -2,8 +2,9 @@
 
 A row's settings are compared twice: alone (``installed+NAME`` against ``installed``), and among all others (``tuned``
 against ``tuned-NAME``); of two that do the same work, each helps alone and little among the others. All of them
-together are ``tuned`` against ``installed``. Launch settings, which are in force where they are named, are compared with
-the same without them: ``tuned+NAME`` against ``tuned``. A pair is two launches of one run and block, neighbours in time.
+together are ``tuned`` against ``installed``. Launch settings, which are in force where they are named, are compared
+with the same without them: ``tuned+NAME`` against ``tuned``. A pair is two launches of one run and block, neighbours
+in time.
 """
 
 from collections import Counter
@@ -420,9 +421,8 @@ REPORT = Report(
     name="tuning",
     summary="""What each setting of the tuned rows is worth here, on its own and combined with the others.
 
-Ratios over pairs of launches with and without it. `dlbench run tuning` measures them (launch settings such as
-other allocators with `--tuning launch`). For each comparison the newest
-run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
+Ratios over pairs of launches with and without it. `dlbench run tuning` measures them (launch settings, such as other
+allocators, with `--tuning launch`). For each comparison the newest run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
     examples=(
         "dlbench report tuning",
         "dlbench report tuning --networks fcn5 --frameworks torch",

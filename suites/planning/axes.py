@@ -124,8 +124,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "tuning",
         "tuning",
-        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn), `launch` "
-        "(tuned, with each launch setting in turn), `tuned+jemalloc`.",
+        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn), "
+        "`tuned+jemalloc` (a launch setting too), `launch` (each of those in turn).",
         "WHICH",
         usual=TUNED,
         example="installed,tuned",

@@ -125,4 +125,6 @@ def check_launch_settings(names: Iterable[str]) -> None:
         both = sorted((one.variables.keys() & two.variables.keys()) - {PRELOAD})
         why = f"both set {', '.join(both)}" if both else f"one {one.group} can be in force"
         if both or (one.group and one.group == two.group):
-            raise UsageError(f"The launch settings {name} and {other} exclude one another: {why}. Leave one of them out.")
+            raise UsageError(
+                f"The launch settings {name} and {other} exclude one another: {why}. Leave one of them out."
+            )

@@ -62,7 +62,9 @@ def main(
     ours = partial(timed, [str(python)], {**beside, **read_variables(tuned)})
     theirs = partial(timed, [str(python), *RUN_CPU, *shlex.split(options)], beside)
     ratio, interval, count, verdict = compared(ours, theirs, pairs, 0.5)
-    print(f"{step.name}: dlbench's choice takes {ratio} ({interval}) times as long as run_cpu, {count} pairs: {verdict}")
+    print(
+        f"{step.name}: dlbench's choice takes {ratio} ({interval}) times as long as run_cpu, {count} pairs: {verdict}"
+    )
 
 
 if __name__ == "__main__":

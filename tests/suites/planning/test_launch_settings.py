@@ -23,7 +23,11 @@ JEMALLOC = "libjemalloc.so.2"
 
 def any_library() -> str:
     """Return a shared library that this interpreter has loaded, and could do without."""
-    mapped = re.findall(r"/\S+/lib(?:m|z|ffi|expat|lzma|gcc_s|stdc\+\+|crypto)[-.]\S*$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+    mapped = re.findall(
+        r"/\S+/lib(?:m|z|ffi|expat|lzma|gcc_s|stdc\+\+|crypto)[-.]\S*$",
+        Path("/proc/self/maps").read_text(),
+        re.MULTILINE,
+    )
     return mapped[0]
 
 

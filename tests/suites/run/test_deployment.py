@@ -26,7 +26,9 @@ COMMAND = "dlbench run quick --networks fcn5"
 
 
 def of_shell(text: str) -> dict[str, str]:
-    done = subprocess.run(["sh", "-c", f"{text}\nenv -0"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", f"{text}\nenv -0"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=True
+    )
     return dict(line.split("=", 1) for line in done.stdout.decode().split("\0") if "=" in line)
 
 
@@ -64,7 +66,9 @@ def test_a_file_has_the_variables_of_the_fastest_and_says_how_to_measure_it_agai
     assert yaml.safe_load(text)["resources"]["limits"] == {"cpu": "2"} if name.endswith("yaml") else True
 
 
-@pytest.mark.parametrize(("name", "reported"), [("tuned.txt", "FILE.sh"), ("tuned", "FILE.sh"), ("no/a.sh", "no folder")])
+@pytest.mark.parametrize(
+    ("name", "reported"), [("tuned.txt", "FILE.sh"), ("tuned", "FILE.sh"), ("no/a.sh", "no folder")]
+)
 def test_a_name_that_says_nothing_is_refused(name, reported, tmp_path):
     with pytest.raises(UsageError, match=reported):
         check_file(tmp_path / name)
