@@ -422,7 +422,8 @@ REPORT = Report(
     summary="""What each setting of the tuned rows is worth here, on its own and combined with the others.
 
 Ratios over pairs of launches with and without it. `dlbench run tuning` measures them (launch settings, such as other
-allocators, with `--tuning launch`). For each comparison the newest run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
+allocators, with `--tuning launch`). For each comparison the newest run with enough pairs counts; `--all-runs` takes the
+pairs of several runs together.""",
     examples=(
         "dlbench report tuning",
         "dlbench report tuning --networks fcn5 --frameworks torch",

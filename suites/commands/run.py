@@ -184,7 +184,8 @@ def tune_command(given: Given) -> None:
     Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a mode, every mode; every
     setting both on its own and left out, and, with all of them, each launch setting that is possible here: other
     allocators, how OpenMP waits and binds its threads, huge pages (`dlbench list --settings`). A budget reserves time
-    for the pairs, so a short one tries fewer configurations. Launches are stored, but reports show a search only with --run.
+    for the pairs, so a short one tries fewer configurations. Launches are stored, but reports show a search only with
+    --run.
 
     Examples:
 

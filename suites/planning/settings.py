@@ -1,7 +1,7 @@
 """Settings that may be in force in a launch or not (the axis ``tuning``): a row's, and those of any launch.
 
-A row's stand in its ``framework.toml``. Launch settings stand in ``definitions/launch_settings.toml``; what they need of
-the machine (a library, huge pages, NUMA nodes) is looked for here.
+A row's stand in its ``framework.toml``. Launch settings stand in ``definitions/launch_settings.toml``; what they need
+of the machine (a library, huge pages, NUMA nodes) is looked for here.
 """
 
 import itertools

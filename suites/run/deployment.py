@@ -1,7 +1,7 @@
 """`dlbench tune --write FILE`: the fastest way to run a network, as a file to paste from.
 
-The file's name says what it is: a shell line, an env file, lines of a Dockerfile, or a container of Kubernetes. Comments
-say what it gains, what else is to be done (settings of the program), and how to measure it again.
+The file's name says what it is: a shell line, an env file, lines of a Dockerfile, or a container of Kubernetes.
+Comments say what it gains, what else is to be done (settings of the program), and how to measure it again.
 """
 
 import json

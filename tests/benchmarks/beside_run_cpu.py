@@ -5,9 +5,9 @@
 
 `python -m torch.backends.xeon.run_cpu` binds the process to the physical cores, takes as many threads, and preloads
 tcmalloc (else jemalloc) and Intel's OpenMP where it finds them; it is run with its defaults, or with `--options`. Both
-sides time the same file by tests/benchmarks/plain/step_file.py, with the same interpreter, and alternate in random order
-within a pair. Printed: the geometric mean of the pairs' ratios of medians (dlbench / run_cpu) with Student's 95 % interval.
-Goal: at most 1.02. Nothing else should run.
+sides time the same file by tests/benchmarks/plain/step_file.py, with the same interpreter, and alternate in random
+order within a pair. Printed: the geometric mean of the pairs' ratios of medians (dlbench / run_cpu) with Student's
+95 % interval. Goal: at most 1.02. Nothing else should run.
 """
 
 import json
