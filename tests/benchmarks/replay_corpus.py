@@ -19,7 +19,7 @@ from dlbench.reports.compare.verdict import DEFAULT, Verdict
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "reports" / "VERDICTS.md"
 BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"
-EXCHANGED = {GATE: 5000}  # comparisons of each framework with sides exchanged by lot; of the other rules:
+EXCHANGED = {GATE: 5000}  # comparisons of each framework with sides exchanged at random; of the other rules:
 OTHERS_EXCHANGED = 1250
 DRAWN = {GATE: 500}  # gates of each framework and effect, for power, and of each kind of noise; of the other rules:
 OTHERS_DRAWN = 250
@@ -34,12 +34,13 @@ def seeded() -> np.random.Generator:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    return "-" if math.isnan(share) else f"{100 * share:.{digits}f} %"
+    """Write a share in per cent, without the sign: the heading of a column has it."""
+    return "-" if math.isnan(share) else f"{100 * share:.{digits}f}"
 
 
 def percents(decisions: Iterable[Sequence[replay.Decision]]) -> str:
     """Write how often each slowdown was found."""
-    return f"{', '.join(f'{100 * replay.alarms(each).value:.0f}' for each in decisions)} %"
+    return ", ".join(percent(replay.alarms(each).value, 0) for each in decisions)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -49,8 +50,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def rules_table(rules: dict[str, dict[str, list[replay.Decision]]]) -> str:
-    head = ["Rule", "independent (95 % interval)", "exchanged", "exchanged, undisturbed"]
-    head += ["stored baseline", "stored, undisturbed", f"finds {_ADDED} %"]
+    head = ["called slower, %", "independent (95 % interval)", "exchanged", "undisturbed"]
+    head += ["stored", "stored, undisturbed", f"finds {_ADDED}"]
     rows = []
     for name, decisions in rules.items():
         rates = {of: replay.alarms(found) for of, found in decisions.items()}
@@ -64,26 +65,30 @@ def rules_table(rules: dict[str, dict[str, list[replay.Decision]]]) -> str:
 
 def frameworks_table(corpus: Corpus) -> str:
     """Describe each framework's launches."""
-    head = ["Framework", "undisturbed pairs", "deviation", *(f"true effect of +{label[4:]} %" for label in EFFECTS)]
+    head = ["per cent", "undisturbed pairs", "deviation", f"true effects of {_ADDED}", "of +5, 95 % interval"]
     rows, random = [], seeded()
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
-        row = [framework, f"{len(calm(pairs))} of {len(pairs)}", percent(replay.deviation(calm(pairs)))]
         slowdowns = [replay.effect_pairs(corpus, framework, label) for label in EFFECTS]
-        for label, found in zip(EFFECTS, slowdowns, strict=True):
-            true = replay.effect(corpus, framework, label) if found else None
-            shown = f"{100 * (true.ratio - 1):+.1f} %" if true else "-"
-            if true and true.low > 0:
-                shown += f" ({100 * (true.low - 1):+.1f} to {100 * (true.high - 1):+.1f})"
-            row.append(shown)
-        rows.append([*row, percents(replay.gate_drawn(found, random, DRAWN[GATE]) for found in slowdowns)])
+        true = {label: replay.effect(corpus, framework, label) for label in EFFECTS}
+        five = true["plus5"]
+        rows.append(
+            [
+                framework,
+                f"{len(calm(pairs))} of {len(pairs)}",
+                percent(replay.deviation(calm(pairs))),
+                ", ".join(percent(each.ratio - 1) for each in true.values()),
+                f"{percent(five.low - 1)} to {percent(five.high - 1)}",
+                percents(replay.gate_drawn(found, random, DRAWN[GATE]) for found in slowdowns),
+            ]
+        )
     return table([*head, "gate finds"], rows)
 
 
 def noise_table(corpus: Corpus) -> str:
     found = replay.verdicts_under_noise(corpus, seeded(), DRAWN[GATE])
     return table(
-        ["Noise", *(verdict.value for verdict in SHOWN)],
+        ["verdicts, %", *(verdict.value for verdict in SHOWN)],
         [
             [name, *(percent(Rate(gates[verdict], gates.total()).value) for verdict in SHOWN)]
             for name, gates in found.items()
@@ -100,14 +105,13 @@ def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
     first, last = (end(launch.started for launch in launches) for end in (min, max))
     same, slower = (np.mean([decision.pairs for decision in gate[of]]) for of in ("undisturbed", "plus5"))
     return (
-        f"Collected from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC on machine {corpus.host.fingerprint} "
-        f"({machine}): {len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, of "
-        f"{', '.join(corpus.frameworks)}; {disturbed.hits} of them ({percent(disturbed.value, 0)}) were disturbed. "
-        f"{len(pairs)} pairs of identical code, {len(calm(pairs))} of them undisturbed.\n\n"
-        f"The gate decided {len(gate['independent'])} independent comparisons through the product's own schedule, "
-        f"records and report, and with sides exchanged {len(gate['exchanged'])} from all pairs and "
-        f"{len(gate['undisturbed'])} from undisturbed ones. It took {same:.1f} undisturbed pairs of identical code on "
-        f"average, {slower:.1f} with 5 % more work."
+        f"{len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, from {first:%Y-%m-%d %H:%M} to "
+        f"{last:%Y-%m-%d %H:%M} UTC on machine {corpus.host.fingerprint} ({machine}); {disturbed.hits} "
+        f"({percent(disturbed.value, 0)} %) were disturbed. Of {len(pairs)} pairs of identical code "
+        f"{len(calm(pairs))} were undisturbed.\n\n"
+        f"The gate decided {len(gate['independent'])} independent comparisons by the product's own schedule, records "
+        f"and report, {len(gate['exchanged'])} exchanged ones and {len(gate['undisturbed'])} undisturbed ones. It took "
+        f"{same:.1f} pairs of identical code on average, {slower:.1f} with 5 % more work."
     )
 
 
@@ -125,21 +129,16 @@ def report(corpus: Corpus) -> str:
     unseen = sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow)
     parts = [
         heading(corpus, rules[GATE]),
-        "### False alarms and power, rule by rule",
-        f"Stored baseline: the same code {replay.APART} blocks earlier or later. Power: undisturbed pairs with real "
-        "extra work, drawn at random with replacement.",
+        f"Stored: the baseline is {replay.APART} blocks earlier or later. Slowdowns: real extra work, in undisturbed "
+        "pairs drawn with replacement.",
         rules_table(rules),
-        "### Frameworks",
-        "Deviation: of one launch, robust (from the median absolute deviation). True effects: over all undisturbed "
-        "pairs, with 95 % intervals from six pairs on.",
         frameworks_table(corpus),
-        f"Intervals over {WINDOWS[0]} to {WINDOWS[-1]} undisturbed pairs of identical code, sides exchanged, cover "
-        f"{percent(min(covered))} to {percent(max(covered))}.",
-        "### Verdicts under noise",
-        f"{DRAWN[GATE]} gates of each framework, of identical code in all rows but the last:",
+        f"Deviation is that of one launch, robust. Intervals over {WINDOWS[0]} to {WINDOWS[-1]} undisturbed pairs of "
+        f"identical code, exchanged, cover {percent(min(covered))} to {percent(max(covered))} %.",
+        f"Gates under noise, {DRAWN[GATE]} of each framework, of identical code but in the last row:",
         noise_table(corpus),
-        f"Of {len(slow)} launches of identical code that were more than 5 % slow, {unseen} showed no sign of "
-        "contention (waiting and pressure both below 2 %).",
+        f"Of {len(slow)} launches of identical code more than 5 % slow, {unseen} showed no contention (waiting and "
+        "pressure both below 2 %).",
     ]
     return "\n\n".join(parts) + "\n"
 
