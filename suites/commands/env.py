@@ -66,7 +66,7 @@ def env_build(given: Given) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
     Every file is verified by the checksum in its lock. An interrupted build keeps its files, and the same command
-    continues with them. Packages that an adapter of your own locks by version alone are installed without one.
+    continues with them. Packages that an adapter of your own locks by version alone are installed without a checksum.
 
     Examples:
 
