@@ -32,7 +32,7 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
-from ..run.duet import AUTO, PAIRINGS, choose
+from ..run.duet import PAIRINGS, SEQUENTIAL, choose
 from ..run.launch import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
@@ -68,7 +68,7 @@ _SIDES: options.Options = {
     "pairing": option(
         "--pairing",
         "Launch both sides of a pair at once, each on CPUs of its own (duet), or one after the other (sequential). "
-        "Default: auto.",
+        "Default: sequential.",
         metavar="|".join(PAIRINGS),
     ),
 }
@@ -211,7 +211,7 @@ def measure(
     machine = probe()
     plan, pair, bare = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    duets, remarks = choose(given.pairing or AUTO, plan.cells, machine.cpu)
+    duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
