@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @takes(
     {
         "capabilities": flag(
-            "--capabilities", "Ask each framework that has an environment here what it can do (minutes, once)."
+            "--capabilities", "Ask each framework with an environment here what it can do (takes minutes, once)."
         ),
-        "settings": flag("--settings", "Show what rows are tuned with, and launch settings, and what each costs."),
+        "settings": flag("--settings", "Show the settings that tune rows, and launch settings, and what they cost."),
         "frameworks": option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
         "adapter": options.ADAPTER,
         "python": options.PYTHON,

@@ -59,8 +59,8 @@ def run_command(given: Given) -> None:
     """Measure a suite on this machine and show its matrix.
 
     Builds missing environments, after saying what it will download. Every finished launch is stored at once: Ctrl-C
-    loses nothing, and --resume continues. The suite `claims` measures what is still needed to test
-    the papers' claims here (`dlbench report claims`), the cells that settle most claims per minute first.
+    loses nothing, and --resume continues. The suite `claims` measures what is still needed to test the papers' claims
+    here (`dlbench report claims`), the cells that settle most claims per minute first.
 
     Examples:
 
