@@ -61,6 +61,7 @@ class Cell(NamedTuple):
     world_size: int = 1  # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
     tuning: str = TUNED  # the row's settings in force, as ``tuning.py`` writes them
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
+    instances: int = 1  # independent processes, each with all of this on CPUs of its own; their throughput counts
 
     @property
     def on_cpu(self) -> bool:
@@ -69,8 +70,8 @@ class Cell(NamedTuple):
 
     @property
     def all_threads(self) -> int:
-        """Return the intra-op threads requested for all workers together."""
-        return self.threads * self.world_size
+        """Return the intra-op threads requested for all workers of all instances together."""
+        return self.threads * self.world_size * self.instances
 
 
 class Protocol(NamedTuple):

@@ -147,6 +147,14 @@ AXIS_OPTIONS = (
         most=MOST_WORKERS,
         usual="1",
     ),
+    AxisOption(
+        "instances",
+        "instances",
+        "Independent processes at once, each with so many threads on CPUs of its own; their throughput counts: `1,2`.",
+        "COUNTS",
+        most=MOST_WORKERS,
+        usual="1",
+    ),
 )
 LIMITS = (
     AxisOption("threads", "threads_limit", "Leave out the suite's thread counts above this: `4*cpus`.", "COUNT"),

@@ -123,6 +123,11 @@ class Plan:
         yield from (PlannedLaunch(cell, block) for cell in cells)
 
 
+def binds(cell: Cell) -> bool:
+    """Tell whether a cell has a CPU for each thread."""
+    return cell.affinity == BOUND or cell.instances > 1
+
+
 def group_of(cell: Cell) -> Cell:
     """Return what cells share that differ in their thread count only."""
     return cell._replace(threads=0)
@@ -202,12 +207,12 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
                     f"No thread count of {list(counts)} is within the limit of {limit}. Raise --threads-limit."
                 )
     cells = _cells(suite, choices, capacity, known, rows, threads)
-    left_out = {cell: None for cell in cells if cell.affinity == BOUND and cell.all_threads > capacity.cpus}
+    left_out = {cell: None for cell in cells if binds(cell) and cell.all_threads > capacity.cpus}
     if len(left_out) == len(cells):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
-            f"its workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
-            f"--affinity {OVERSUBSCRIBED}."
+            f"its workers and instances together. Give --threads, --world-sizes and --instances whose product is at "
+            f"most {capacity.cpus}, or --affinity {OVERSUBSCRIBED} and one instance."
         )
     section = suite.protocol
     if choices.steps is not None:
@@ -274,7 +279,8 @@ def _cells(
             for combination in itertools.product(*axes.values()):
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))
                 copied = found.on_cpu and found.placement != RESIDENT
-                if not copied and (found.world_size == 1 or found.device in leading):
+                alone = found.instances == 1 or (found.on_cpu and found.threads)
+                if not copied and alone and (found.world_size == 1 or found.device in leading):
                     yield found
 
     found = list(itertools.islice(varied(), LARGEST_PLAN + 1))
@@ -286,7 +292,7 @@ def _cells(
     if not found:
         raise UsageError(
             f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
-            "--devices, or leave --placements out."
+            "--devices, or leave --placements out. Several instances are for the CPU, and need a thread count."
         )
     return list(dict.fromkeys(found))  # what was named twice is measured once
 
@@ -447,7 +453,7 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
         return ""
     family = plan.network_of(cell).family
     there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
-    needed, where = family.least_bytes(cell.batch_size, cell.world_size), "this machine"
+    needed, where = family.least_bytes(cell.batch_size, cell.world_size) * cell.instances, "this machine"
     if needed <= there and not cell.on_cpu:
         gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
         needed = family.least_bytes(max(1, cell.batch_size // cell.world_size)) // 2  # half where of 16 bits
