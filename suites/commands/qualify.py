@@ -40,8 +40,8 @@ KNOWN = 0.05
 """The slowdown that is put in."""
 SHOWN = (0.02, 0.05, 0.10)
 """Slowdowns for which is said how often and how soon a gate finds them."""
-LARGEST_ORDER = 512
-"""Of a product that is put in: its matrices have 3 MB together, and it is about as fast as the larger one timed."""
+LARGEST_ORDER = 1024
+"""Of a product that is put in: its matrices have 12 MB together, and it is about as fast as the one that was timed."""
 NOT_FOUND = GATE_UNDECIDED
 """Exit code where the known slowdown was not found in every cell."""
 
