@@ -437,9 +437,12 @@ class PairSchedule(Schedule):
                 launches += [replace(first, seconds=apart), replace(second, seconds=1 / apart)]
         if not launches:
             return protocol
-        steps = samples_of_launch(launches, protocol.minimum_steps, LONGER * protocol.steps)
-        seconds = steps * float(np.mean([each.sample_seconds for each in launches]))
-        return protocol._replace(steps=max(protocol.steps, steps), seconds=max(protocol.seconds, seconds))
+        sample = statistics.fmean(each.sample_seconds for each in launches)
+        # A launch must stay far from the time at which it is ended.
+        allowed = self.plan.cell_seconds / 2 - max(each.startup_seconds for each in launches)
+        most = min(LONGER * protocol.steps, int(allowed / sample))
+        steps = samples_of_launch(launches, protocol.minimum_steps, most)
+        return protocol._replace(steps=max(protocol.steps, steps), seconds=max(protocol.seconds, steps * sample))
 
     def skip_reason(self, cell: Cell) -> str:
         return ""  # each side of each cell is tried

@@ -335,14 +335,15 @@ def test_a_side_that_crashes_in_one_pair_loses_that_pair_alone():
     assert verdicts(store) == {SLOWER: Verdict.REGRESSION}
 
 
-def protocol_after(pairs):
+def protocol_after(pairs, cell_seconds=100.0):
     """Return how the next pair measures after pairs of launches with these steps (the baseline's, the candidate's)."""
     records = [
         replace(make.record(steps, launch=number, **STEADY._asdict()), side=side)
         for number, pair in enumerate(pairs)
         for side, steps in zip(SIDES, pair, strict=False)
     ]
-    return PairSchedule(narrow_to(PLAN, (STEADY,)), records, for_gate(HOST)).protocol(STEADY)
+    plan = replace(narrow_to(PLAN, (STEADY,)), cell_seconds=cell_seconds)
+    return PairSchedule(plan, records, for_gate(HOST)).protocol(STEADY)
 
 
 steps_of_launch = st.lists(st.floats(0.01, 0.04), min_size=1, max_size=9)
@@ -365,8 +366,10 @@ def test_a_pair_is_timed_for_kalibera_and_jones_optimum_however_the_machine_chan
     def launch(level):
         return (0.05 * level * np.exp(rng.normal(0, 0.02) + rng.normal(0, within, 20))).tolist()
 
-    levels = np.exp(rng.normal(0, 0.2, 400))
-    assert protocol_after([(launch(level), launch(level)) for level in levels]).steps == pytest.approx(steps, rel=0.1)
+    pairs = [(launch(level), launch(level)) for level in np.exp(rng.normal(0, 0.2, 400))]
+    assert protocol_after(pairs).steps == pytest.approx(steps, rel=0.1)
+    # A launch must not come near the time at which it is ended: these last 10 s.
+    assert protocol_after(pairs, cell_seconds=20.0).steps == 20
 
 
 # Successive halving.
