@@ -193,7 +193,7 @@ def measure(
         network = network_of(launch)
     except NumbersError as error:
         return Outcome(Status.UNSUPPORTED, "%s: %s: %s" % (launch.cell.network, error.key, error))
-    refused = evidence.binding_refusal(launch.cpus)
+    refused = evidence.binding_refusal(launch.cpus) or evidence.preload_refusal()
     if refused:
         return Outcome(Status.UNSUPPORTED, refused)
     announce("import")

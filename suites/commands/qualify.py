@@ -29,7 +29,7 @@ from ..display.screen import counted, say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
 from ..planning.plan import check_count, narrow_to
 from ..run import sides
-from ..run.duet import AUTO, choose
+from ..run.duet import SEQUENTIAL, choose
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairSchedule, for_gate
 from . import options
@@ -67,7 +67,7 @@ def qualify(given: Given) -> int:
     seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
     plan, (_, side), _ = planned(Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ())
     check_count(plan, given.yes)
-    duets, _ = choose(given.pairing or AUTO, plan.cells, machine.cpu)
+    duets, _ = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu)
     same = replace(side, name=BASELINE)
     sources = sides.prepare(plan, (same, side), say, not given.no_build)
     gate, began = for_gate(host_of(machine), rule), time.monotonic()
