@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_runs
+from dlbench.reports.compare.comparison import Comparison, compare_runs
 from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
@@ -20,7 +20,7 @@ from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
-from dlbench.reports.storage.record import SEARCHING, Record, Run
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
@@ -247,7 +247,7 @@ def measure(
         )
         if left := schedule.launches_left():
             say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
-        measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
+        measured = len({(record.cell, record.launch) for record in store.records(run=run.id)})
         found = report_of(store, run, rule)
         left_out = measured - sum(len(cell.pairs[0]) for cell in found.cells)
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""

@@ -26,12 +26,11 @@ from .values import RESIDENT, Build, Capacity, Row
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side and stage."""
+    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side."""
 
     cell: Cell
     block: int
     side: str = ""
-    stage: str = ""
     cpus: tuple[int, ...] | None = None
     """Of a duet: those of this launch, while the other side runs on others."""
 

@@ -35,7 +35,7 @@ from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.formats.inert import without_credentials
 from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import GATE, Record, Run
 
 from ..environments import folders
 from ..environments.digests import DIGEST, adapter_digest
@@ -154,7 +154,7 @@ class LaunchRunner:
             version=self.run.version,
             attempt=attempt,
             side=planned.side,
-            stage=planned.stage,
+            stage=self.run.purpose if self.run.purpose == GATE else "",
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
             telemetry=telemetry,
             network=specification(network.family),

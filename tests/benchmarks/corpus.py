@@ -24,7 +24,7 @@ import numpy as np
 from scipy import stats
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CONTENDED_SHARE, compare_sides
+from dlbench.reports.compare.comparison import CONTENDED_SHARE, compare_sides
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     PairedEstimate,
@@ -38,7 +38,7 @@ from dlbench.reports.compare.verdict import (
 )
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.suites.run.schedules import for_gate
 
 PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
@@ -65,7 +65,7 @@ class CorpusLaunch:
 
     @cached_property
     def disturbed(self) -> bool:
-        return disturbed(self.record("", "", 0), self.host)
+        return disturbed(self.record("", 0), self.host)
 
     @property
     def waiting(self) -> float:
@@ -92,11 +92,11 @@ class CorpusLaunch:
         samples = [round(nanoseconds * factor) for nanoseconds in self.outcome.samples_ns]
         return replace(self, outcome=self.outcome._replace(samples_ns=samples))
 
-    def record(self, side: str, stage: str, launch: int) -> Record:
+    def record(self, side: str, launch: int) -> Record:
         """Return the launch as the record of a comparison."""
         cell = Cell(self.framework, self.framework, "default", "lstm32", "cpu", 1, 4)
         machine = self.host.fingerprint
-        placed = {"started": self.started, "wall_seconds": 0.0, "version": "", "side": side, "stage": stage}
+        placed = {"started": self.started, "wall_seconds": 0.0, "version": "", "side": side}
         return Record("corpus", "corpus", launch, cell, self.outcome, machine, "", "", Protocol(), **placed)
 
 
@@ -228,12 +228,9 @@ def gate(pairs: Iterable[Pair]) -> Decision | None:
     """Carry out a gate by the product's own code: its schedule, its records, its report."""
     records: list[Record] = []
     for taken, pair in enumerate(pairs, 1):
-        host, cell = pair[0].host, pair[0].record("", "", 0).cell
-        following = for_gate(host, DEFAULT)
-        stage = following(cell, records)[0]
-        launch = sum(record.stage == stage for record in records) // 2
-        records += [pair[0].record(BASELINE, stage, launch), pair[1].record(CANDIDATE, stage, launch)]
-        if following(cell, records) is None:
+        host = pair[0].host
+        records += [pair[0].record(BASELINE, taken - 1), pair[1].record(CANDIDATE, taken - 1)]
+        if not for_gate(host)(records):
             (found,) = compare_sides(A_GATE, records, host).cells
             return Decision(found.judgement.verdict, taken)
     return None
@@ -261,7 +258,7 @@ Steps = Sequence[Sequence[float]]
 """Seconds of each step of each launch of one side."""
 
 
-def without_stages(launches: int, slower: Callable[[Steps, Steps], bool]) -> Decide:
+def at_one_look(launches: int, slower: Callable[[Steps, Steps], bool]) -> Decide:
     """Return a rule that looks at so many launches of each side and tells whether the candidate is slower."""
 
     def decide(pairs: Iterable[Pair]) -> Decision | None:
@@ -290,7 +287,7 @@ def mann_whitney(before: Steps, after: Steps) -> bool:
 
 
 def welch(before: Steps, after: Steps) -> bool:
-    """Take launches as what is sampled, in one stage."""
+    """Take launches as what is sampled."""
     first, second = (np.log([median(launch) for launch in side]) for side in (before, after))
     found = stats.ttest_ind(second, first, equal_var=False, alternative="greater")
     return bool(found.pvalue < 0.01 and np.mean(second) - np.mean(first) > np.log(1.025))
@@ -307,7 +304,7 @@ GATE = "`dlbench gate`"
 RULES: dict[str, tuple[int, Decide]] = {
     GATE: (0, quick_gate),
     **{
-        name: (launches, without_stages(launches, slower))
+        name: (launches, at_one_look(launches, slower))
         for name, launches, slower in (
             ("`dlbench compare` of two stored runs, 6 launches a side", 6, stored_runs),
             ("pytest-benchmark `median:5%`, one session a side", 1, grew(median)),

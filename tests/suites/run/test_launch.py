@@ -96,7 +96,8 @@ def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
 def test_a_side_has_variables_and_adapters_of_its_own():
     launcher = taker()
     side = runner_with(launcher, variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters"))
-    (record,) = records_of(side, replace(planned(), side="candidate", stage="gate"), PLAN.protocol)
+    of_gate = replace(side, run=replace(side.run, purpose="gate"))
+    (record,) = records_of(of_gate, replace(planned(), side="candidate"), PLAN.protocol)
     records_of(runner_with(launcher), planned(), PLAN.protocol)
     changed, usual = launcher.orders
     assert (changed.variables["OMP_NUM_THREADS"], changed.variables["MINE"]) == ("7", "yes")
