@@ -42,6 +42,7 @@ AXES = (
     Axis("mode", ROW),
     Axis("tuning", ROW, TUNED, order=(INSTALLED, TUNED)),
     Axis("affinity", ROW, OVERSUBSCRIBED, order=(BOUND, OVERSUBSCRIBED)),
+    Axis("instances", ROW, 1, "{} instances", "{} instances"),
     Axis("device", COLUMN),
     Axis("threads", COLUMN),
     Axis("world_size", COLUMN, 1, "x{}", "x {} workers", legend=_WORKERS),

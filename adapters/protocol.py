@@ -18,6 +18,7 @@ PHASE_FILE = "phase.json"
 
 HOST_LINE = "DLBENCH_HOST"  # the variable with the file descriptor of the guest's line to the host
 BEGIN, END, RESET, STEPS, READ = ("begin", "end", "reset", "steps", "read")  # marks on it, in their order
+EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"  # the variable with matrix products to add to each step, see launch/worker.py
 PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
 
 
@@ -61,6 +62,7 @@ class Cell(NamedTuple):
     world_size: int = 1  # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
     tuning: str = TUNED  # the row's settings in force, as ``tuning.py`` writes them
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
+    instances: int = 1  # independent processes, each with all of this on CPUs of its own; their throughput counts
     cpu_quota: float = 0.0  # CPUs that the kernel gives all processes of a launch together; 0: no quota
 
     @property
@@ -70,8 +72,8 @@ class Cell(NamedTuple):
 
     @property
     def all_threads(self) -> int:
-        """Return the intra-op threads requested for all workers together."""
-        return self.threads * self.world_size
+        """Return the intra-op threads requested for all workers of all instances together."""
+        return self.threads * self.world_size * self.instances
 
 
 class Protocol(NamedTuple):

@@ -72,10 +72,10 @@ def _tunings(text: str, capacity: Capacity) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(values.words(text)))
     try:
         for word in found:
-            if word != tuning.EACH:
+            if word not in tuning.SWEEPS:
                 tuning.named(word)
     except ValueError as error:
-        raise UsageError(f"{error}, {tuning.EACH}.") from error
+        raise UsageError(f"{error}, {', '.join(tuning.SWEEPS)}.") from error
     return found
 
 
@@ -137,7 +137,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "tuning",
         "tuning",
-        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn).",
+        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn), "
+        "`tuned+jemalloc` (a launch setting too), `launch` (each of those in turn).",
         "WHICH",
         usual=TUNED,
         example="installed,tuned",
@@ -155,6 +156,14 @@ AXIS_OPTIONS = (
         "world_size",
         "world_sizes",
         "Number of workers that share each mini-batch equally, each on a GPU or with its own threads: `1,2`.",
+        "COUNTS",
+        most=MOST_WORKERS,
+        usual="1",
+    ),
+    AxisOption(
+        "instances",
+        "instances",
+        "Independent processes at once, each with so many threads on CPUs of its own; their throughput counts: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
         usual="1",

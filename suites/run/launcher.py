@@ -22,8 +22,11 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -111,10 +114,48 @@ class Launched:
 Tick = Callable[[Path], None]
 """Called now and then during a launch, with its control directory."""
 Launcher = Callable[[LaunchRequest, Tick], Launched]
+Result = TypeVar("Result")
 
 
 def no_tick(directory: Path) -> None:
     """Show nothing."""
+
+
+class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
+    """Another of the launches at once was interrupted."""
+
+
+def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: threading.Barrier, tick: Tick) -> list[Result]:
+    """Carry out launches that meet at this barrier, each in a thread, and return what they return.
+
+    The first shows the progress of all. Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
+    any launch is left then.
+    """
+    stopped = threading.Event()
+
+    def look(directory: Path, number: int) -> None:
+        if stopped.is_set():
+            raise _Stopped
+        if number == 0:
+            tick(directory)
+
+    def carry_out(number: int) -> Result:
+        try:
+            return launches[number](partial(look, number=number))
+        finally:
+            meeting.abort()  # the others need not wait any longer
+
+    with ThreadPoolExecutor(len(launches)) as pool:
+        try:
+            futures = [pool.submit(carry_out, number) for number in range(len(launches))]
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            # Ctrl-C comes to this thread alone: the launches end at their next look.
+            stopped.set()
+            meeting.abort()
+            raise
 
 
 def guest_environment(variables: dict[str, str]) -> dict[str, str]:
