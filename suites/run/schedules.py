@@ -68,7 +68,7 @@ DOUBT_FREEDOM = 3
 SEARCHABLE = 3
 """Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
 DECISIVE = DEFAULT.tolerance / 2
-"""Where pairs deviate by no more, the first looks decide (`verdict.outlook`: 6.7 pairs of identical code, 13.6 at +5 %)."""
+"""Where pairs deviate by no more, the first looks decide: `verdict.outlook` says 6.7 pairs, and 13.6 at +5 %."""
 LONGER = 10
 """A launch of a pair times at most so many times the suite's samples."""
 _ENOUGH_SAMPLES = 10
@@ -382,8 +382,8 @@ PairRule = Callable[[Sequence[Record]], int]
 class PairSchedule(Schedule):
     """Pairs of launches, one of each side, until a rule wants no more.
 
-    A pair times as many samples as the suite says, which suits the intervals of a matrix, and more where the cell's
-    pairs so far show that this saves time (`samples_of_launch`).
+    A pair times as many samples as the suite says, which suits the intervals of a matrix, and more where the noise
+    within the cell's launches so far makes that pay (`samples_of_launch`).
     """
 
     strict = True
