@@ -134,6 +134,13 @@ class ParitySample(NamedTuple):
     moved: Optional[bool] = None  # whether any parameter changed in the timed steps; None: the loss is not finite
 
 
+class CpuEnergy(NamedTuple):
+    """Energy of the CPU packages between the marks around the timed samples, by their RAPL counters."""
+
+    joules: Optional[Dict[str, float]] = None  # of each package, all programs on it together; None: not measured
+    reason: str = ""  # why it was not measured
+
+
 class HostObservation(NamedTuple):
     """The host's observation of a launch, by its own clock and the system's accounts.
 
@@ -152,6 +159,7 @@ class HostObservation(NamedTuple):
     read_cpu_seconds: float = 0.0
     timed_waiting_seconds: float = 0.0  # for a CPU, of its processes and of the host: meanwhile no sample proceeds
     checks: int = 1  # resetting and reading are those of so many checks, the steps those of the last one
+    energy: Optional[CpuEnergy] = None  # None: measured before dlbench read the counters
 
     @property
     def checked_steps(self) -> int:
@@ -287,6 +295,7 @@ _NESTED = {
     "profile": Profile,
     "parity_sample": ParitySample,
     "outside": HostObservation,
+    "energy": CpuEnergy,
 }
 
 

@@ -39,12 +39,14 @@ from dlbench.adapters.protocol import (
     RESET,
     STEPS,
     TRAINING,
+    CpuEnergy,
     HostObservation,
     Launch,
     Outcome,
     Status,
     write_launch,
 )
+from dlbench.hardware_probe.energy import Microjoules, PackageCounters
 from dlbench.hardware_probe.telemetry import descends_from_this_process
 from dlbench.reports.formats.inert import one_line
 
@@ -139,10 +141,16 @@ class LaunchMonitor:
     """Watches one launch."""
 
     def __init__(
-        self, line: socket.socket, supervisor: int, check_steps: Sequence[int], meeting: threading.Barrier | None = None
+        self,
+        line: socket.socket,
+        supervisor: int,
+        check_steps: Sequence[int],
+        meeting: threading.Barrier | None = None,
+        counters: PackageCounters | None = None,
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
         steps; without any there are none. ``meeting`` joins it with the monitor of another launch, in another thread.
+        ``counters`` are those of the CPU packages' energy; None: this machine's.
         """
         line.setblocking(False)
         self.line = line
@@ -155,6 +163,8 @@ class LaunchMonitor:
         self.held_seconds = 0.0
         """For which the guest had to wait for the other launch."""
         self._meeting = meeting
+        self._counters = PackageCounters() if counters is None else counters
+        self._microjoules: list[Microjoules | str] = []  # before and after the timed samples
         self._supervisor, self._check_steps = supervisor, check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
@@ -190,9 +200,19 @@ class LaunchMonitor:
         steps, rounds = self._check if self._asked else (0, 0)
         seconds, cpu_seconds, waiting = self._spent[END]
         reset, checked, read = (self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ))
-        return HostObservation(seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks)
+        return HostObservation(
+            seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks, self._energy(seconds)
+        )
+
+    def _energy(self, seconds: float) -> CpuEnergy:
+        if self._meeting is not None:
+            return CpuEnergy(None, "two launches ran at the same time, and the counters are of all programs")
+        before, after = self._microjoules
+        return CpuEnergy(*self._counters.spent(before, after, seconds))
 
     def _mark(self, words: str) -> None:
+        if words.startswith(END):
+            self._microjoules.append(self._counters.read())
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
         if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
@@ -223,6 +243,8 @@ class LaunchMonitor:
             with contextlib.suppress(threading.BrokenBarrierError):
                 self._meeting.wait()
             self.held_seconds += time.monotonic() - now[0]
+        if word == BEGIN:
+            self._microjoules = [self._counters.read()]
         # The guest waits meanwhile: it used no CPU time since.
         self._last = (time.monotonic(), now[1], now[2])
         try:
