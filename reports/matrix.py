@@ -16,7 +16,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Interval, Panel, dots_to_picture
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name, short_extra
-from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, legend, reasons
+from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
 
@@ -178,17 +178,14 @@ def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
             fields=(*of_device, *medians, "peak_memory_bytes"),
         ),
         *attributes(itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)),
-        TableColumn("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in _COSTS for part in MEDIAN)),
+        TableColumn("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),
         *attributes(itself, "break_even", "unmeasured", break_even=("steps", "low", "high"), unmeasured=None),
     )
 
 
-_COSTS = [name for name in COMPARED if name != SECONDS]
-
-
 def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:
     """Return the quantities that are measured once in a launch, by name; None where they are not known."""
-    found = {name: cell.measured.get(name) for name in _COSTS}
+    found = {name: cell.measured.get(name) for name in OF_LAUNCHES}
     return {
         name: None if each is None else {part: getattr(each, part) for part in MEDIAN} for name, each in found.items()
     }

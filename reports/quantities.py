@@ -1,6 +1,6 @@
 """Quantities of a cell: what a matrix, a ratio, a curve and the page can show. A new one is a line of `QUANTITIES`.
 
-Those with ``of_launch`` are measured once in every launch; a cell's value is the geometric mean over its launches, with
+Those of `OF_LAUNCHES` are measured once in every launch; a cell's value is the geometric mean over its launches, with
 Student's interval from three on (`statistics.of_launches`). Ratios compare these and the seconds of a step.
 """
 
@@ -26,7 +26,6 @@ class Quantity(NamedTuple):
 
     title: str
     value: "Callable[[CellResult], Numbers | None]"
-    of_launch: OfLaunch | None = None
     unit: str = ""
     """Over a column of it."""
     of_time: bool = False
@@ -96,16 +95,16 @@ def _mebibytes(size: int | None) -> float | None:
     return size / 2**20 if size else None
 
 
-def _launches(title: str, unit: str, of_launch: OfLaunch, name: str) -> Quantity:
+def _measured(title: str, unit: str, name: str) -> Quantity:
     def numbers(cell: "CellResult") -> Numbers | None:
         found = cell.measured.get(name)
         return None if found is None else (found.median, found.low, found.high)
 
-    return Quantity(title, numbers, of_launch, unit)
+    return Quantity(title, numbers, unit)
 
 
 SECONDS = "seconds"
-_OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
+OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
     "start": ("Seconds to the end of the first step", "start s", start_seconds),
     "import": ("Seconds to import the framework", "import s", lambda outcome: outcome.import_seconds),
     "prepare": ("Seconds to build the network", "prepare s", lambda outcome: outcome.prepare_seconds),
@@ -118,17 +117,18 @@ _OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
     ),
     "cpu_joules": ("Joules per mini-batch, of the CPU packages", "CPU J", cpu_joules),
 }
+"""Title, unit and value of what is measured once in a launch."""
 QUANTITIES = {
     SECONDS: Quantity("Seconds per mini-batch", _seconds, unit="s/batch", of_time=True),
     "items": Quantity("Items per second", follows_time(lambda cell: cell.items_per_second), of_time=True),
     "gflops": Quantity("GFLOP/s", follows_time(lambda cell: cell.gflops), of_time=True),
     "ceiling": Quantity("Per cent of the measured ceiling", follows_time(_ceiling), of_time=True),
-    **{name: _launches(*declared, name) for name, declared in _OF_LAUNCHES.items()},
+    **{name: _measured(title, unit, name) for name, (title, unit, _) in OF_LAUNCHES.items()},
     "break_even": Quantity("Steps until a mode has made up for its start", _break_even, unit="even at"),
     "joules": Quantity("Joules per mini-batch, of the GPU", _of_device("joules_per_minibatch")),
     "busy": Quantity("Per cent of a step in which the GPU worked", _of_device("busy_share", 100)),
 }
-COMPARED = (SECONDS, *_OF_LAUNCHES)
+COMPARED = (SECONDS, *OF_LAUNCHES)
 """The quantities that ratios compare: the less the better."""
 _LEGENDS = {
     "start": "import + building the network + first step, compilation included; without the start of the interpreter "
@@ -147,7 +147,7 @@ def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
     """Return what the timed launches of a cell give of each quantity that is measured once in a launch."""
     launches = list(outcomes)
     found: dict[str, Summary] = {}
-    for name, (_, _, of_launch) in _OF_LAUNCHES.items():
+    for name, (_, _, of_launch) in OF_LAUNCHES.items():
         values = [value for each in launches if (value := of_launch(each)) is not None]
         if (summary := of_launches(values)) is not None:
             found[name] = summary

@@ -46,7 +46,7 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import WORKERS_LEGEND, place_name, row_name
-from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, Numbers, legend
+from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import Host
@@ -63,7 +63,7 @@ _DOUBTS = (
 )
 """A size with one of these takes no part as long as another is without it."""
 NOTHING = "Nothing was measured yet."
-SHOWN = (SECONDS, "items", *(name for name in COMPARED if name != SECONDS))
+SHOWN = (SECONDS, "items", *OF_LAUNCHES)
 """Quantities that it can show; best and knee are those of the throughput whatever is shown."""
 _KNEE = "k"
 _KNEE_PARTS = ("batch_size", "earliest", "latest")
