@@ -161,6 +161,8 @@ class CellResult:
     """The largest of any launch."""
     default_threads: int | None = None
     """The framework's own thread count where none is set, if its adapter reports it."""
+    cold_start: bool = False
+    """Whether each launch had to compile anew what an earlier one had compiled."""
     measured: Mapping[str, Summary] = field(default_factory=dict)
     """Quantities that are measured once in a launch, by name (`quantities`)."""
     unmeasured: Mapping[str, str] = field(default_factory=dict)
@@ -463,6 +465,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         first_step_seconds=median(firsts) if firsts else None,
         default_threads=default if isinstance(default, int) else None,
         peak_memory_bytes=max((record.outcome.peak_memory_bytes or 0 for record in timed), default=0) or None,
+        cold_start=all(each.software.get("cold_start") is True for each in outcomes),
         measured=measured,
         unmeasured={} if "cpu_joules" in measured else {"cpu_joules": why_no_joules(outcomes[-1])},
     )

@@ -157,6 +157,7 @@ def _columns(found: Costs) -> tuple[Column[Cost], ...]:
         *axis_columns(lambda cost: cost.cell.cell),
         Column("", "", lambda cost: row_name(cost.cell.row)),
         *(_measured(found, name) for name in (*_PARTS, "start")),
+        Column("cold_start", None, lambda cost: cost.cell.cold_start),
         Column("seconds_per_minibatch", "s/batch", lambda cost: cost.cell.seconds, fields=MEDIAN),
         *(_measured(found, name) for name in _LEAST[1:]),
         Column(
@@ -225,6 +226,11 @@ def _notes(found: Costs) -> Iterator[str]:
     for name in ("start", "memory", "gpu_memory", "cpu_joules", "break_even"):
         if any(QUANTITIES[name].value(cell) is not None for cell in cells):
             yield f"{QUANTITIES[name].unit}: {legend(name)}"
+    if warm := sum(not cell.cold_start for cell in cells):
+        yield (
+            f"{counted(warm, 'cell')} may have found in a cache what earlier launches had compiled; `dlbench run costs` gives "
+            "each launch an empty one."
+        )
     for why, of in reasons(cells, "cpu_joules").items():
         yield f"{QUANTITIES['cpu_joules'].title}: not measured of {counted(len(of), 'cell')}: {why}."
     yield from found.matrix.notes

@@ -131,9 +131,9 @@ QUANTITIES = {
 COMPARED = (SECONDS, *OF_LAUNCHES)
 """The quantities that ratios compare: the less the better."""
 _LEGENDS = {
-    "start": "import + building the network + first step, compilation included; without the start of the interpreter "
-    "and dlbench's own preparation of weights and mini-batch",
-    "first_step": "compilation included",
+    "start": "import + building the network + first step, compilation included where no cache has its result; without "
+    "the start of the interpreter and dlbench's own preparation of weights and mini-batch",
+    "first_step": "compilation included where no cache has its result",
     "memory": "resident memory of all processes of a launch, from the end of the first step on",
     "gpu_memory": "of the framework's allocator, while steps were timed",
     "cpu_joules": "by the RAPL counters of whole packages: the energy of other programs, and of idling, is part of it",
