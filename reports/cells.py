@@ -331,7 +331,8 @@ def _with_break_even(peers: Sequence[CellResult]) -> list[CellResult]:
     """Return the cells of a column and group, those of a framework with several modes with their break-even."""
     found = []
     for of_framework in grouped(peers, lambda cell: cell.row.framework).values():
-        started = {id(cell): start for cell in of_framework if cell.timed and (start := cell.measured.get("start"))}
+        fair_ones = fair(of_framework)
+        started = {id(cell): start for cell in fair_ones if (start := cell.measured.get("start"))}
         first = min(of_framework, key=lambda cell: started[id(cell)].median if id(cell) in started else math.inf)
         for cell in of_framework:
             start, other = started.get(id(cell)), started.get(id(first))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, differ, grouped
+from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_columns, table
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import BEST, MISSING, NEVER, Entry, Page, Table, deviation, number
@@ -25,8 +25,8 @@ _PARTS = ("import", "prepare", "first_step")
 _LEAST = ("start", "memory", "gpu_memory", "cpu_joules")
 _LEGEND = (
     "Medians over launches. n steps: seconds of the start and of n - 1 further steps.",
-    f"{BEST} the least at its place, or not clearly more. ± is the wider side of the 95 % interval over launches (from "
-    "3 on).",
+    f"{BEST} the least at its place, or not clearly more. ± is the wider side of the 95 % interval over launches; with "
+    "fewer than 3 that of n steps takes launches to deviate as those of other cells do (5 % where too few show it).",
 )
 _OR = "x or y: the intervals do not say which takes less; the first has the lower value."
 
@@ -56,11 +56,13 @@ Costs = Compared[list[Cost]]
 
 
 def costs(matrix: Matrix) -> Costs:
-    """Return what the rows of a matrix cost, those with the earliest end of the first step first."""
+    """Return at each place what the rows cost that may be the fastest there, the earliest end of a first step first."""
     found = []
-    timed = [cell for cell in matrix.cells.values() if cell.timed is not None and "start" in cell.measured]
-    for cells in grouped(timed, lambda cell: (cell.column, cell.group)).values():
-        found.append([_cost(cell, cells) for cell in sorted(cells, key=lambda cell: _times(cell)[0].median)])
+    started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
+    for here in grouped(started, lambda cell: (cell.column, cell.group)).values():
+        cells = [cell for cell, _ in in_the_running(here)]
+        if cells:
+            found.append([_cost(cell, cells) for cell in sorted(cells, key=lambda cell: _times(cell)[0].median)])
     return Compared(matrix, tuple(found))
 
 
@@ -146,7 +148,7 @@ def even(found: BreakEven | None) -> Entry:
     """Return a break-even as a field: "412 350-510", or "never"."""
     if found is None:
         return Entry(MISSING)
-    if found.steps is None or found.high is None:
+    if found.steps is None or found.low is None or found.high is None:
         return Entry(NEVER)
     return Entry(number(found.steps), f" {number(found.low)}-{number(found.high)}")
 
@@ -186,11 +188,15 @@ def _choice(steps: int) -> Column[Choice]:
     )
 
 
+def _whose(choice: Choice) -> str:
+    return f"{_place(choice.at)}: {choice.at.framework or 'all'}"
+
+
 def _choices(found: Costs) -> tuple[Column[Choice], ...]:
     return (
         *host_columns(lambda choice: found.matrix.hosts[choice.machine]),
         *axis_columns(lambda choice: choice.at, (*GROUP, *PLACE)),
-        Column("framework", "", lambda each: each.at.framework or None, lambda each: each.at.framework or "all"),
+        Column("framework", "", lambda each: each.at.framework or None, _whose),
         *map(_choice, STEPS),
     )
 
@@ -218,7 +224,7 @@ def _table_of_choices(columns: Sequence[Column[Choice]], here: Sequence[Choice])
     if not here:
         return []
     title = "Which takes least for how many steps"
-    return [table(columns, here, title, "choices", lambda choice: _place(choice.at), (_OR,), words=True)]
+    return [table(columns, here, title, "choices", notes=(_OR,), words=True)]
 
 
 def _notes(found: Costs) -> Iterator[str]:
@@ -228,8 +234,8 @@ def _notes(found: Costs) -> Iterator[str]:
             yield f"{QUANTITIES[name].unit}: {legend(name)}"
     if warm := sum(not cell.cold_start for cell in cells):
         yield (
-            f"{counted(warm, 'cell')} may have found in a cache what earlier launches had compiled; `dlbench run costs` gives "
-            "each launch an empty one."
+            f"{counted(warm, 'cell')} may have found in a cache what earlier launches had compiled; `dlbench run "
+            "costs` gives each launch an empty one."
         )
     for why, of in reasons(cells, "cpu_joules").items():
         yield f"{QUANTITIES['cpu_joules'].title}: not measured of {counted(len(of), 'cell')}: {why}."

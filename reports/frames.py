@@ -53,7 +53,8 @@ def launches(
     ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages);
     ``flags`` (names, with spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
     ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on average),
-    ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``. Missing values are NaN, NaT or None. Raises StoreError and ReportError.
+    ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``. Missing
+    values are NaN, NaT or None. Raises StoreError and ReportError.
     """
     import pandas as pd
 

@@ -335,15 +335,15 @@ class BreakEven:
 
     steps: float | None
     """None: never, as far as the intervals show."""
-    low: float
-    """Fewer steps clearly take it longer."""
+    low: float | None
+    """Fewer steps clearly take it longer; None: any number of steps."""
     high: float | None
     """With more steps it has clearly taken less time; None: with no number of steps."""
     method: str
 
 
 def break_even(start: Summary, step: Summary, other_start: Summary, other_step: Summary) -> BreakEven:
-    """Return after how many steps a way has made up for its start against another; it may be 1.
+    """Return after how many steps a way to train has made up for a start that is no earlier than another's.
 
     A start is the time to the end of the first step, so that n steps take the start and n - 1 times the step. The
     interval holds every n for which that of the difference of both times (`combination`) includes 0. Its ends are the
@@ -358,18 +358,18 @@ def break_even(start: Summary, step: Summary, other_start: Summary, other_step: 
         method += f", from fewer than {ENOUGH_LAUNCHES} launches, widened for the deviation of launches"
     # The smaller root of (later - n gain)^2 = (later - soonest)^2 + n^2 (most - gain)^2, written without a division by
     # 0; its counterpart with the other ends is the larger root.
-    low = 0.0
+    low: float | None = 1.0
     if soonest > 0:
         start_spread, step_spread = later - soonest, most - gain
         constant = soonest * (later + start_spread)
         root = math.sqrt((later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2)
-        low = constant / (later * gain + root) if later * gain + root > 0 else math.inf
+        low = 1 + constant / (later * gain + root) if later * gain + root > 0 else None
     if least <= 0:
-        return BreakEven(None, 1 + low, None, f"{method}: its step is not clearly faster")
+        return BreakEven(None, low, None, f"{method}: its step is not clearly faster")
     start_spread, step_spread = latest - later, gain - least
     inner = (later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2
     high = (later * gain + math.sqrt(inner)) / (least * (gain + step_spread))
-    return BreakEven(1 + max(0.0, later / gain), 1 + low, 1 + max(0.0, high), method)
+    return BreakEven(1 + max(0.0, later / gain), low, 1 + max(0.0, high), method)
 
 
 def judge(found: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:

@@ -30,8 +30,8 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
-from dlbench.reports.ratio.pairs import Row
 from dlbench.reports.quantities import QUANTITIES
+from dlbench.reports.ratio.pairs import Row
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST

@@ -18,8 +18,8 @@ from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Page, Table, common_flags, entry, flag_lines, times
 from dlbench.reports.matrix import of_cell
 from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, listed, place_heading, row_name
-from dlbench.reports.ratio.pairs import NOTHING, Compared
 from dlbench.reports.quantities import QUANTITIES
+from dlbench.reports.ratio.pairs import NOTHING, Compared
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     Ratio,

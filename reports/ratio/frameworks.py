@@ -17,9 +17,9 @@ from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
 from dlbench.reports.naming import WORKERS_LEGEND, counted, place_heading, row_name
-from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
 from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity
 from dlbench.reports.quantities import legend as legend_of
+from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.statistics import Ratio, judge
 

@@ -14,6 +14,7 @@ from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, number, times
 from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, place_heading, row_name
+from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.ratio.pairs import (
     FASTER,
     SLOWER,
@@ -26,7 +27,6 @@ from dlbench.reports.ratio.pairs import (
     verdict,
     with_verdicts,
 )
-from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.statistics import judge
 from dlbench.reports.storage.hosts import unlike

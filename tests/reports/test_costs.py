@@ -99,7 +99,7 @@ def test_a_mode_has_made_up_for_its_start_after_the_steps_in_which_it_gained_it_
     assert found is not None
     assert found.high is not None
     assert found.steps == pytest.approx(1 + 24 / 0.02, rel=1e-3)
-    assert found.low < 1201 < found.high
+    assert (found.low or 0) < 1201 < found.high
     # The one that starts first has nothing to make up for, and that of another framework is no rival.
     assert cells["eager"].break_even is None
     assert cells["jit"].break_even is None
@@ -149,7 +149,7 @@ def test_the_report_marks_the_least_memory_and_every_format_has_it() -> None:
     assert [each.cell.row.mode for each in here if "memory" in each.least] == ["eager"]
     written = {form: of(found) for form, of in exporters("costs").items()}
     assert "*900" in written["terminal"].replace("±1%", "")
-    assert "eager or jit" in written["markdown"]
+    assert "torch eager or jax jit" in written["markdown"]
     data = json.loads(export(REPORT, found, ReportOptions(), "json"))
     rows = {each["mode"]: each for each in data["cells"]}
     assert rows["compile"]["break_even"]["steps"] == pytest.approx(1201, rel=1e-3)
