@@ -18,6 +18,7 @@ PHASE_FILE = "phase.json"
 
 HOST_LINE = "DLBENCH_HOST"  # the variable with the file descriptor of the guest's line to the host
 BEGIN, END, RESET, STEPS, READ = ("begin", "end", "reset", "steps", "read")  # marks on it, in their order
+EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"  # the variable with matrix products to add to each step, see launch/worker.py
 PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
 
 

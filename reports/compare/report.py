@@ -13,7 +13,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CellComparison, Comparison
+from dlbench.reports.compare.comparison import CellComparison, Comparison
 from dlbench.reports.compare.verdict import POWER, Verdict
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
@@ -24,6 +24,7 @@ from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
 from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
+from dlbench.reports.storage.record import BASELINE, CANDIDATE
 
 
 class Words(NamedTuple):

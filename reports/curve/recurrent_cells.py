@@ -492,8 +492,8 @@ REPORT = Report(
     name="cells",
     summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a given loss.
 
-Speeds are of whatever suite timed such a network (cells, cells-quick, char); losses of those that trained it on a
-text (char). With `--against karpathy2016` the published losses stand beside one's own.""",
+Speeds come from any suite that timed such a network (cells, cells-quick, char), losses from those that trained it on a
+text (char). `--against karpathy2016` adds the published losses.""",
     examples=(
         "dlbench report cells",
         "dlbench report cells --quantity characters --suite cells",

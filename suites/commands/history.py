@@ -36,9 +36,9 @@ _OPTIONS: options.Options = {
     "magnitude": option("--magnitude", "Smallest change to report: 2.5%.", str, "2.5%"),
     "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
     "plot": option(
-        "--plot", "Draw it too: a .png or .svg, 24 series, those with changes first.", Path | None, metavar="FILE"
+        "--plot", "Also draw 24 series (.png or .svg), those with changes first.", Path | None, metavar="FILE"
     ),
-    "everything": flag("--all", "Every series and every change; further pages of the plot."),
+    "everything": flag("--all", "Show every series and every change, on further pages of the plot too."),
     "as_json": options.JSON,
 }
 

@@ -36,7 +36,7 @@ from .options import Given, takes
 def plan_command(given: Given) -> None:
     """Show what a run of this suite would measure and about how long it takes, without measuring.
 
-    The duration is estimated from the launches of this machine in the store.
+    The duration is estimated from this machine's launches in the store.
 
     Examples:
 

@@ -66,10 +66,10 @@ def option_of(key: str) -> str:
 def tuning_word(word: str) -> str:
     """Return a word of the axis tuning as it is; raises UsageError for any other."""
     try:
-        if word != tuning.EACH:
+        if word not in tuning.SWEEPS:
             tuning.named(word)
     except ValueError as error:
-        raise UsageError(f"{error}, {tuning.EACH}.") from error
+        raise UsageError(f"{error}, {', '.join(tuning.SWEEPS)}.") from error
     return word
 
 
@@ -124,7 +124,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "tuning",
         "tuning",
-        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn).",
+        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn), "
+        "`tuned+jemalloc` (a launch setting too), `launch` (each of those in turn).",
         "WHICH",
         usual=TUNED,
         example="installed,tuned",

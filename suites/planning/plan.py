@@ -17,20 +17,20 @@ from dlbench.reports.storage.networks import specification_of_cells
 from ..errors import UsageError
 from . import devices, networks, values
 from .axes import PLAIN, SuiteOverrides, parse_plain
-from .framework import catalogue
+from .framework import Framework, catalogue
 from .networks import LARGEST_BATCH
+from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Build, Capacity, Row
 
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side and stage."""
+    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side."""
 
     cell: Cell
     block: int
     side: str = ""
-    stage: str = ""
     cpus: tuple[int, ...] | None = None
     """Of a duet: those of this launch, while the other side runs on others."""
 
@@ -254,21 +254,25 @@ def _cells(
         if row.fits(device, family):
             cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
             cell = cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
-            begun.append((cell, build.framework.tunable(row.mode, device, family)))
+            begun.append((cell, build.framework, build.framework.tunable(row.mode, device, family)))
     if not begun:
         raise UsageError(
             "No row here has a mode for these networks on these devices. Name others (--networks, --devices)."
         )
-    _check_settings(plain["tuning"], rows, [names for _, names in begun] if choices["tuning"] else None)
-    if not any(names or plain["tuning"] != (tuning.EACH,) for _, names in begun):
+    of_cells = [(*names, *framework.launchable(cell.mode, cell.device)) for cell, framework, names in begun]
+    _check_settings(plain["tuning"], rows, of_cells if choices["tuning"] else None)
+    if not any(names or plain["tuning"] != (tuning.EACH,) for _, _, names in begun):
         raise UsageError("No row here has such settings. `dlbench list --settings` shows which there are.")
+    if plain["tuning"] == (tuning.LAUNCH,) and not any(_possible(cell, framework) for cell, framework, _ in begun):
+        missing = {name for cell, framework, _ in begun for name in framework.launchable(cell.mode, cell.device)}
+        raise UsageError(f"No launch setting can be tried here: {not_possible(missing) or 'none is for these rows'}.")
 
     def varied() -> Iterator[Cell]:
-        for cell, names in begun:
+        for cell, framework, names in begun:
             usual = suite.batch_sizes.get(cell.network, (known[cell.network].batch_size,))
             of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
             axes = {"batch_size": sizes or of_suite, **plain, "threads": threads[cell.device]}
-            axes["tuning"] = tuple(_tunings(plain["tuning"], names))
+            axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
             for combination in itertools.product(*axes.values()):
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))
                 copied = found.on_cpu and found.placement != RESIDENT
@@ -293,25 +297,40 @@ def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collect
     """Raise UsageError for a setting that no row has or, given the settings of cells, settings that no cell has."""
     settings = {row.build.framework.name: list(row.build.framework.tuning) for row in rows}
     for word in words:
-        names = () if word == tuning.EACH else tuning.named(word)
-        strange = next((name for name in names if not any(name in each for each in settings.values())), None)
+        names = () if word in tuning.SWEEPS else tuning.named(word)
+        known = [name for each in (*settings.values(), known_launch_settings()) for name in each]
+        strange = next((name for name in names if name not in known), None)
         if strange is not None:
+            settings["for any launch"] = list(known_launch_settings())
             there_are = "; ".join(f"{each}: {', '.join(its)}" for each, its in settings.items() if its)
-            raise UsageError(f"No row has a setting {strange!r}. There are {there_are or 'none'}.")
+            raise UsageError(f"No row has a setting {strange!r}. There are {there_are}.")
         if of_cells is not None and not any(set(names) <= set(each) for each in of_cells):
             several = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
             raise UsageError(
                 f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` shows where each "
                 "setting means anything."
             )
+        check_launch_settings(names)
 
 
-def _tunings(words: Iterable[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
+def _possible(cell: Cell, framework: Framework) -> list[str]:
+    """Return the launch settings to try in turn; none for a framework that computes nothing."""
+    names = framework.launchable(cell.mode, cell.device) if framework.computes else ()
+    return [name for name in names if not lacking(name)]
+
+
+def _tunings(words: Iterable[str], cell: Cell, framework: Framework, names: Sequence[str]) -> Iterator[str]:
+    """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice.
+
+    ``names`` are the settings of the row.
+    """
     for word in words:
         if word == tuning.EACH:
             yield from tuning.each(names)
-        elif set(tuning.named(word)) <= set(names):
+        elif word == tuning.LAUNCH:
+            yield TUNED
+            yield from (tuning.written({*names, name}, names) for name in _possible(cell, framework))
+        elif set(tuning.named(word)) <= {*names, *framework.launchable(cell.mode, cell.device)}:
             yield tuning.written(tuning.in_force(word, names), names)
 
 

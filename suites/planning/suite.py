@@ -21,7 +21,7 @@ from dlbench.adapters.protocol import Cell, Protocol
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
-from . import devices, networks, values
+from . import devices, networks, settings, values
 from .axes import AXIS_OPTIONS, PLAIN, AxisOption, joined, option_of, parse_plain
 from .framework import catalogue, offered
 from .toml_files import TomlTable, parse_toml, read_text, validated
@@ -191,7 +191,7 @@ def shipped() -> Mapping[str, Suite]:
     folder = resources.files("dlbench.suites") / "definitions"
     found = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".toml") and entry.name != networks.FILE:
+        if entry.name.endswith(".toml") and entry.name not in (networks.FILE, settings.FILE):
             suite = parse(entry.read_text(encoding="utf-8"), f"suites/definitions/{entry.name}")
             found[suite.name] = suite
     return MappingProxyType(found)

@@ -25,7 +25,7 @@ from ..planning.plan import PlannedLaunch
 from .launch import LaunchRunner
 from .launcher import Tick
 
-AUTO, DUET, SEQUENTIAL = PAIRINGS = ("auto", "duet", "sequential")
+SEQUENTIAL, DUET = PAIRINGS = ("sequential", "duet")
 Masks = tuple[tuple[int, ...], tuple[int, ...]]
 """The CPUs of each of two launches."""
 
@@ -53,27 +53,17 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
     return first, second
 
 
-def worthwhile(cell: Cell) -> bool:
-    """Tell whether `auto` measures a cell in duet pairs: not yet, until tests/benchmarks/duet_study.py says where."""
-    return False
-
-
 def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Masks], list[str]]:
     """Return the CPUs of the cells that are measured in duet pairs, and lines that say why others are not.
 
     Raises UsageError for an unknown pairing, and for duet pairs where no cell can have them.
     """
     values.one_of(pairing, "pairing", PAIRINGS)
-    found: dict[Cell, Masks] = {}
-    refused: list[str] = []
-    for cell in cells:
-        if pairing == SEQUENTIAL or (pairing == AUTO and not worthwhile(cell)):
-            continue
-        masks = masks_of(cell, cpu)
-        if not isinstance(masks, str):
-            found[cell] = masks
-        elif pairing == DUET:
-            refused.append(f"{name_of(cell)}: {masks}")
+    if pairing == SEQUENTIAL:
+        return {}, []
+    masks = {cell: masks_of(cell, cpu) for cell in cells}
+    found = {cell: each for cell, each in masks.items() if not isinstance(each, str)}
+    refused = [f"{name_of(cell)}: {each}" for cell, each in masks.items() if isinstance(each, str)]
     if refused and not found:
         raise UsageError(f"No cell can be measured in duet pairs. {refused[0]}. Use --pairing sequential.")
     return found, [f"sequential pairs of {each}" for each in refused]

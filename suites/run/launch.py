@@ -31,12 +31,12 @@ from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, St
 from dlbench.adapters.tuning import TUNABLE, in_force
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
-from dlbench.hardware_probe.cpu import bound_mask
+from dlbench.hardware_probe.cpu import bound_mask, node_mask
 from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.formats.inert import without_credentials
 from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import GATE, Record, Run
 
 from ..environments import folders
 from ..environments.digests import DIGEST, adapter_digest
@@ -154,7 +154,7 @@ class LaunchRunner:
             version=self.run.version,
             attempt=attempt,
             side=planned.side,
-            stage=planned.stage,
+            stage=self.run.purpose if self.run.purpose == GATE else "",
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
             telemetry=telemetry,
             network=specification(network.family),
@@ -187,7 +187,7 @@ class LaunchRunner:
             protocol,
             {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})},
             str(cache),
-            cpus=self._cpus(cell) if planned.cpus is None else list(planned.cpus),
+            cpus=self._cpus(cell, framework.bound_to_one_node(chosen)) if planned.cpus is None else list(planned.cpus),
             adapter_directory=framework.outside,
             gpu=uuids,
             repeated_batch=None if reference is None else reference.repeated_batch,
@@ -270,10 +270,10 @@ class LaunchRunner:
             launch = request.launch._replace(cache_directory=folder)
             return self.launcher(replace(request, launch=launch, variables=variables), tick)
 
-    def _cpus(self, cell: Cell) -> list[int] | None:
-        """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""
+    def _cpus(self, cell: Cell, one_node: bool) -> list[int] | None:
+        """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""
         if cell.affinity != BOUND:
-            return None
+            return list(node_mask(self.machine.cpu)) if one_node and self.machine is not None else None
         mask = None if self.machine is None else bound_mask(self.machine.cpu, cell.all_threads, cell.world_size)
         if mask is None:
             raise UsageError(

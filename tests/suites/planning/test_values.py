@@ -69,7 +69,7 @@ def test_counts_are_positive_or_refused(text):
         return
     assert found
     assert all(1 <= n <= values.MOST_THREADS for n in found)
-    assert set(text) <= set(string.digits + string.whitespace + "-*,coresps" + "u")
+    assert set(text) <= set(string.digits + string.whitespace + "-*.,coresps" + "u")
 
 
 @pytest.mark.parametrize(
