@@ -403,14 +403,17 @@ def _ceilings(results: Results) -> Callable[[Place], float | None]:
     def ceiling(place: Place) -> float | None:
         machine, cell = place
         # A framework's own product is one worker's. On the CPU the workers beyond those that fit add nothing.
-        workers = cell.world_size
+        workers, threads = cell.world_size, cell.threads
         host = results.hosts.get(machine)
         if cell.on_cpu and host is not None and host.effective_cpus:
+            # No more threads than the quota's CPUs can be at work; without a count there may be as many.
+            cpus = min(host.effective_cpus, math.ceil(cell.cpu_quota) or host.effective_cpus)
+            threads = min(threads or cpus, cpus) if cell.cpu_quota or not threads else threads
             workers = min(workers, max(1, host.effective_cpus // max(1, cell.threads)))
         own = products.get((machine, cell.device, cell.precision), [])
-        rates = [rate * workers for threads, rate in own if not cell.on_cpu or threads <= cell.threads]
+        rates = [rate * workers for count, rate in own if not cell.on_cpu or count <= threads]
         if cell.on_cpu and cell.precision == "float32" and machine in results.ceilings:
-            rates.append(results.ceilings[machine].gemm_flops_per_second(cell.all_threads) or 0.0)
+            rates.append(results.ceilings[machine].gemm_flops_per_second(threads * cell.world_size) or 0.0)
         return max(rates, default=0.0) or None
 
     return ceiling

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, Place
 from dlbench.reports.columns import Column as TableColumn
 from dlbench.reports.columns import attributes, axis_columns, csv_rows, objects
@@ -15,7 +16,7 @@ from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Interval, Panel, dots_to_picture
-from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name, short_extra
+from dlbench.reports.naming import group_name, head_of, row_name, short_extra
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
@@ -48,7 +49,7 @@ def _table(matrix: Matrix, quantity: str) -> Table:
 def column_name(matrix: Matrix, column: Place) -> str:
     """Return the heading of a column: threads or device, and workers, behind the letter of one of many machines."""
     peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
-    name = str(column.threads) if column.device == "cpu" and column.threads else column.device
+    name = str(column.threads or "own") if column.on_cpu and column.threads is not None else column.device
     if column.device != "cpu" and column.threads and len({peer.threads for peer in peers}) > 1:
         name += f"/{column.threads}"
     name = short_extra(name, column.cell)
@@ -100,8 +101,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     if any(low is not None for _, low, _ in values):
         coverage = _lesser_coverage(shown) if QUANTITIES[quantity].of_time else ""
         lines.append(f"± half-width of the 95 % interval (the wider side){coverage}")
-    if any(column.world_size > 1 for column in matrix.columns):
-        lines.append(WORKERS_LEGEND)
+    lines += axes.legends(column.cell for column in matrix.columns)
     common = _common(matrix)
     lines += layout.flag_lines(shown, common)
     empty = any(matrix.at(g, r, c) is None for g, rows in matrix.rows.items() for r in rows for c in matrix.columns)

@@ -45,7 +45,7 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import WORKERS_LEGEND, place_name, row_name
+from dlbench.reports.naming import place_name, row_name
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
@@ -219,7 +219,7 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
             "not count for best and knee."
         )
     lines += layout.flag_lines((point.cell for point in points), common)
-    lines += [WORKERS_LEGEND] if any(curve.cell.world_size > 1 for curve in found.curves) else []
+    lines += axes.legends(curve.cell for curve in found.curves)
     if count := len(found.left_out):
         networks = ", ".join(dict.fromkeys(curve.cell.network for curve in found.left_out))
         lines.append(

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from dlbench.adapters.axes import NAMES
+from dlbench.adapters.axes import NAMES, word
 from dlbench.adapters.protocol import Outcome
 from dlbench.reports.cells import CellResult, axis_value
 from dlbench.reports.columns import Column, table
@@ -37,7 +37,8 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
         if each.record.outcome.samples_ns
     ]
     label = f"Seconds of every timed step of {len(series)} launch{'es' * (len(series) > 1)}"
-    axes = [*((name, axis_value(cell.cell, name)) for name in NAMES), ("run", cell.run)]
+    values = ((name, axis_value(cell.cell, name)) for name in NAMES)
+    axes = [*((name, None if value is None else word(name, value)) for name, value in values), ("run", cell.run)]
     return rendered(
         "cell.html.j2",
         one_line,

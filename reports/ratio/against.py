@@ -236,8 +236,8 @@ def against(
 
 
 def _comparable(column: Place) -> bool:
-    # The paper's CPU columns are of one process.
-    return column.on_cpu and column.world_size == 1
+    # The paper's CPU columns are of one process without a quota.
+    return column.on_cpu and column.world_size == 1 and not column.cell.cpu_quota
 
 
 def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:

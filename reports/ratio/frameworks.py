@@ -16,7 +16,7 @@ from dlbench.reports.cells import CellResult, Matrix, Place, differ, grouped, in
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
-from dlbench.reports.naming import WORKERS_LEGEND, counted, place_heading, row_name
+from dlbench.reports.naming import counted, place_heading, row_name
 from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity
 from dlbench.reports.quantities import legend as legend_of
 from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
@@ -123,12 +123,12 @@ def _page(found: Frameworks) -> Page:
         return Page((nothing, *found.matrix.notes), ())
     pairs = [pair for means in found.rows for each in means for pair in each.pairs]
     few = any(not side.covers_launches for pair in pairs for side in pair.times)
-    workers = any(place.world_size > 1 for means in found.rows for place in _places(found, means))
+    legends = axes.legends(place.cell for means in found.rows for place in _places(found, means))
     quantity, what = found.matrix.quantity, _OF_SECONDS
     if quantity != SECONDS:
         what = f"{QUANTITIES[quantity].title}: those of the row over those of the reference; below 1 it has less."
     legend = [f"{what} {_LEGEND[0]}", *filter(None, [legend_of(quantity)]), _LEGEND[1], _LEGEND[2]]
-    after = (*legend, *((_FEW,) if few else ()), *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes)
+    after = (*legend, *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 
 

@@ -7,13 +7,14 @@ others the ratio is the difference of the hardware.
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, fair, grouped
 from dlbench.reports.columns import ROW, Column, axis_columns, csv_rows, host_columns, objects, table, within
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, number, times
-from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, place_heading, row_name
+from dlbench.reports.naming import counted, group_name, place_heading, row_name
 from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.ratio.pairs import (
     FASTER,
@@ -133,11 +134,10 @@ def _page(found: Machines) -> Page:
             table(of_rows, _rows_of(pairs), f"{title}: rows"),
             table(of_cells, pairs, f"{title}: cells", group=lambda pair: group_name(pair.cell.group), keys=2),
         ]
-    workers = any(pair.cell.column.world_size > 1 for _, _, pairs in found.rows for pair in pairs)
+    legends = axes.legends(pair.cell.cell for _, _, pairs in found.rows for pair in pairs)
     some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
-    meant = legend(found.matrix.quantity)
-    legends = [*filter(None, [meant]), *_LEGEND[: 1 + some_alike], _MEANS]
-    after = (*legends, *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes)
+    meant = [legend(found.matrix.quantity)] if legend(found.matrix.quantity) else []
+    after = (*meant, *_LEGEND[: 1 + some_alike], _MEANS, *legends, *found.matrix.notes)
     return Page(tuple(before), tuple(tables), after)
 
 

@@ -9,8 +9,7 @@ time are compared (`reports.compare.comparison.common_time`).
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from pathlib import Path
+from functools import partial
 
 from dlbench.adapters.protocol import Cell, Protocol
 from dlbench.hardware_probe import Cpu
@@ -23,7 +22,7 @@ from ..errors import UsageError
 from ..planning import values
 from ..planning.plan import PlannedLaunch
 from .launch import LaunchRunner
-from .launcher import Tick
+from .launcher import Tick, at_once
 
 SEQUENTIAL, DUET = PAIRINGS = ("sequential", "duet")
 Masks = tuple[tuple[int, ...], tuple[int, ...]]
@@ -34,8 +33,12 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
     """Return CPUs for both launches of a pair, a core for each thread; or why two launches cannot run at once here."""
     if not cell.on_cpu:
         return "on a GPU both would share the device"
+    if cell.instances > 1:
+        return "its instances run at once already"
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot bind a process to CPUs"
+    if not cell.threads:
+        return "without a thread count nothing says how many CPUs each side needs"
     needed, usable = 2 * cell.all_threads, len(cpu.affinity)
     if needed > usable:
         return f"both sides need {needed} CPUs and may use {usable}"
@@ -69,10 +72,6 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Ma
     return found, [f"sequential pairs of {each}" for each in refused]
 
 
-class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
-    """The other launch of the pair was interrupted."""
-
-
 def run_duet(
     runners: Mapping[str, LaunchRunner], pair: Sequence[PlannedLaunch], protocol: Protocol, most: int, tick: Tick
 ) -> Iterator[list[Record]]:
@@ -93,28 +92,9 @@ def run_duet(
 def _attempt(
     runners: Mapping[str, LaunchRunner], pair: Sequence[PlannedLaunch], protocol: Protocol, attempt: int, tick: Tick
 ) -> list[Record]:
-    meeting, stopped = threading.Barrier(len(pair)), threading.Event()
+    meeting = threading.Barrier(len(pair))
 
-    def launch(planned: PlannedLaunch) -> Record:
-        def look(directory: Path) -> None:
-            if stopped.is_set():
-                raise _Stopped
-            if planned is pair[0]:  # it shows the progress of both
-                tick(directory)
+    def launch(planned: PlannedLaunch, look: Tick) -> Record:
+        return runners[planned.side].attempt(planned, protocol, attempt, tick=look, meeting=meeting)
 
-        try:
-            return runners[planned.side].attempt(planned, protocol, attempt, tick=look, meeting=meeting)
-        finally:
-            meeting.abort()  # the other one need not wait any longer
-
-    with ThreadPoolExecutor(len(pair)) as pool:
-        try:
-            futures = [pool.submit(launch, planned) for planned in pair]
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-                future.result()
-            return [future.result() for future in futures]
-        except BaseException:
-            # Ctrl-C comes to this thread alone: the launches end at their next look.
-            stopped.set()
-            meeting.abort()
-            raise
+    return at_once([partial(launch, planned) for planned in pair], meeting, tick)

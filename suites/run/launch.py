@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.adapters.networks import specification, to_data
-from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
-from dlbench.adapters.tuning import TUNABLE, in_force
+from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
+from dlbench.adapters.tuning import THREAD_SETTING, TUNABLE, in_force
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask, node_mask
@@ -44,7 +44,8 @@ from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
 from ..planning.framework import GUEST_DIRECTORY
-from ..planning.plan import Plan, PlannedLaunch, too_large
+from ..planning.plan import Plan, PlannedLaunch, binds, too_large
+from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .preparation import Reference
@@ -133,6 +134,8 @@ class LaunchRunner:
         note_losses(self.first_losses, cell, outcome, network.family)
         if outcome.software:
             software[TUNABLE] = list(tunable)
+            if cell.cpu_quota and cell.threads and (setting := framework.thread_setting(cell.mode, cell.threads)):
+                software[THREAD_SETTING] = setting
             if framework.external:  # dlbench's own adapters come with its version
                 software[DIGEST] = adapter_digest(framework)
         else:
@@ -248,7 +251,9 @@ class LaunchRunner:
         return found, {"gpu": identities[0], **({"gpus": identities} if len(identities) > 1 else {})}
 
     def _launch(self, request: LaunchRequest, gpu: str | None, tick: Tick) -> tuple[Launched, Telemetry]:
-        """Carry out a launch while its GPU is watched, and judge it."""
+        """Carry out a launch while its GPU is watched, and judge it; several instances each by itself."""
+        if request.launch.cell.instances > 1:
+            return run_instances(request, lambda each, look: self._launch(each, None, look)[0], tick), None
         sampler = None if gpu is None else Sampler(gpu, self.nvml, own=of_a_launch)
         telemetry: Telemetry = None
         if sampler is not None:
@@ -272,9 +277,10 @@ class LaunchRunner:
 
     def _cpus(self, cell: Cell, one_node: bool) -> list[int] | None:
         """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""
-        if cell.affinity != BOUND:
+        if not binds(cell):
             return list(node_mask(self.machine.cpu)) if one_node and self.machine is not None else None
-        mask = None if self.machine is None else bound_mask(self.machine.cpu, cell.all_threads, cell.world_size)
+        workers = cell.world_size * cell.instances
+        mask = None if self.machine is None else bound_mask(self.machine.cpu, cell.all_threads, workers)
         if mask is None:
             raise UsageError(
                 f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."

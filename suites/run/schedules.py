@@ -353,7 +353,8 @@ class Schedule:
         ]
         if not self.stats[cell] and min(out_of_memory, default=cell.batch_size) < cell.batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
-        first = min(self._records[group_of(cell)], key=lambda each: each.cell.threads, default=None)
+        given = (each for each in self._records[group_of(cell)] if each.cell.threads)
+        first = min(given, key=lambda each: each.cell.threads, default=None)
         if first is None or first.cell.threads >= cell.threads:
             return ""
         limit, outcome = self.plan.cell_seconds, first.outcome

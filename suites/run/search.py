@@ -323,7 +323,9 @@ def recipe(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str], list
     besides = []
     if cell.world_size > 1:
         besides.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
-    if cell.affinity == BOUND:
+    if cell.instances > 1:
+        besides.append(f"Instances: {cell.instances} independent processes, each bound to CPUs of its own")
+    elif cell.affinity == BOUND:
         besides.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
     elif framework.bound_to_one_node(in_force):
         besides.append("CPUs: the process is bound to those of one NUMA node, as by numactl --cpunodebind")
