@@ -19,6 +19,8 @@ LAUNCH = "launch"
 SWEEPS = (EACH, LAUNCH)
 TUNABLE = "tunable"
 """The key of a record's software with the names of the row's settings there, in order."""
+THREAD_SETTING = "thread_setting"
+"""The key of a record's software with what sets its thread count: a variable of the environment, or a call."""
 _ADDED, _LEFT_OUT = r"((?:\+[a-z][a-z0-9_]*)*)", r"((?:-[a-z][a-z0-9_]*)*)"
 _WORD = re.compile("(?:%s%s|%s%s%s)" % (INSTALLED, _ADDED, TUNED, _ADDED, _LEFT_OUT))
 

@@ -68,6 +68,7 @@ def run_command(given: Given) -> None:
     - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8 --budget 10m`
     - `dlbench run quick --frameworks torch --devices cpu,cuda:0 --batch-sizes 64,256`
     - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
+    - `dlbench run quick --frameworks torch --cpu-quota none,1 --threads default,1`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     - `dlbench run char --corpus my_text.txt`

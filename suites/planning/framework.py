@@ -119,6 +119,7 @@ class Framework(TomlTable):
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0
+    threads_call: str = ""  # what sets its threads in its own code, with {threads}, where no variable does
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
     tuning: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Tuned] = {}
@@ -251,6 +252,12 @@ class Framework(TomlTable):
             for name, value in asked.items()
             if all(meanings[each] for each in _PLACEHOLDER.findall(value))
         }
+
+    def thread_setting(self, mode: str, threads: int) -> str:
+        """Return what sets this thread count: the framework's own call, else variables; empty where unknown."""
+        variables = {**self.variables, **self.modes[mode].variables}
+        named = [f"{name}={threads}" for name, value in variables.items() if value == "{threads}"]
+        return self.threads_call.replace("{threads}", str(threads)) or " ".join(named)
 
 
 def read(path: Path) -> Framework:

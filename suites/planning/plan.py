@@ -5,6 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from statistics import fmean
 
 from dlbench.adapters import tuning
@@ -22,6 +23,10 @@ from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Build, Capacity, Row
+
+QUOTA_SAMPLE_SECONDS = 0.5
+"""Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
+speed, or none."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Plan:
     left_out: tuple[Cell, ...] = ()  # that this machine cannot have: bound to more CPUs than there are
     curve_check_steps: int = 0
     """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
+    cold_start: bool = False
+    """Whether the cache of each launch is empty, so that it compiles what an earlier launch had compiled."""
     networks: dict[str, Network] = field(default_factory=dict)  # by name; dlbench's own may be left out
     by_worth: bool = False
     """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
@@ -85,7 +92,10 @@ class Plan:
         """Return how a launch of this cell measures, and for how many steps it trains."""
         row = self.rows[0] if self.rows else None
         first = row is None or (cell.framework, cell.mode) == (row.build.name, row.mode)
-        return self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
+        found = self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
+        if cell.cpu_quota:
+            found = found._replace(sample_seconds=max(found.sample_seconds, QUOTA_SAMPLE_SECONDS))
+        return found
 
     def network_of(self, cell: Cell) -> Network:
         """Return the network of a cell; raises UsageError where the cell was planned for other numbers."""
@@ -129,7 +139,7 @@ def binds(cell: Cell) -> bool:
 
 def group_of(cell: Cell) -> Cell:
     """Return what cells share that differ in their thread count only."""
-    return cell._replace(threads=0)
+    return cell._replace(threads=-1)  # 0 is the count of those for which none is set
 
 
 def sizes_of(cell: Cell) -> Cell:
@@ -141,7 +151,7 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
     """Let the cells that decide whether others are worth starting change places with those."""
     ordered = list(cells)
     for indices in _places(cells, group_of):
-        fewest = min(indices, key=lambda index: cells[index].threads)
+        fewest = min(indices, key=lambda index: cells[index].threads or values.MOST_THREADS)
         ordered[indices[0]], ordered[fewest] = ordered[fewest], ordered[indices[0]]
     # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is undone here.
     for indices in _places(cells, sizes_of):
@@ -195,17 +205,8 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
             "threads that only start work there: --device-threads."
         )
     on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
-    threads: dict[str, tuple[int, ...]] = dict.fromkeys(used, (on_gpu,))
-    if devices.CPU in used:
-        threads[devices.CPU] = counts = values.parse_counts(choices["threads"] or suite.threads, capacity)
-        if choices["threads_limit"] or not choices["threads"]:  # what the user typed is what is measured
-            limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
-            threads[devices.CPU] = tuple(count for count in counts if count <= limit)
-            if not threads[devices.CPU]:
-                raise UsageError(
-                    f"No thread count of {list(counts)} is within the limit of {limit}. Raise --threads-limit."
-                )
-    cells = _cells(suite, choices, capacity, known, rows, threads)
+    threads = cache(partial(_threads, suite, choices, capacity, on_gpu))
+    cells = _cells(suite, choices, capacity, known, rows, threads, used)
     left_out = {cell: None for cell in cells if binds(cell) and cell.all_threads > capacity.cpus}
     if len(left_out) == len(cells):
         raise UsageError(
@@ -232,6 +233,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         interval=interval,
         left_out=tuple(left_out),
         curve_check_steps=min(section.curve_check_steps, section.curve_steps),
+        cold_start=section.cold_start,
         networks=known,
     )
 
@@ -242,16 +244,21 @@ def _cells(
     capacity: Capacity,
     known: Mapping[str, Network],
     rows: Iterable[Row],
-    threads: Mapping[str, tuple[int, ...]],
+    threads: Callable[[str, float], tuple[int, ...]],
+    used: Sequence[str],
 ) -> list[Cell]:
-    """Return the distinct cells, those of one network together; raises UsageError where there is none."""
+    """Return the distinct cells, those of one network together; raises UsageError where there is none.
+
+    ``threads`` gives the counts of a device under a CPU quota.
+    """
     plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
+    plain["cpu_quota"] = _quotas(plain["cpu_quota"], choices, capacity)
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
     # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
-    leading = {devices.CPU, *[device for device in threads if device != devices.CPU][:1]}
+    leading = {devices.CPU, *[device for device in used if device != devices.CPU][:1]}
     begun = []
-    for (name, network), row, device in itertools.product(known.items(), rows, threads):
+    for (name, network), row, device in itertools.product(known.items(), rows, used):
         build, family = row.build, network.family.name
         if row.fits(device, family):
             cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
@@ -273,14 +280,16 @@ def _cells(
         for cell, framework, names in begun:
             usual = suite.batch_sizes.get(cell.network, (known[cell.network].batch_size,))
             of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
-            axes = {"batch_size": sizes or of_suite, **plain, "threads": threads[cell.device]}
+            axes = {"batch_size": sizes or of_suite, **plain}
             axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
             for combination in itertools.product(*axes.values()):
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))
                 copied = found.on_cpu and found.placement != RESIDENT
-                alone = found.instances == 1 or (found.on_cpu and found.threads)
+                alone = found.instances == 1 or found.on_cpu
                 if not copied and alone and (found.world_size == 1 or found.device in leading):
-                    yield found
+                    counts = threads(cell.device, found.cpu_quota)
+                    of_counts = (found._replace(threads=count) for count in counts)
+                    yield from (each for each in of_counts if each.threads or not binds(each))
 
     found = list(itertools.islice(varied(), LARGEST_PLAN + 1))
     if len(found) > LARGEST_PLAN:
@@ -289,11 +298,43 @@ def _cells(
             "--frameworks, --threads, --batch-sizes)."
         )
     if not found:
+        if BOUND in plain["affinity"] and plain["placement"] == (RESIDENT,):
+            raise UsageError(
+                f"Only a given number of threads can be bound to CPUs. Give --threads, or --affinity {OVERSUBSCRIBED}."
+            )
         raise UsageError(
             f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
             "--devices, or leave --placements out. Several instances are for the CPU, and need a thread count."
         )
     return list(dict.fromkeys(found))  # what was named twice is measured once
+
+
+def _threads(
+    suite: Suite, choices: SuiteOverrides, capacity: Capacity, on_gpu: int, device: str, quota: float
+) -> tuple[int, ...]:
+    """Return the thread counts of cells on a device under a CPU quota; raises UsageError."""
+    if device != devices.CPU:
+        return (on_gpu,)
+    capacity = replace(capacity, quota=quota)
+    counts = values.parse_threads(choices["threads"] or suite.threads, capacity)
+    if choices["threads"] and not choices["threads_limit"]:
+        return counts  # what the user typed is what is measured
+    limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
+    found = tuple(count for count in counts if count <= limit)
+    if not found:
+        raise UsageError(f"No thread count of {list(counts)} is within the limit of {limit}. Raise --threads-limit.")
+    return found
+
+
+def _quotas(quotas: Sequence[float], choices: SuiteOverrides, capacity: Capacity) -> tuple[float, ...]:
+    """Return the CPU quotas that this machine has CPUs for; raises UsageError where one that was typed is larger."""
+    found = tuple(each for each in quotas if each <= capacity.machine_cpus)
+    if found != tuple(quotas) and (choices["cpu_quota"] or not found):
+        raise UsageError(
+            f"A CPU quota of {max(quotas):g} is more than the {capacity.machine_cpus} CPUs that dlbench may use here. "
+            f"Give at most {capacity.machine_cpus}."
+        )
+    return found
 
 
 def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:

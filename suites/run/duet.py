@@ -37,6 +37,8 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
         return "its instances run at once already"
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot bind a process to CPUs"
+    if not cell.threads:
+        return "without a thread count nothing says how many CPUs each side needs"
     needed, usable = 2 * cell.all_threads, len(cpu.affinity)
     if needed > usable:
         return f"both sides need {needed} CPUs and may use {usable}"

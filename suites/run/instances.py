@@ -21,13 +21,15 @@ SAMPLES = "samples_ns_of_instances"
 
 
 def run_instances(request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], Launched], tick: Tick) -> Launched:
-    """Carry out the instances of a launch, whose CPUs are divided among them, and return them as one."""
+    """Carry out the instances of a launch, whose CPUs and quota are divided among them, and return them as one."""
     count, cpus = request.launch.cell.instances, request.launch.cpus or []
     each, meeting = len(cpus) // count, threading.Barrier(count)
 
     def instance(number: int, look: Tick) -> Launched:
         own = cpus[number * each : (number + 1) * each]
-        alone = request.launch._replace(cell=request.launch.cell._replace(instances=1), cpus=own)
+        cell = request.launch.cell
+        cell = cell._replace(instances=1, cpu_quota=cell.cpu_quota / count)
+        alone = request.launch._replace(cell=cell, cpus=own)
         return launch(replace(request, launch=alone, meeting=meeting), look)
 
     done = at_once([partial(instance, number) for number in range(count)], meeting, tick)
