@@ -137,6 +137,13 @@ class ParitySample(NamedTuple):
     moved: Optional[bool] = None  # whether any parameter changed in the timed steps; None: the loss is not finite
 
 
+class CpuEnergy(NamedTuple):
+    """Energy of the CPU packages between the marks around the timed samples, by their RAPL counters."""
+
+    joules: Optional[Dict[str, float]] = None  # of each package, all programs on it together; None: not measured
+    reason: str = ""  # why it was not measured
+
+
 class QuotaUse(NamedTuple):
     """Use of a CPU quota by all processes of a launch in the timed steps, by the kernel's account of their group."""
 
@@ -164,6 +171,7 @@ class HostObservation(NamedTuple):
     read_cpu_seconds: float = 0.0
     timed_waiting_seconds: float = 0.0  # for a CPU, of its processes and of the host: meanwhile no sample proceeds
     checks: int = 1  # resetting and reading are those of so many checks, the steps those of the last one
+    energy: Optional[CpuEnergy] = None  # None: measured before dlbench read the counters
     quota: Optional[QuotaUse] = None  # None without a CPU quota of the launch's own
 
     @property
@@ -300,6 +308,7 @@ _NESTED = {
     "profile": Profile,
     "parity_sample": ParitySample,
     "outside": HostObservation,
+    "energy": CpuEnergy,
     "quota": QuotaUse,
 }
 

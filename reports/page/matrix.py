@@ -11,9 +11,10 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, Place, axis_value
-from dlbench.reports.formats.layout import HOLES, MISSING, QUANTITIES, common_flags, deviation, number, why_hole
+from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
 from dlbench.reports.naming import group_name, place_name, row_name, slug
 from dlbench.reports.page.data import ends, numbers
+from dlbench.reports.quantities import QUANTITIES, legend
 from dlbench.reports.statistics import judge, mean_of_pairs, ratio
 from dlbench.reports.storage.hosts import name_among
 
@@ -82,13 +83,14 @@ def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
             if cell.seconds is None or not cell.shown:
                 fields.append(0)
             elif (found := of_cell.get(name)) is None:
-                fields.append((MISSING, "", "not known of it"))
+                fields.append((MISSING, "", cell.unmeasured.get(name, "not known of it")))
             else:
                 launches = f"{cell.seconds.launches} launch{'es' if cell.seconds.launches != 1 else ''}"
-                fields.append((number(found[0]), deviation(*found), f"{ends(found) or 'no interval'}; {launches}"))
+                fields.append((amount(found[0]), deviation(*found), f"{ends(found) or 'no interval'}; {launches}"))
         if any(name in of_cell for of_cell in quantities):
-            title = QUANTITIES[name].title
-            views.append({"title": title, "caption": title, "family": "a quantity", "fields": fields})
+            title, meant = QUANTITIES[name].title, legend(name)
+            caption = f"{title} ({meant})" if meant else title
+            views.append({"title": title, "caption": caption, "family": "a quantity", "fields": fields})
     return views
 
 

@@ -30,6 +30,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import Row
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 from dlbench.reports.storage.hosts import Host
@@ -284,7 +285,7 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
 
 
 def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
-    seconds, ends = layout.QUANTITIES["seconds"], ("low", "high")
+    seconds, ends = QUANTITIES["seconds"], ("low", "high")
 
     def past(pair: Pair) -> Entry:
         if pair.then is None:

@@ -21,7 +21,6 @@ from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import (
     HOLES,
     MISSING,
-    QUANTITIES,
     Entry,
     Page,
     Table,
@@ -34,6 +33,7 @@ from dlbench.reports.formats.layout import (
     why_hole,
 )
 from dlbench.reports.naming import counted, group_name, row_name, threads_name
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Compared, Pair, draw, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio

@@ -59,6 +59,8 @@ class Plan:
     left_out: tuple[Cell, ...] = ()  # that this machine cannot have: bound to more CPUs than there are
     curve_check_steps: int = 0
     """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
+    cold_start: bool = False
+    """Whether the cache of each launch is empty, so that it compiles what an earlier launch had compiled."""
     networks: dict[str, Network] = field(default_factory=dict)  # by name; dlbench's own may be left out
     by_worth: bool = False
     """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
@@ -231,6 +233,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         interval=interval,
         left_out=tuple(left_out),
         curve_check_steps=min(section.curve_check_steps, section.curve_steps),
+        cold_start=section.cold_start,
         networks=known,
     )
 

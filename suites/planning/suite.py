@@ -56,6 +56,7 @@ class ProtocolSection(TomlTable):
     curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it the first row trains so long on a text
     curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # and every further row so long, to check it
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
+    cold_start: bool = False  # each launch finds an empty cache: it compiles what an earlier launch had compiled
 
     def protocol(self) -> Protocol:
         """Return the part that the guest carries out."""

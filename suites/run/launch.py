@@ -16,6 +16,7 @@ import getpass
 import os
 import re
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -203,6 +204,8 @@ class LaunchRunner:
             software["repeated_batch"] = launch.repeated_batch
         if launch.label_sets > 1:
             software["label_sets"] = launch.label_sets
+        if self.plan.cold_start:
+            software["cold_start"] = True
         if self.text is not None and protocol.curve_steps:
             launch = launch._replace(text=str(self.text.file()))
             software["text"] = self.text.described()
@@ -256,11 +259,21 @@ class LaunchRunner:
         if sampler is not None:
             sampler.start()
         try:
-            launched = self.launcher(request, tick)
+            launched = self._with_its_cache(request, tick)
         finally:
             if sampler is not None:
                 telemetry = sampler.stop()
         return replace(launched, outcome=judged(request, launched.outcome, self._limits, telemetry)), telemetry
+
+    def _with_its_cache(self, request: LaunchRequest, tick: Tick) -> Launched:
+        """Carry out a launch, with an empty cache where each start is to be a cold one."""
+        if not self.plan.cold_start:
+            return self.launcher(request, tick)
+        with tempfile.TemporaryDirectory(prefix="dlbench-cache-", ignore_cleanup_errors=True) as folder:
+            before = request.launch.cache_directory
+            variables = {name: value.replace(before, folder) for name, value in request.variables.items()}
+            launch = request.launch._replace(cache_directory=folder)
+            return self.launcher(replace(request, launch=launch, variables=variables), tick)
 
     def _cpus(self, cell: Cell, one_node: bool) -> list[int] | None:
         """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""

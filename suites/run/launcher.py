@@ -42,6 +42,7 @@ from dlbench.adapters.protocol import (
     RESET,
     STEPS,
     TRAINING,
+    CpuEnergy,
     HostObservation,
     Launch,
     Outcome,
@@ -49,6 +50,7 @@ from dlbench.adapters.protocol import (
     Status,
     write_launch,
 )
+from dlbench.hardware_probe.energy import Microjoules, PackageCounters
 from dlbench.hardware_probe.telemetry import descends_from_this_process
 from dlbench.reports.formats.inert import one_line
 
@@ -188,10 +190,11 @@ class LaunchMonitor:
         check_steps: Sequence[int],
         meeting: threading.Barrier | None = None,
         group: quota.Group | None = None,
+        counters: PackageCounters | None = None,
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
         steps; without any there are none. ``meeting`` joins it with the monitor of another launch, in another thread.
-        ``group`` is that of a launch with a CPU quota.
+        ``group`` is that of a launch with a CPU quota, ``counters`` are those of the packages' energy (None: here).
         """
         line.setblocking(False)
         self.line = line
@@ -205,6 +208,8 @@ class LaunchMonitor:
         """For which the guest had to wait for the other launch."""
         self._meeting, self._group = meeting, group
         self._quota: list[QuotaUse] = []  # at the marks around the timed steps
+        self._counters = PackageCounters() if counters is None else counters
+        self._microjoules: list[Microjoules | str] = []  # before and after the timed samples
         self._supervisor, self._check_steps = supervisor, check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
@@ -241,11 +246,20 @@ class LaunchMonitor:
         seconds, cpu_seconds, waiting = self._spent[END]
         reset, checked, read = (self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ))
         used = quota.used_between(*self._quota) if len(self._quota) == 2 else None
+        check = (steps, rounds, *reset, *checked, *read)
         return HostObservation(
-            seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks, used
+            seconds, cpu_seconds, *check, waiting, self._checks, energy=self._energy(seconds), quota=used
         )
 
+    def _energy(self, seconds: float) -> CpuEnergy:
+        if self._meeting is not None:
+            return CpuEnergy(None, "several launches ran at once, and the counters are of all programs")
+        before, after = self._microjoules
+        return CpuEnergy(*self._counters.spent(before, after, seconds))
+
     def _mark(self, words: str) -> None:
+        if words.startswith(END):
+            self._microjoules.append(self._counters.read())
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
         if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
@@ -278,6 +292,8 @@ class LaunchMonitor:
             with contextlib.suppress(threading.BrokenBarrierError):
                 self._meeting.wait()
             self.held_seconds += time.monotonic() - now[0]
+        if word == BEGIN:
+            self._microjoules = [self._counters.read()]
         # The guest waits meanwhile: it used no CPU time since.
         self._last = (time.monotonic(), now[1], now[2])
         try:

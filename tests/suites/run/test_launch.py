@@ -107,6 +107,26 @@ def test_a_side_has_variables_and_adapters_of_its_own():
     assert (record.side, record.stage, record.attempt, record.launch) == ("candidate", "gate", 0, 4)
 
 
+def test_a_cold_start_finds_an_empty_cache_and_leaves_none():
+    found = []
+
+    def compiles(cell):
+        folder = Path(launcher.orders[-1].launch.cache_directory)
+        found.append([each.name for each in folder.iterdir()])
+        (folder / "program").touch()
+        return Outcome(Status.OK, samples_ns=[10**7] * 3, software={"version": "1"})
+
+    launcher = Pretender(compiles)
+    runner = runner_with(launcher)
+    for each in (runner, runner, replace(runner, plan=replace(PLAN, cold_start=True))):
+        (record,) = records_of(each, planned(), PLAN.protocol)
+    assert found == [[], ["program"], []]
+    kept, _, cold = (Path(order.launch.cache_directory) for order in launcher.orders)
+    assert kept.exists()
+    assert not cold.exists()
+    assert record.outcome.software["cold_start"] is True
+
+
 def on_gpu(number=1, network="fcn5"):
     return PlannedLaunch(planned().cell._replace(device=f"cuda:{number}", network=network), 0)
 
