@@ -273,9 +273,8 @@ def headline(found: Containers) -> list[str]:
             continue
         most, pair = max(pairs, key=lambda each: each[1].ratio.value)
         where = f"{group_name(most.own.group)}: {_name(most.own.row)} takes {times(pair.ratio)} the time"
-        lines.append(
-            f"{head} cost time in {len(pairs)} of {counted(len(here), 'cell')}, most on {where} under a quota of {most.quota:g}."
-        )
+        share = f"cost time in {len(pairs)} of {counted(len(here), 'cell')}"
+        lines.append(f"{head} {share}, most on {where} under a quota of {most.quota:g}.")
     return lines
 
 
