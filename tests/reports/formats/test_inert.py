@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def test_json_is_the_same_but_for_what_has_no_place_in_it(content: Any) -> None:
         assert json.loads(text) == content
 
 
+@cache
 def results() -> Results:
     """Return records in which each of the texts is once each of the names, a reason and a version."""
     records = [make.hole(Status.SKIPPED, "")]
@@ -71,10 +73,12 @@ def results() -> Results:
     return Results(tuple(records), hosts, comparisons=HOSTILE, displaced=HOSTILE)
 
 
+SOURCE = Source(results, lambda: [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE])
+
+
 @pytest.mark.parametrize("report", MADE, ids=lambda report: report.name)
 def test_no_name_and_no_reason_does_anything(report: Any) -> None:
-    source = Source(results, lambda: [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE])
-    found = report.analyse(source)
+    found = report.analyse(SOURCE)
     for form in FORMATS:
         text = export(report, found, ReportOptions(), form)
         CHECKS[form](text)
@@ -86,18 +90,17 @@ def test_no_name_and_no_reason_does_anything(report: Any) -> None:
 
 
 def source_of(path: Path) -> Source:
-    def runs() -> list[Any]:
-        with Store.open(path, create=False) as store:
-            return [(run, 1) for run in store.runs()]
-
-    return Source(lambda: Results.read([path], newest=True), runs)
+    with Store.open(path, create=False) as store:
+        runs = [(run, 1) for run in store.runs()]
+    found = Results.read([path], newest=True)
+    return Source(lambda: found, lambda: runs)
 
 
 @pytest.mark.parametrize(("name", "turn"), [("cpu", 0), ("gpu", 7)])
 def test_somebody_elses_store_is_shown_and_does_nothing(tmp_path: Path, name: str, turn: int) -> None:
-    path = hostile_store(tmp_path, name, turn)
+    source = source_of(hostile_store(tmp_path, name, turn))
     for report in MADE:
-        found = report.analyse(source_of(path))
+        found = report.analyse(source)
         for form in FORMATS:
             CHECKS[form](export(report, found, ReportOptions(), form))
         if report.draw is not None and report.name in DRAWN.get(name, ()):
