@@ -56,17 +56,16 @@ def test_a_launch_answers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "reason"),
+    ("fault", "step", "status", "reason"),
     [
-        ("crash", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
-        ("exit", Status.CRASHED, "exit code 3, no answer"),
-        ("error", Status.CRASHED, "RuntimeError: the null framework was set to fail"),
-        ("memory", Status.OUT_OF_MEMORY, "MemoryError: the null framework was set to run out of memory"),
-        ("unsupported", Status.UNSUPPORTED, "the null framework was set not to support this cell"),
+        ("crash", 1, Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
+        ("exit", 4, Status.CRASHED, "exit code 3, no answer"),
+        ("error", 1, Status.CRASHED, "RuntimeError: the null framework was set to fail"),
+        ("memory", 4, Status.OUT_OF_MEMORY, "MemoryError: the null framework was set to run out of memory"),
+        ("unsupported", 1, Status.UNSUPPORTED, "the null framework was set not to support this cell"),
     ],
 )
-@pytest.mark.parametrize("step", [1, 4])
-def test_every_fault_has_its_status_and_reason(tmp_path, fault, status, reason, step):
+def test_every_fault_has_its_status_and_reason(tmp_path, fault, step, status, reason):
     outcome = launch(tmp_path, {"fault": fault, "fault_step": step}).outcome
     assert (outcome.status, outcome.reason) == (status, reason)
     assert outcome.samples_ns == []
