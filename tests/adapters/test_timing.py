@@ -203,7 +203,7 @@ def share_below(hits, series):
 segments = st.lists(st.tuples(st.integers(1, 30), st.floats(-5, 5)), min_size=1, max_size=6)
 
 
-@examples(150)
+@examples(60)
 @given(segments, st.floats(0.01, 20), st.integers(0, 2**32 - 1), st.floats(0.01, 1.0))
 def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
     signal = np.concatenate([np.full(length, level) for length, level in levels])
@@ -253,7 +253,7 @@ def test_an_injected_warm_up_is_found(steps, slower, noise, power):
     assert share_below(hits, 200) >= power
 
 
-@examples(200)
+@examples(100)
 @given(st.integers(6, 60), st.data(), st.floats(1.01, 1000))
 def test_a_single_spike_never_counts(count, data, height):
     where = data.draw(st.integers(0, count - 1))
