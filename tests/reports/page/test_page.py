@@ -118,7 +118,7 @@ def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(name:
     found = set(re.findall(r'<section id="report-([^"]+)"', page))
     assert found >= SECTIONS[name]
     assert name != "faults" or "scaling" not in found
-    assert "cells have a time that counts" in page
+    assert "cells have a time that counts" in page or "Nothing was measured yet." in page
 
 
 def test_every_address_on_the_page_is_there_once(page: str) -> None:
