@@ -208,7 +208,7 @@ SAYS = (
 def test_a_flood_of_words_fills_neither_disk_nor_reason(stream, tmp_path, monkeypatch):
     monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
     most = []
-    flood = f"head -c 300000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
+    flood = f"head -c 60000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
     outcome = launch_script(tmp_path, flood, lambda directory: most.append(outcomes.bytes_in(directory, 10**9)))
     assert outcome.status is Status.CRASHED
     assert outcome.reason.startswith("exit code 3, no answer")
