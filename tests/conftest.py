@@ -1,5 +1,6 @@
 """What every test shares: the frameworks' interpreters, and one launch carried out as the product does it."""
 
+import gc
 import os
 import signal
 import sys
@@ -29,6 +30,15 @@ load_profile()
 
 # So that the conformance suite holds an adapter outside the project to the contract too.
 own.register_adapters(None)
+
+
+# What is collected stays: neither while it is made nor during the tests need it be searched for garbage.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
