@@ -177,10 +177,7 @@ def installed():
     return [
         # One whose defaults are unlike its settings; PyTorch has them in `test_frameworks.py`.
         pytest.param(
-            each.name,
-            mode,
-            network,
-            marks=marks(each, not (each.name == "mxnet" and network == "small-residual")),
+            each.name, mode, network, marks=marks(each, not (each.name == "mxnet" and network == "small-residual"))
         )
         for each, mode in modes(only_default=True)
         for network in OF_EACH_FAMILY

@@ -40,8 +40,7 @@ def test_false_alarms_are_rare(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ratio", "power"),
-    [("1 %", 1.05, 0.99), ("2 %", 1.05, 0.95), ("3 %", 1.05, 0.85), ("bad", 1.1, 0.85)],
+    ("name", "ratio", "power"), [("1 %", 1.05, 0.99), ("2 %", 1.05, 0.95), ("3 %", 1.05, 0.85), ("bad", 1.1, 0.85)]
 )
 def test_real_slowdowns_are_found(name: str, ratio: float, power: float) -> None:
     assert alarms(name, ratio, POWERED) / POWERED >= power
