@@ -42,7 +42,7 @@ def law(found: fits.Fits, name: str) -> Fit:
 
 @pytest.fixture
 def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "REPLICATES", 159)
+    monkeypatch.setattr(fits, "REPLICATES", 99)
 
 
 @examples(40)
