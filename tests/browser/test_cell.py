@@ -112,9 +112,8 @@ def test_an_address_of_another_page_does_no_harm(show: Show, example: Path, frag
 
 
 def test_a_cell_has_its_nights_and_the_change(
-    show: Show, page_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    show: Show, page_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
     store = tmp_path_factory.mktemp("nights") / "dlbench.sqlite"
     noise = np.random.default_rng(1)
     with Store.open(store) as filled:

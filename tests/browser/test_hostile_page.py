@@ -43,10 +43,7 @@ def hostile(page_of: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     note = folder / "note.md"
     note.write_text("\n\n".join(SCRIPTS), encoding="utf-8")
     title = SCRIPTS[1] + HOSTILE[0].replace("\x1b", "")
-    words = ("--store", str(folder / "store.sqlite"), "--note", str(note), "--title", title)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)  # `test_page.py` has plots of such texts
-        return Path(page_of(*words))
+    return Path(page_of("--store", str(folder / "store.sqlite"), "--note", str(note), "--title", title))
 
 
 def test_nothing_runs_and_everything_is_text(show: Show, hostile: Path) -> None:
