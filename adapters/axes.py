@@ -13,6 +13,14 @@ GROUP = "group"  # cells that differ in such an axis are different work: they st
 ROW = "row"  # ways to do the same work
 COLUMN = "column"  # resources of the work
 
+DEFAULT, NO_QUOTA = "default", "none"
+_WORDS: Dict[str, Dict[Any, str]] = {"threads": {0: DEFAULT}, "cpu_quota": {0.0: NO_QUOTA}}
+_WORKERS = (
+    "xN: N workers train on equal parts of the mini-batch together; on the CPU each with so many threads, on GPUs each "
+    "on one of its own, the named one being the first"
+)
+_QUOTA = "qN: under a CPU quota of N: all processes of a launch together get N CPUs' worth of time"
+
 
 class Axis(NamedTuple):
     """One axis."""
@@ -24,6 +32,7 @@ class Axis(NamedTuple):
     long: str = "{}"  # an unusual value in a sentence
     order: Tuple[Any, ...] = ()  # values in the order of reports; others come behind, sorted
     goes_with: str = ""  # the axis that decides this one, which then has no option, and no place in a name
+    legend: str = ""  # explains an unusual value in the head of a column
 
 
 AXES = (
@@ -33,9 +42,11 @@ AXES = (
     Axis("mode", ROW),
     Axis("tuning", ROW, TUNED, order=(INSTALLED, TUNED)),
     Axis("affinity", ROW, OVERSUBSCRIBED, order=(BOUND, OVERSUBSCRIBED)),
+    Axis("instances", ROW, 1, "{} instances", "{} instances"),
     Axis("device", COLUMN),
     Axis("threads", COLUMN),
-    Axis("world_size", COLUMN, 1, "x{}", "x {} workers"),
+    Axis("world_size", COLUMN, 1, "x{}", "x {} workers", legend=_WORKERS),
+    Axis("cpu_quota", COLUMN, 0.0, "q{:g}", "under a CPU quota of {:g}", legend=_QUOTA),
     Axis("batch_size", GROUP),
     Axis("precision", GROUP, PRECISIONS[0], order=PRECISIONS),
     Axis("placement", GROUP, PLACEMENTS[0], order=PLACEMENTS),
@@ -75,6 +86,20 @@ def unusual(cell: Cell, *roles: str) -> List[Axis]:
 def values(cell: Cell) -> Dict[str, Any]:
     """Return the value of every axis by its name, in the order of the table."""
     return {name: getattr(cell, name) for name in NAMES}
+
+
+def word(name: str, value: Any) -> str:
+    """Return a value of an axis as options and suite files write it: "2", "default", "0.5", "none"."""
+    known = _WORDS.get(name, {}).get(value)
+    return known or ("%g" % value if isinstance(value, float) else str(value))
+
+
+def legends(cells: Iterable[Cell]) -> List[str]:
+    """Return the legends of the axes that are unusual in one of these cells."""
+    shown = list(cells)
+    found = [axis.legend for axis in AXES if axis.legend and any(getattr(c, axis.name) != axis.usual for c in shown)]
+    own = "own: as many threads as the framework takes by itself"
+    return ([own] if any(cell.on_cpu and cell.threads == 0 for cell in shown) else []) + found
 
 
 def sort_key(cell: Cell) -> Tuple[Any, ...]:

@@ -29,8 +29,8 @@ from .protocol import Cell, Profile
 PROCESSES = "processes"
 ONE_PROCESS = "one process"
 
-#: Axes that every adapter's ``supports`` answers for.
-COMMON_AXES = ("tuning", "affinity", "world_size", "precision", "placement")
+#: Axes that every adapter's ``supports`` answers for, and those that the host applies.
+COMMON_AXES = ("tuning", "affinity", "world_size", "cpu_quota", "precision", "placement")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error

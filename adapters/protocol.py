@@ -18,6 +18,7 @@ PHASE_FILE = "phase.json"
 
 HOST_LINE = "DLBENCH_HOST"  # the variable with the file descriptor of the guest's line to the host
 BEGIN, END, RESET, STEPS, READ = ("begin", "end", "reset", "steps", "read")  # marks on it, in their order
+EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"  # the variable with matrix products to add to each step, see launch/worker.py
 PROFILE, TRAINING = "profile", "training"  # phases that begin with the measurement safe on disk
 
 
@@ -61,6 +62,8 @@ class Cell(NamedTuple):
     world_size: int = 1  # workers that train on equal parts of the mini-batch together, each with ``threads`` threads
     tuning: str = TUNED  # the row's settings in force, as ``tuning.py`` writes them
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
+    instances: int = 1  # independent processes, each with all of this on CPUs of its own; their throughput counts
+    cpu_quota: float = 0.0  # CPUs that the kernel gives all processes of a launch together; 0: no quota
 
     @property
     def on_cpu(self) -> bool:
@@ -69,8 +72,8 @@ class Cell(NamedTuple):
 
     @property
     def all_threads(self) -> int:
-        """Return the intra-op threads requested for all workers together."""
-        return self.threads * self.world_size
+        """Return the intra-op threads requested for all workers of all instances together."""
+        return self.threads * self.world_size * self.instances
 
 
 class Protocol(NamedTuple):
@@ -134,6 +137,22 @@ class ParitySample(NamedTuple):
     moved: Optional[bool] = None  # whether any parameter changed in the timed steps; None: the loss is not finite
 
 
+class CpuEnergy(NamedTuple):
+    """Energy of the CPU packages between the marks around the timed samples, by their RAPL counters."""
+
+    joules: Optional[Dict[str, float]] = None  # of each package, all programs on it together; None: not measured
+    reason: str = ""  # why it was not measured
+
+
+class QuotaUse(NamedTuple):
+    """Use of a CPU quota by all processes of a launch in the timed steps, by the kernel's account of their group."""
+
+    periods: int  # in which any of them ran; one lasts 0.1 s
+    throttled_periods: int  # of these, in which the quota ran out
+    throttled_seconds: float  # for which they could not run, added up over CPUs
+    cpu_seconds: Optional[float]  # None where this system does not count them
+
+
 class HostObservation(NamedTuple):
     """The host's observation of a launch, by its own clock and the system's accounts.
 
@@ -152,6 +171,8 @@ class HostObservation(NamedTuple):
     read_cpu_seconds: float = 0.0
     timed_waiting_seconds: float = 0.0  # for a CPU, of its processes and of the host: meanwhile no sample proceeds
     checks: int = 1  # resetting and reading are those of so many checks, the steps those of the last one
+    energy: Optional[CpuEnergy] = None  # None: measured before dlbench read the counters
+    quota: Optional[QuotaUse] = None  # None without a CPU quota of the launch's own
 
     @property
     def checked_steps(self) -> int:
@@ -287,6 +308,8 @@ _NESTED = {
     "profile": Profile,
     "parity_sample": ParitySample,
     "outside": HostObservation,
+    "energy": CpuEnergy,
+    "quota": QuotaUse,
 }
 
 

@@ -22,14 +22,14 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
     None means that no quota is set or that there are no control groups.
     """
-    quotas = (_quota_v2(directory) or _quota_v1(directory) for directory in _directories(root, "cpu"))
+    quotas = (_quota_v2(directory) or _quota_v1(directory) for directory in directories(root, "cpu"))
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
     """Return the bytes of memory that the tightest group allows this process; None where there is no limit."""
     names = ("memory.max", "memory.high", "memory.limit_in_bytes")
-    limits = (read_int(directory / name) for directory in _directories(root, "memory") for name in names)
+    limits = (read_int(directory / name) for directory in directories(root, "memory") for name in names)
     return min((limit for limit in limits if limit is not None and 0 < limit < _NO_MEMORY_LIMIT), default=None)
 
 
@@ -49,7 +49,7 @@ def _quota_v1(directory: Path) -> float | None:
     return quota / period
 
 
-def _directories(root: Path, controller: str) -> Iterator[Path]:
+def directories(root: Path, controller: str) -> Iterator[Path]:
     """Yield this process's group and its visible ancestors in each mounted hierarchy that may limit `controller`.
 
     Versions 1 and 2 may be mounted at once.

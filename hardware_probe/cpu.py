@@ -236,6 +236,15 @@ def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | No
     return tuple(dealt)
 
 
+def node_mask(cpu: Cpu) -> tuple[int, ...]:
+    """Return the usable logical CPUs of the NUMA node that has most of them, ascending."""
+    places = zip(cpu.core_siblings, cpu.core_places, strict=False)  # older records have no places
+    node_of = {number: place["node"] for core, place in places for number in core}
+    usable = Counter(node_of.get(number, 0) for number in cpu.affinity)
+    node = min(usable, key=lambda each: (-usable[each], each))
+    return tuple(number for number in sorted(cpu.affinity) if node_of.get(number, 0) == node)
+
+
 def probe_cpu(root: Path = ROOT) -> Cpu:
     """Read the processors of this machine, or of a tree recorded from another one."""
     cpuinfo = read_text(root / "proc/cpuinfo") or ""

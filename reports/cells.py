@@ -7,6 +7,7 @@ Which records count is decided by the store (`Results.newest`): for each cell on
 that measured it, with one environment. A run that only skipped a cell does not displace one that measured it.
 """
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -33,7 +34,16 @@ from dlbench.reports.flags import (
     record_flags,
 )
 from dlbench.reports.gpu_evidence import DeviceObserved, observe_device
-from dlbench.reports.statistics import ENOUGH_LAUNCHES, Summary, clearly_slower, summarise, with_common_spread
+from dlbench.reports.quantities import SECONDS, measure, why_no_joules
+from dlbench.reports.statistics import (
+    ENOUGH_LAUNCHES,
+    BreakEven,
+    Summary,
+    break_even,
+    clearly_slower,
+    summarise,
+    with_common_spread,
+)
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
@@ -151,6 +161,14 @@ class CellResult:
     """The largest of any launch."""
     default_threads: int | None = None
     """The framework's own thread count where none is set, if its adapter reports it."""
+    cold_start: bool = False
+    """Whether each launch had to compile anew what an earlier one had compiled."""
+    measured: Mapping[str, Summary] = field(default_factory=dict)
+    """Quantities that are measured once in a launch, by name (`quantities`)."""
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """Why those are not known of which the launches say it."""
+    break_even: BreakEven | None = None
+    """Against the mode of its framework whose first step ends first there; None for that one."""
 
     @property
     def group(self) -> Cell:
@@ -195,6 +213,8 @@ class Matrix:
     cells: dict[Place, CellResult] = field(default_factory=dict)
     """By machine and cell, in the order of the table."""
     notes: tuple[str, ...] = ()
+    quantity: str = SECONDS
+    """The quantity that the cells' `seconds` are; another one in what `quantities.in_quantity` returns alone."""
 
     def at(self, group: Cell, row: Cell, column: Place) -> CellResult | None:
         """Return the cell of this group, row and column."""
@@ -298,11 +318,28 @@ def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iter
         places = [_place(group, row, column) for row in rows[group] for column in columns]
         ordered |= {place: by_place[place] for place in places if place in by_place}
         for column in columns:
-            peers = [ordered[p] for row in rows[group] if (p := _place(group, row, column)) in ordered]
+            found = [ordered[p] for row in rows[group] if (p := _place(group, row, column)) in ordered]
+            peers = _with_break_even(found)
+            ordered |= {Place(cell.machine, cell.cell): cell for cell in peers}
             ordered |= {Place(cell.machine, cell.cell): replace(cell, best=True) for cell in _fastest(peers)}
     used = {column.machine for column in columns}
     used_hosts = {name: host for name, host in known.items() if name in used}
     return Matrix(used_hosts, tuple(columns), rows, ordered, tuple(dict.fromkeys([*notes, *_of_one_name(rows)])))
+
+
+def _with_break_even(peers: Sequence[CellResult]) -> list[CellResult]:
+    """Return the cells of a column and group, those of a framework with several modes with their break-even."""
+    found = []
+    for of_framework in grouped(peers, lambda cell: cell.row.framework).values():
+        fair_ones = fair(of_framework)
+        started = {id(cell): start for cell in fair_ones if (start := cell.measured.get("start"))}
+        first = min(of_framework, key=lambda cell: started[id(cell)].median if id(cell) in started else math.inf)
+        for cell in of_framework:
+            start, other = started.get(id(cell)), started.get(id(first))
+            if cell is not first and start and other and cell.seconds and first.seconds:
+                cell = replace(cell, break_even=break_even(start, cell.seconds, other, first.seconds))
+            found.append(cell)
+    return found
 
 
 def _of_one_name(groups: Iterable[Cell]) -> list[str]:
@@ -366,14 +403,17 @@ def _ceilings(results: Results) -> Callable[[Place], float | None]:
     def ceiling(place: Place) -> float | None:
         machine, cell = place
         # A framework's own product is one worker's. On the CPU the workers beyond those that fit add nothing.
-        workers = cell.world_size
+        workers, threads = cell.world_size, cell.threads
         host = results.hosts.get(machine)
         if cell.on_cpu and host is not None and host.effective_cpus:
+            # No more threads than the quota's CPUs can be at work; without a count there may be as many.
+            cpus = min(host.effective_cpus, math.ceil(cell.cpu_quota) or host.effective_cpus)
+            threads = min(threads or cpus, cpus) if cell.cpu_quota or not threads else threads
             workers = min(workers, max(1, host.effective_cpus // max(1, cell.threads)))
         own = products.get((machine, cell.device, cell.precision), [])
-        rates = [rate * workers for threads, rate in own if not cell.on_cpu or threads <= cell.threads]
+        rates = [rate * workers for count, rate in own if not cell.on_cpu or count <= threads]
         if cell.on_cpu and cell.precision == "float32" and machine in results.ceilings:
-            rates.append(results.ceilings[machine].gemm_flops_per_second(cell.all_threads) or 0.0)
+            rates.append(results.ceilings[machine].gemm_flops_per_second(threads * cell.world_size) or 0.0)
         return max(rates, default=0.0) or None
 
     return ceiling
@@ -413,6 +453,8 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         flags.append(Flag(FEW_LAUNCHES, f"{len(timed)} launch{'es' if len(timed) != 1 else ''}"))
     parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
     default = timed[-1].outcome.software.get("default_threads")
+    outcomes = [record.outcome for record in timed]
+    measured = measure(outcomes)
     firsts = [s for record in timed if (s := record.outcome.first_step_seconds) is not None]
     return replace(
         place,
@@ -421,12 +463,15 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         gflops=gflops,
         ceiling_fraction=fraction,
         parity=next((each for each in parities if each.verdict == "disagrees"), parities[-1] if parities else None),
-        observed=observe([record.outcome for record in timed]),
+        observed=observe(outcomes),
         device_observed=observe_device(timed),
         flags=tuple(flags),
         first_step_seconds=median(firsts) if firsts else None,
         default_threads=default if isinstance(default, int) else None,
         peak_memory_bytes=max((record.outcome.peak_memory_bytes or 0 for record in timed), default=0) or None,
+        cold_start=all(each.software.get("cold_start") is True for each in outcomes),
+        measured=measured,
+        unmeasured={} if "cpu_joules" in measured else {"cpu_joules": why_no_joules(outcomes[-1])},
     )
 
 

@@ -1,24 +1,32 @@
 """What counts as disturbed: other programs used a launch's CPUs or its GPU, or something slowed its GPU down.
 
 Thresholds are generous to the noise of a shared virtual machine. With more threads than CPUs, or than the quota's worth
-of them, waiting for a CPU is the launch's own doing, and so is being throttled. A launch bound to two of sixty-four
-CPUs has two. PSI counts waiting of any process, the launch's own helper threads too: it is used only where the launch
-left a CPU free. On a corpus of real launches beside other work, waiting over 10 % or pressure over 10 % found four in
-five of those that were more than 5 % slow (VERDICTS.md).
+of them, waiting for a CPU is the launch's own doing, and so is being throttled; by a quota of the cell's own it always
+is. A launch bound to two of sixty-four CPUs has two. PSI counts waiting of any process, the launch's own helper threads
+too: it is used only where the launch left a CPU free. On a corpus of real launches beside other work, waiting over 10 %
+or pressure over 10 % found four in five of those that were more than 5 % slow (VERDICTS.md).
 
 A GPU is disturbed by another process on it. It is slowed by a reason that means something is wrong, in more than
 `GPU_THROTTLED_SHARE` of the samples and in two at least; such a launch is not repeated, as the GPU would be hotter
 still.
 """
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Cell, Contention, Outcome, Status, ThreadEvidence
 from dlbench.reports.gpu_evidence import REASONS, SLOWING, DeviceObserved, observe_launch
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
-from dlbench.reports.thread_evidence import EXCEEDED_FACTOR, EXCEEDED_SLACK, capacity_of, long_enough, wanting_threads
+from dlbench.reports.thread_evidence import (
+    EXCEEDED_FACTOR,
+    EXCEEDED_SLACK,
+    capacity_of,
+    long_enough,
+    threads_seen,
+    wanting_threads,
+)
 
 WAITING_SHARE = 0.10
 """Contended: this share of the time that threads wanted to run was spent waiting, with no more threads than CPUs."""
@@ -91,10 +99,10 @@ def slowed(cell: Cell, outcome: Outcome, telemetry: Mapping[str, Any] | None) ->
 def throttled(cell: Cell, outcome: Outcome, capacity: float | None) -> str:
     """Return how the launch's own quota throttled it, with more threads than it allows; else an empty text."""
     found = _evidence(cell, outcome, capacity)
-    if found is None or capacity is None or found[2] or cell.all_threads <= capacity:
+    if found is None or capacity is None or found.within or found.asked <= capacity:
         return ""
-    share = (found[1].throttled_seconds or 0.0) / found[0].wall_seconds
-    worth = f"{cell.all_threads} threads in {capacity:.3g} CPUs' worth of time"
+    share = (found.contention.throttled_seconds or 0.0) / found.threads.wall_seconds
+    worth = f"{found.asked} thread{'s' if found.asked != 1 else ''} in {capacity:.3g} CPUs' worth of time"
     return f"throttled {share:.0%} of the time, {worth}" if share > THROTTLED_SHARE else ""
 
 
@@ -102,47 +110,64 @@ def _ended(outcome: Outcome) -> bool:
     return outcome.status in (Status.OK, Status.PARITY_FAILED)
 
 
-def _evidence(cell: Cell, outcome: Outcome, capacity: float | None) -> tuple[ThreadEvidence, Contention, bool] | None:
-    """Return the evidence that there is, and whether the launch's own threads had a CPU each."""
+class _Evidence(NamedTuple):
+    """The evidence of one launch that can be judged."""
+
+    threads: ThreadEvidence
+    contention: Contention
+    asked: int
+    """Threads asked for, or taken where none were."""
+    within: bool
+    """Whether its own threads had a CPU each."""
+
+
+def _evidence(cell: Cell, outcome: Outcome, capacity: float | None) -> _Evidence | None:
+    """Return the evidence that there is."""
     contention, threads = outcome.contention, long_enough(outcome)
     if contention is None or threads is None:
         return None
-    within = capacity is not None and max(cell.all_threads, _own_threads(threads, contention, capacity)) <= capacity
+    asked = cell.all_threads or threads.framework_says or threads_seen(threads, contention)
+    within = capacity is not None and max(asked, _own_threads(asked, threads, contention, capacity)) <= capacity
     # Somebody must have run meanwhile: a launch's threads also wait for one another.
     others, waited = contention.others_cpu_seconds, contention.run_queue_seconds or 0.0
-    return threads, contention, within and (others is None or others >= OTHERS_PER_WAITED * waited)
+    alone = others is not None and others < OTHERS_PER_WAITED * waited
+    return _Evidence(threads, contention, asked, within and not alone)
 
 
 def _causes(cell: Cell, outcome: Outcome, host: Host | None, capacity: float | None) -> list[str]:
     if (found := _evidence(cell, outcome, capacity)) is None:
         return []
-    threads, contention, within = found
+    threads, contention, asked, within = found
     wall, waited, others = threads.wall_seconds, contention.run_queue_seconds, contention.others_cpu_seconds
     causes = []
-    # Of the CPUs themselves: use of CPUs that a quota keeps from the launch is no matter.
     usable = len(outcome.cpus) if outcome.cpus else None if host is None else host.effective_cpus
-    if usable and cell.all_threads > usable and others is not None and others > OTHERS_SHARE * usable * wall:
-        had = f"{cell.all_threads} threads on {usable} CPU{'s' if usable != 1 else ''}"
+    # Use of CPUs that a quota keeps from the launch is no matter.
+    had_cpus = min(usable or 0, capacity or math.inf)
+    mattering = (usable or 0) - had_cpus + OTHERS_SHARE * (usable or 0)
+    if usable and asked > had_cpus and others is not None and others > mattering * wall:
+        had = f"{asked} threads on {usable} CPU{'s' if usable != 1 else ''}"
         causes.append(f"{had}, of which other programs used {others / wall:.1f}")
     if waited and within and (share := waited / (waited + threads.cpu_seconds)) > WAITING_SHARE:
         causes.append(f"its threads waited for a CPU {share:.0%} of the time they wanted to run")
     pressure = (contention.pressure_seconds or 0.0) / wall
-    if within and capacity is not None and cell.all_threads < capacity and not causes and pressure > PRESSURE_SHARE:
+    # A thread that a quota stops counts as waiting there, too.
+    left_one = within and capacity is not None and asked < capacity and not cell.cpu_quota
+    if left_one and not causes and pressure > PRESSURE_SHARE:
         causes.append(f"processes waited for a CPU {pressure:.0%} of the time though it left one free")
     # Stolen time is counted over all CPUs of the machine, whichever of them the launch used.
     cpus = 1 if host is None else host.machine_cpus or host.effective_cpus or 1
     if (share := (contention.steal_seconds or 0.0) / (wall * cpus)) > STEAL_SHARE:
         causes.append(f"the hypervisor took {share:.0%} of the CPUs' time")
-    if within and (share := (contention.throttled_seconds or 0.0) / wall) > THROTTLED_SHARE:
+    if within and not cell.cpu_quota and (share := (contention.throttled_seconds or 0.0) / wall) > THROTTLED_SHARE:
         causes.append(f"its control group was throttled {share:.0%} of the time")
     return causes
 
 
-def _own_threads(threads: ThreadEvidence, contention: Contention, capacity: float) -> float:
+def _own_threads(asked: int, threads: ThreadEvidence, contention: Contention, capacity: float) -> float:
     # How many threads the launch itself kept running. Waiting alone does not tell: a helper thread that waits behind
     # others looks like one thread more. CPU seconds do, and so does wanting more threads than there are CPUs.
     running = threads.cpu_seconds / threads.wall_seconds
     wanting = wanting_threads(threads, contention)
-    limit = threads.requested * EXCEEDED_FACTOR + EXCEEDED_SLACK
+    limit = asked * EXCEEDED_FACTOR + EXCEEDED_SLACK
     grown = wanting if running > limit or wanting > capacity * EXCEEDED_FACTOR + EXCEEDED_SLACK else 0.0
     return max(threads.framework_says or 0, grown)

@@ -86,8 +86,10 @@ An estimate: operators started from within the framework's own code may cost les
 def product_rate(record: Record, host: Host | None) -> float | None:
     """Return the framework's own matrix-product rate in FLOP/s.
 
-    None where it was not measured, or where more threads than asked for worked.
+    None where it was not measured, where no thread count was asked for, or where more threads than asked for worked.
     """
+    if record.cell.on_cpu and not record.cell.threads:
+        return None
     rate = record.outcome.gemm_flops_per_second
     return rate if rate and all(flag.kind is not THREADS_EXCEEDED for flag in record_flags(record, host)) else None
 

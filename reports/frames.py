@@ -12,6 +12,7 @@ Keyword arguments select values of axes as the command line does: words with com
 (``network="lstm*"``).
 """
 
+import math
 import os
 from collections.abc import Iterable
 from statistics import median
@@ -23,6 +24,7 @@ from dlbench.reports.disturbance import contended
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import record_flags
 from dlbench.reports.matrix import matrix_cells
+from dlbench.reports.quantities import cpu_joules
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record, last_attempts
 from dlbench.reports.storage.results import Narrowing, Results
@@ -48,10 +50,11 @@ def launches(
     ...), ``run``, ``suite``, ``environment``, ``side`` and ``stage`` (of a comparison), ``block`` (index of the launch,
     from 0), ``attempt``, ``started`` (UTC), ``status``, ``reason``; ``seconds`` (median seconds of a step), ``steps``
     (timed ones), ``import_seconds``, ``prepare_seconds``, ``first_step_seconds`` (compilation included),
-    ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``; ``flags`` (names, with spaces between), ``parity``
-    (agrees, disagrees or unchecked), ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads
-    running or waiting for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and
-    ``contended``. Missing values are NaN, NaT or None. Raises StoreError and ReportError.
+    ``wall_seconds`` (of the whole launch), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages);
+    ``flags`` (names, with spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
+    ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on average),
+    ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and ``contended``. Missing
+    values are NaN, NaT or None. Raises StoreError and ReportError.
     """
     import pandas as pd
 
@@ -77,8 +80,10 @@ def cells(
     mini-batch with ``low`` and ``high`` (95 % interval), ``method`` (of the interval), ``launches``, ``steps``;
     ``items_per_second``, ``gflops`` (10^9 floating-point operations per second), ``ceiling_fraction`` (of the measured
     ceiling), ``best`` (the fastest of its column, or not distinguishable from it), ``parity``, ``flags`` (names, with
-    spaces between), ``first_step_seconds``, ``peak_memory_bytes``, ``run``, ``environment`` and ``interpreter``. These
-    are the values of `dlbench report matrix --json`. Raises StoreError and ReportError.
+    spaces between), ``first_step_seconds``, ``start_seconds`` (import, building and first step), ``peak_memory_bytes``,
+    ``cpu_joules`` (of a step, by the CPU packages), ``break_even_steps`` (against the mode of its framework that starts
+    first; infinite where it never makes up for its start), ``run``, ``environment`` and ``interpreter``. These are the
+    values of `dlbench report matrix --json`. Raises StoreError and ReportError.
     """
     import pandas as pd
 
@@ -87,21 +92,27 @@ def cells(
     for cell in matrix_cells(build_matrix(_read(store, run, suite, machine, all_runs, values_of_axes))):
         seconds, parity = cell["seconds_per_minibatch"] or {}, cell["parity"] or {}
         same = {**cell, "parity": parity.get("verdict"), "flags": " ".join(flag["name"] for flag in cell["flags"])}
-        rows.append({**same, **{name: seconds.get(part) for name, part in parts.items()}})
+        costs = {name: (cell["costs"][of] or {}).get("median") for name, of in _OF_COSTS}
+        if cell["break_even"]:
+            costs["break_even_steps"] = cell["break_even"]["steps"] or math.inf
+        times = {name: seconds.get(part) for name, part in parts.items()}
+        rows.append({**same, **costs, **times})
     return pd.DataFrame(rows, columns=list(CELLS))
 
 
 LAUNCHES = (
     *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "side", "stage", "block", "attempt"),
     *("started", "status", "reason", "seconds", "steps", "import_seconds", "prepare_seconds", "first_step_seconds"),
-    *("wall_seconds", "peak_memory_bytes", "flags", "parity", "loss_error", "update_error"),
+    *("wall_seconds", "peak_memory_bytes", "cpu_joules", "flags", "parity", "loss_error", "update_error"),
     *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
 )
 CELLS = (
     *("machine", "machine_name", *axes.NAMES, "status", "reason", "seconds", "low", "high", "method", "launches"),
     *("steps", "items_per_second", "gflops", "ceiling_fraction", "best", "parity", "flags"),
-    *("first_step_seconds", "peak_memory_bytes", "run", "environment", "interpreter"),
+    *("first_step_seconds", "start_seconds", "peak_memory_bytes", "cpu_joules", "break_even_steps", "run"),
+    *("environment", "interpreter"),
 )
+_OF_COSTS = (("start_seconds", "start"), ("cpu_joules", "cpu_joules"))
 _OF_RECORD = ("machine", "run", "suite", "environment", "side", "stage", "attempt", "started", "wall_seconds")
 _OF_OUTCOME = ("reason", "import_seconds", "prepare_seconds", "first_step_seconds", "peak_memory_bytes")
 _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
@@ -124,6 +135,7 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         "loss_error": None if parity is None else parity.loss_error,
         "update_error": None if parity is None else parity.update_error,
         **{name: None if observed is None else getattr(observed, name) for name in _EVIDENCE},
+        "cpu_joules": cpu_joules(outcome),
         "contended": contended(record, host),
     }
 

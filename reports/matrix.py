@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from dlbench.adapters import axes
 from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, Place
 from dlbench.reports.columns import Column as TableColumn
 from dlbench.reports.columns import attributes, axis_columns, csv_rows, objects
@@ -13,9 +14,10 @@ from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import QUANTITIES, Entry, Page, Table
+from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Interval, Panel, dots_to_picture
-from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, row_name, short_extra
+from dlbench.reports.naming import group_name, head_of, row_name, short_extra
+from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
 
@@ -47,7 +49,7 @@ def _table(matrix: Matrix, quantity: str) -> Table:
 def column_name(matrix: Matrix, column: Place) -> str:
     """Return the heading of a column: threads or device, and workers, behind the letter of one of many machines."""
     peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
-    name = str(column.threads) if column.device == "cpu" and column.threads else column.device
+    name = str(column.threads or "own") if column.on_cpu and column.threads is not None else column.device
     if column.device != "cpu" and column.threads and len({peer.threads for peer in peers}) > 1:
         name += f"/{column.threads}"
     name = short_extra(name, column.cell)
@@ -90,15 +92,20 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     cells = list(matrix.cells.values())
     shown = [cell for cell in cells if cell.shown]
     lines = []
-    if any(cell.best for cell in cells):
+    if QUANTITIES[quantity].of_time and any(cell.best for cell in cells):
         lines.append(f"{layout.BEST} fastest in its column, or not distinguishable from it")
-    if quantity == "seconds" and any(cell.seconds and cell.seconds.low is not None for cell in shown):
-        lines.append("± half-width of the 95 % interval (the wider side)" + _lesser_coverage(shown))
-    if any(column.world_size > 1 for column in matrix.columns):
-        lines.append(WORKERS_LEGEND)
+    if meant := legend(quantity):
+        lines.append(f"{QUANTITIES[quantity].title}: {meant}")
+    why = reasons(cells, quantity)
+    values = [value for cell in shown if (value := QUANTITIES[quantity].value(cell)) is not None]
+    if any(low is not None for _, low, _ in values):
+        coverage = _lesser_coverage(shown) if QUANTITIES[quantity].of_time else ""
+        lines.append(f"± half-width of the 95 % interval (the wider side){coverage}")
+    lines += axes.legends(column.cell for column in matrix.columns)
     common = _common(matrix)
     lines += layout.flag_lines(shown, common)
-    if any(matrix.at(g, r, c) is None for g, rows in matrix.rows.items() for r in rows for c in matrix.columns):
+    empty = any(matrix.at(g, r, c) is None for g, rows in matrix.rows.items() for r in rows for c in matrix.columns)
+    if empty or (len(values) < len(shown) and not why and quantity != "break_even"):
         lines.append(f"{layout.MISSING} not measured")
     missing = [(layout.HOLES[c.status], c.reason or "no reason was given", c) for c in cells if not c.shown]
     facts = [
@@ -107,10 +114,11 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         for flag in cell.flags
         if flag.kind not in common and flag.kind not in (FEW_LAUNCHES, PARITY_UNCHECKED)
     ]
+    unknown = _grouped(matrix, ((layout.MISSING, f"not measured: {words}", c) for words, of in why.items() for c in of))
     found = _grouped(matrix, facts)
     if details is not None and len(found) > details:
         found = [*found[:details], f"... and {len(found) - details} more; --json shows all"]
-    return [*lines, *_grouped(matrix, missing), *found, *matrix.notes]
+    return [*lines, *_grouped(matrix, missing), *unknown, *found, *matrix.notes]
 
 
 def _lesser_coverage(cells: Iterable[CellResult]) -> str:
@@ -170,7 +178,17 @@ def _columns(matrix: Matrix) -> tuple[TableColumn[CellResult], ...]:
             fields=(*of_device, *medians, "peak_memory_bytes"),
         ),
         *attributes(itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)),
+        TableColumn("costs", None, _costs, fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN)),
+        *attributes(itself, "break_even", "unmeasured", break_even=("steps", "low", "high"), unmeasured=None),
     )
+
+
+def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:
+    """Return the quantities that are measured once in a launch, by name; None where they are not known."""
+    found = {name: cell.measured.get(name) for name in OF_LAUNCHES}
+    return {
+        name: None if each is None else {part: getattr(each, part) for part in MEDIAN} for name, each in found.items()
+    }
 
 
 def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:

@@ -5,11 +5,6 @@ from collections.abc import Sequence
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 
-WORKERS_LEGEND = (
-    "xN: N workers train on equal parts of the mini-batch together; on the CPU each with so many threads, on GPUs each "
-    "on one of its own, the named one being the first"
-)
-
 
 def name_of(cell: Cell) -> str:
     """Return a unique name of a cell: "fcn5, mini-batch 64, torch eager, 2 threads x 2 workers"."""

@@ -299,6 +299,79 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
     return Ratio(math.exp(mean), math.exp(low), math.exp(high), f"{_of_ratios(count)}, interval by MOVER from theirs")
 
 
+def of_launches(values: Sequence[float]) -> Summary | None:
+    """Summarise what each launch of a cell gives once, such as its memory; None without any launch.
+
+    Fewer than `ENOUGH_LAUNCHES` have no interval.
+    """
+    if not values:
+        return None
+    # A clock may give 0 s for what does nothing; a logarithm needs more.
+    found = summarise([[max(value, 1e-9)] for value in values])
+    if found.covers_launches:
+        return found
+    count = f"{len(values)} launch{'es' * (len(values) > 1)}"
+    return replace(found, low=None, high=None, coverage=None, method=f"{count}, no interval")
+
+
+def combination(*terms: tuple[float, Summary], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """Return the sum of independent times, each with its factor, and the ends of its interval.
+
+    MOVER's for a linear function (Zou and Donner 2008; see `geometric_mean`): it takes each time's own interval. A time
+    of fewer launches than `ENOUGH_LAUNCHES` has one widened by the deviation between launches, as in `ratio`.
+    """
+    value, down, up = 0.0, 0.0, 0.0
+    for factor, each in terms:
+        below, above = (abs(factor) * distance for distance in _distances(each, confidence))
+        value += factor * each.median
+        down = math.hypot(down, below if factor > 0 else above)
+        up = math.hypot(up, above if factor > 0 else below)
+    return value, value - down, value + up
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """How many steps one way to train must do until it has taken less time than another, its start included."""
+
+    steps: float | None
+    """None: never, as far as the intervals show."""
+    low: float | None
+    """Fewer steps clearly take it longer; None: any number of steps."""
+    high: float | None
+    """With more steps it has clearly taken less time; None: with no number of steps."""
+    method: str
+
+
+def break_even(start: Summary, step: Summary, other_start: Summary, other_step: Summary) -> BreakEven:
+    """Return after how many steps a way to train has made up for a start that is no earlier than another's.
+
+    A start is the time to the end of the first step, so that n steps take the start and n - 1 times the step. The
+    interval holds every n for which that of the difference of both times (`combination`) includes 0. Its ends are the
+    roots of quadratic equations, as in Fieller's theorem (1954) and, for intervals that may be lopsided, in Newcombe
+    2016, "MOVER-R confidence intervals for ratios and products of two independently estimated quantities" (Statistical
+    Methods in Medical Research 25, 1774-1778). Never: that of the difference of the steps includes 0, or is below it.
+    """
+    later, soonest, latest = combination((1, start), (-1, other_start))
+    gain, least, most = combination((1, other_step), (-1, step))
+    method = f"{CONFIDENCE:.0%} MOVER-R"
+    if not all(each.covers_launches for each in (start, step, other_start, other_step)):
+        method += f", from fewer than {ENOUGH_LAUNCHES} launches, widened for the deviation of launches"
+    # The smaller root of (later - n gain)^2 = (later - soonest)^2 + n^2 (most - gain)^2, written without a division by
+    # 0; its counterpart with the other ends is the larger root.
+    low: float | None = 1.0
+    if soonest > 0:
+        start_spread, step_spread = later - soonest, most - gain
+        constant = soonest * (later + start_spread)
+        root = math.sqrt((later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2)
+        low = 1 + constant / (later * gain + root) if later * gain + root > 0 else None
+    if least <= 0:
+        return BreakEven(None, low, None, f"{method}: its step is not clearly faster")
+    start_spread, step_spread = latest - later, gain - least
+    inner = (later * step_spread) ** 2 + (gain * start_spread) ** 2 - (start_spread * step_spread) ** 2
+    high = (later * gain + math.sqrt(inner)) / (least * (gain + step_spread))
+    return BreakEven(1 + max(0.0, later / gain), low, 1 + max(0.0, high), method)
+
+
 def judge(found: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:
     """Say whether the first of two times is clearly longer ("worse"), clearly shorter, or neither.
 
@@ -461,6 +534,12 @@ def _margins(summary: Summary, confidence: float) -> tuple[float, float]:
         between = float(ndtri(0.5 + confidence / 2)) * summary.launch_deviation / math.sqrt(summary.launches)
     low, high = summary.low or summary.median, summary.high or summary.median
     return math.hypot(math.log(summary.median / low), between), math.hypot(math.log(high / summary.median), between)
+
+
+def _distances(summary: Summary, confidence: float) -> tuple[float, float]:
+    """Return how far the interval of a time reaches down and up, in seconds, variation of launches included."""
+    down, up = _margins(summary, confidence)
+    return summary.median * -math.expm1(-down), summary.median * math.expm1(up)
 
 
 def _variance_of_median(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:

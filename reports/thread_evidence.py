@@ -6,6 +6,7 @@ threads from four on two CPUs; and unlike counting threads that used any CPU it 
 threads take turns (a backward pass in a thread of its own).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -43,6 +44,14 @@ def working_threads(threads: ThreadEvidence) -> int | None:
     return sum(1 for seconds in threads.cpu_seconds_by_thread if seconds >= WORKER_SHARE * threads.wall_seconds)
 
 
+def threads_seen(threads: ThreadEvidence, contention: Contention | None) -> int:
+    """Return how many threads the operating system saw working at once."""
+    # No more than wanted to run at any one moment: threads that take turns (TensorFlow's caller and its pool) are fewer
+    # than they look. The quarter is what the clocks and helper threads may add.
+    at_once = max(1, math.ceil(wanting_threads(threads, contention) - 0.25))
+    return min(at_once, working_threads(threads) or at_once)
+
+
 def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contention | None) -> bool:
     """Tell whether clearly more threads than asked had work to do.
 
@@ -60,7 +69,8 @@ def more_threads_than(asked: int, threads: ThreadEvidence, contention: Contentio
 def capacity_of(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: float | None = None) -> float | None:
     """Return how many CPUs' worth of time a launch could get: its CPUs or its quota, the smaller; None if unknown.
 
-    Its outcome counts first, then the request of its cell, then the host as it was probed.
+    Its outcome counts first, then the request of its cell, then the host as it was probed. ``quota_cpus`` was in force
+    around dlbench; the cell may have a quota of its own.
     """
     of_host = None if host is None else host.capacity_cpus or host.effective_cpus
     if outcome.cpus:
@@ -72,7 +82,8 @@ def capacity_of(cell: Cell, outcome: Outcome, host: Host | None, quota_cpus: flo
     if quota_cpus is None and host is not None and of_host is not None and host.logical_cpus is not None:
         # Less than the host's mask: then it is the quota.
         quota_cpus = of_host if of_host < host.logical_cpus else None
-    return min((limit for limit in (cpus, quota_cpus) if limit is not None), default=None)
+    limits = cpus, quota_cpus, cell.cpu_quota or None
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY", "OPENBLAS_THREAD_TIMEOUT")
@@ -104,6 +115,10 @@ class Observed:
     """Of the wall time."""
     steal_per_wall: float | None
     """Seconds that the hypervisor took from all CPUs together, per second."""
+    taken_threads: int | None = None
+    """Threads that the framework took: by its own word, else as many as the system saw working at once."""
+    throttled_periods: float | None = None
+    """Share of the kernel's periods in which the cell's own CPU quota ran out; None without one."""
     wait_policy: Mapping[str, str] | None = None
     """Settings among `WAIT_VARIABLES` and `WAIT_FACTS` in the newest launch; empty: the libraries' defaults."""
 
@@ -116,7 +131,7 @@ def observe(outcomes: Sequence[Outcome]) -> Observed | None:
     rows = [_rates(threads, outcome) for threads, outcome in pairs]
     known = {name: [row[name] for row in rows if row[name] is not None] for name in rows[0]}
     medians: dict[str, Any] = {name: median(values) if values else None for name, values in known.items()}
-    for name in ("os_threads", "working_threads"):
+    for name in ("os_threads", "working_threads", "taken_threads"):
         medians[name] = None if medians[name] is None else round(medians[name])
     newest, outcome = pairs[-1]
     return Observed(newest.requested, newest.framework_says, **medians, wait_policy=wait_policy(outcome.software))
@@ -124,6 +139,7 @@ def observe(outcomes: Sequence[Outcome]) -> Observed | None:
 
 def _rates(threads: ThreadEvidence, outcome: Outcome) -> dict[str, Any]:
     wall, steps, contention = threads.wall_seconds, max(1, outcome.observed_steps()), outcome.contention
+    used = None if outcome.outside is None else outcome.outside.quota
 
     def rate(name: str, per: float) -> float | None:
         amount = getattr(contention, name, None)
@@ -139,6 +155,8 @@ def _rates(threads: ThreadEvidence, outcome: Outcome) -> dict[str, Any]:
         "involuntary_switches_per_step": rate("involuntary_switches", steps),
         "throttled_share": rate("throttled_seconds", wall),
         "steal_per_wall": rate("steal_seconds", wall),
+        "taken_threads": threads.framework_says or threads_seen(threads, contention),
+        "throttled_periods": used.throttled_periods / used.periods if used is not None and used.periods else None,
     }
 
 
@@ -161,6 +179,8 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     if (threads := long_enough(outcome)) is None:
         return 0, ""
     asked, says = threads.requested, threads.framework_says
+    if not asked:
+        return 0, ""  # as many as the framework takes by itself
     wanting = wanting_threads(threads, outcome.contention)
     if more_threads_than(asked, threads, outcome.contention):
         return 1, f"{wanting:.1f} runnable threads on average, {asked} requested"

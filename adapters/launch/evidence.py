@@ -6,6 +6,7 @@ guess: on many virtual machines and in containers parts of /proc are absent.
 
 import ctypes
 import os
+import re
 import resource
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -206,6 +207,18 @@ def binding_refusal(cpus: Optional[List[int]]) -> str:
     if allowed == sorted(set(cpus)):
         return ""
     return "CPUs %s: this process cannot be bound to them, it may use %s" % (_listed(cpus), _listed(allowed))
+
+
+def preload_refusal() -> str:
+    """Return which library of LD_PRELOAD is missing in this process: the loader skips what does not fit."""
+    maps = read_file("/proc/self/maps")
+    for path in re.split("[: ]", os.environ.get("LD_PRELOAD", "")):
+        if path and maps is not None and os.path.realpath(path) not in maps:
+            return (
+                "LD_PRELOAD: %s was not loaded: it is missing, or needs a newer C library; choose another --tuning"
+                % path
+            )
+    return ""
 
 
 def _listed(cpus: List[int]) -> str:

@@ -21,6 +21,7 @@ from ..libraries import gpus, software
 from ..networks import Network
 from ..protocol import (
     BEGIN,
+    EXTRA_PRODUCTS,
     PHASE_FILE,
     PROFILE,
     TRAINING,
@@ -35,15 +36,15 @@ from ..protocol import (
 from . import batches, contract, device, evidence, parity, team, timing
 from .parity import Host
 
-#: In a launch's environment, such as "18x128": so many of the framework's own matrix products of this order are added
-#: to every step, to try out whether a slowdown is found. Such work competes for the same caches and threads as a slower
-#: kernel would, which a sleep does not.
-EXTRA_PRODUCTS = "DLBENCH_EXTRA_PRODUCTS"
 SENTINEL_SIZE = 1536
 
 
 def step_with_extra_work(adapter: Adapter) -> Callable[[], None]:
-    """Return the step to time: the adapter's own, followed by `EXTRA_PRODUCTS`."""
+    """Return the step to time: the adapter's own, followed by the products that `EXTRA_PRODUCTS` asks for.
+
+    "18x128" are 18 of the framework's own products of this order, to try out whether a slowdown is found. Such work
+    competes for the same caches and threads as a slower kernel would, which a sleep does not.
+    """
     given = os.environ.get(EXTRA_PRODUCTS, "")
     if not given:
         return adapter.step
@@ -192,7 +193,7 @@ def measure(
         network = network_of(launch)
     except NumbersError as error:
         return Outcome(Status.UNSUPPORTED, "%s: %s: %s" % (launch.cell.network, error.key, error))
-    refused = evidence.binding_refusal(launch.cpus)
+    refused = evidence.binding_refusal(launch.cpus) or evidence.preload_refusal()
     if refused:
         return Outcome(Status.UNSUPPORTED, refused)
     announce("import")

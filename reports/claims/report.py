@@ -220,9 +220,8 @@ REPORT = Report(
     name="claims",
     summary="""Published claims, evaluated on their own tables and on the results of a store.
 
-Each claim has a verdict of each: reproduces, reproduces in direction, partly, differs, inconclusive or not
-measured; in the last case it says what to measure. With `--claim FILE.toml` it tries a claim of one's own
-(`reports/README.md` has an example).""",
+Each claim gets a verdict on both: reproduces, reproduces in direction, partly, differs, inconclusive, or not measured
+and what to measure. `--claim FILE.toml` tries a claim of your own (`reports/README.md` has an example).""",
     examples=(
         "dlbench report claims --paper shi2016",
         "dlbench report claims --json",

@@ -33,9 +33,7 @@ from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, 
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import in_order as network_order
-from dlbench.reports.storage.record import FIRST_LOOK, Record, Run, last_attempts
-
-BASELINE, CANDIDATE = "baseline", "candidate"
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, FIRST_LOOK, GATE, Record, Run, last_attempts
 
 Pairs = tuple[tuple[float, ...], tuple[float, ...]]
 """(baseline, candidate): median seconds per step of launches made side by side."""
@@ -134,7 +132,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     by_cell = _by_cell(record for record in records if record.side)
     if not by_cell:
         raise ValueError("these records have no sides to compare")
-    rule, gate = rule or rule_of(run.rule), run.purpose == "gate"
+    rule, gate = rule or rule_of(run.rule), run.purpose == GATE
     cells = [_of_pairs(cell, by_cell[cell], host, gate, rule) for cell in sorted(by_cell, key=in_order)]
     cells = cells if gate else _adjusted(cells, rule)
     unmeasured = len(set(run.plan) - by_cell.keys())
@@ -267,12 +265,11 @@ def pairs_of(records: Sequence[Record], host: Host | None) -> tuple[Pairs, int]:
 
 def complete_pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
     """Return (baseline, candidate) of the pairs that have both, in order."""
-    by_launch: dict[tuple[str, int], dict[str, Record]] = {}
+    by_launch: dict[int, dict[str, Record]] = {}
     for record in last_attempts(records):
-        by_launch.setdefault((record.stage, record.launch), {})[record.side] = record
+        by_launch.setdefault(record.launch, {})[record.side] = record
     # A pair may have been interrupted between its two launches. The order is by no clock, which may jump.
-    in_order = sorted(by_launch, key=lambda each: (each[0] == "confirm", each[1]))
-    return [(by_launch[n][BASELINE], by_launch[n][CANDIDATE]) for n in in_order if len(by_launch[n]) == 2]
+    return [(pair[BASELINE], pair[CANDIDATE]) for _, pair in sorted(by_launch.items()) if len(pair) == 2]
 
 
 def common_time(first: Record, second: Record) -> tuple[float, float] | None:

@@ -13,7 +13,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CellComparison, Comparison
+from dlbench.reports.compare.comparison import CellComparison, Comparison
 from dlbench.reports.compare.verdict import POWER, Verdict
 from dlbench.reports.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.formats.csv import Rows
@@ -21,9 +21,10 @@ from dlbench.reports.formats.inert import FIELD, one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
-from dlbench.reports.naming import WORKERS_LEGEND, group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.naming import group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
+from dlbench.reports.storage.record import BASELINE, CANDIDATE
 
 
 class Words(NamedTuple):
@@ -239,7 +240,7 @@ def meanings(comparison: Comparison) -> dict[Verdict, str]:
 def legend(comparison: Comparison) -> list[str]:
     """Return the meanings of the verdicts and marks in use."""
     lines = [f"{WORDS[each].word}: {meaning}" for each, meaning in meanings(comparison).items()]
-    lines += [WORKERS_LEGEND] if any(each.cell.world_size > 1 for each in comparison.cells) else []
+    lines += axes.legends(each.cell for each in comparison.cells)
     raised = {kind for each in comparison.cells for kind in flags_of(each)}
     return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
 

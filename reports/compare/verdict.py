@@ -76,7 +76,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Rule:
-    """The thresholds of verdicts and stages; see the module's docstring."""
+    """The thresholds of verdicts, and the looks of a gate; see the module's docstring."""
 
     magnitude: float = 0.025
     """A smaller slowdown is never called a regression."""
@@ -125,8 +125,8 @@ def chosen(rule: Rule) -> dict[str, float]:
 
 def rule_of(values: Mapping[str, float]) -> Rule:
     """Return the rule with these `chosen` values; other keys are ignored."""
-    told: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
-    return replace(DEFAULT, **told)
+    known: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
+    return replace(DEFAULT, **known)
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
 
 
 def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
-    """Return the fewest pairs that can prove a slowdown among this many cells compared in one stage.
+    """Return the fewest pairs that can prove a slowdown among this many cells compared at once.
 
     ``n`` pairs of one sign have a one-sided p of ``2**-n``; it must pass the rule's limit, and doubled and adjusted for
     the number of cells (as if this one alone were slower) the false discovery rate.

@@ -45,7 +45,8 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import WORKERS_LEGEND, place_name, row_name
+from dlbench.reports.naming import place_name, row_name
+from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import Host
@@ -62,7 +63,8 @@ _DOUBTS = (
 )
 """A size with one of these takes no part as long as another is without it."""
 NOTHING = "Nothing was measured yet."
-QUANTITIES = {"seconds": "seconds per mini-batch", "items": "items per second"}
+SHOWN = (SECONDS, "items", *OF_LAUNCHES)
+"""Quantities that it can show; best and knee are those of the throughput whatever is shown."""
 _KNEE = "k"
 _KNEE_PARTS = ("batch_size", "earliest", "latest")
 _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
@@ -119,15 +121,9 @@ def place_of(curve: Curve) -> Place:
     return Place(curve.host.fingerprint, axes.without(curve.cell, *_NOT_OF_A_PLACE))
 
 
-def shown(point: Point, quantity: str) -> tuple[float, float | None, float | None] | None:
+def shown(point: Point, quantity: str) -> Numbers | None:
     """Return the value of a quantity with the ends of its interval; None for a missing cell."""
-    seconds = point.cell.seconds
-    if seconds is None or not point.cell.shown:
-        return None
-    if quantity == "seconds":
-        return seconds.median, seconds.low, seconds.high
-    low, high = (None if end is None else point.at / end for end in (seconds.high, seconds.low))
-    return point.at / seconds.median, low, high
+    return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
 
 def _per_item(batch_size: int, seconds: Summary) -> Summary:
@@ -175,7 +171,7 @@ def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
         _table(f"{network}, {names[place]}{'' if several else f', on {of[0].host.name}'}", of, quantity, common)
         for (network, place), of in grouped(found.curves, lambda each: (each.cell.network, place_of(each))).items()
     ]
-    before = (f"{QUANTITIES[quantity].capitalize()} against mini-batch size.",)
+    before = (f"{QUANTITIES[quantity].title} against mini-batch size.",)
     return layout.Page(before, tuple(tables), tuple(_legend(found, common, quantity)))
 
 
@@ -198,7 +194,7 @@ def _table(title: str, curves: Sequence[Curve], quantity: str, common: set[flags
 
 
 def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
-    entry = layout.entry(point.cell, layout.QUANTITIES[quantity], common)
+    entry = layout.entry(point.cell, QUANTITIES[quantity], common)
     if (value := shown(point, quantity)) is None:
         return entry
     knee = _KNEE if curve.found["knee"] and curve.found["knee"]["batch_size"] == point.at else ""
@@ -208,7 +204,7 @@ def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind
 
 def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[str]:
     points = [point for curve in found.curves for point in curve.points]
-    lines = []
+    lines = [f"{QUANTITIES[quantity].title}: {meant}"] if (meant := legend(quantity)) else []
     if any(curve.found["knee"] is not None for curve in found.curves):
         lines.append(
             f"{layout.BEST} the best mini-batch: the smallest whose throughput is not clearly below the highest; "
@@ -223,7 +219,7 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
             "not count for best and knee."
         )
     lines += layout.flag_lines((point.cell for point in points), common)
-    lines += [WORKERS_LEGEND] if any(curve.cell.world_size > 1 for curve in found.curves) else []
+    lines += axes.legends(curve.cell for curve in found.curves)
     if count := len(found.left_out):
         networks = ", ".join(dict.fromkeys(curve.cell.network for curve in found.left_out))
         lines.append(
@@ -356,13 +352,14 @@ def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.
     )
     on = f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}" if drawn else NOTHING
     bars = pictures.coverage(point for curve in drawn for point in curve.timed)
+    title = QUANTITIES[quantity].title
     return pictures.Picture(
-        f"{QUANTITIES[quantity].capitalize()}, {on}",
+        f"{title}, {on}",
         panels,
         legend,
         f"mini-batch size; bars: {bars} interval of the median",
-        QUANTITIES[quantity],
-        "s" if quantity == "seconds" else "",
+        f"{title[:1].lower()}{title[1:]}",
+        "s" if "econds" in title else "",
     )
 
 
@@ -387,7 +384,7 @@ REPORT = Report(
     suggestion="time against mini-batch size: the best, and where larger ones stop paying",
     applies=lambda cells: differ(cells, "batch_size"),
     options=frozenset({QUANTITY, ALL_RUNS}),
-    quantities=tuple(QUANTITIES),
+    quantities=SHOWN,
     heading="Mini-batch sizes",
     place=40,
     has_section=lambda found: bool(found.curves),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import flags
+from dlbench.reports import flags, quantities
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
@@ -53,8 +53,8 @@ NOT_CONFIRMED, UNCHECKED = "!", "?"
 QUANTITIES = {
     "seconds": "Seconds per update",
     "characters": "Characters per second",
-    "gflops": layout.QUANTITIES["gflops"].title,
-    "ceiling": layout.QUANTITIES["ceiling"].title,
+    "gflops": quantities.QUANTITIES["gflops"].title,
+    "ceiling": quantities.QUANTITIES["ceiling"].title,
     "loss": "Loss",
 }
 _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
@@ -224,7 +224,10 @@ def _speeds(curve: Curve, quantity: str) -> Table:
     reasons: dict[str, list[str]] = {}
     entries = {}
     for net, cell, *_ in curve.points:
-        value = layout.QUANTITIES.get(quantity) or layout.Quantity("", partial(_characters, net=net))
+        value = quantities.QUANTITIES.get(quantity)
+        if value is None:
+            characters = partial(_characters, net=net)
+            value = quantities.Quantity("", quantities.follows_time(characters), of_time=True)
         entries[_place(net)] = layout.entry(cell, value, _SAID_ONCE)._replace(best=False)
         if not cell.shown:
             reasons.setdefault(layout.why_hole(cell), []).append(net.name)
@@ -341,7 +344,7 @@ def _findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
 
 def _legend(found: CellStudy, quantity: str) -> Iterator[str]:
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
-    if quantity == "seconds" and cells:
+    if quantity != "loss" and cells:
         yield "± half-width of the 95 % interval (the wider side)"
         yield from layout.flag_lines(cells, _SAID_ONCE)
     if found.times:
@@ -489,8 +492,8 @@ REPORT = Report(
     name="cells",
     summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a given loss.
 
-Speeds are of whatever suite timed such a network (cells, cells-quick, char); losses of those that trained it on a
-text (char). With `--against karpathy2016` the published losses stand beside one's own.""",
+Speeds come from any suite that timed such a network (cells, cells-quick, char), losses from those that trained it on a
+text (char). `--against karpathy2016` adds the published losses.""",
     examples=(
         "dlbench report cells",
         "dlbench report cells --quantity characters --suite cells",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import flags
+from dlbench.reports import flags, quantities
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, objects, within
 from dlbench.reports.curve.curve import (
@@ -404,7 +404,7 @@ def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
         name, missing = _name(curve.cell), dict[str, list[tuple[str, str, str]]]()
         for size, cell, *_ in curve.points:
             subtitle = _title(found, curve, size)
-            entry = layout.entry(cell, layout.QUANTITIES["seconds"], common)._replace(best=False)
+            entry = layout.entry(cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
             if not entry.hole and cell.seconds is not None:
                 entry = entry._replace(text=number(value(cell.seconds.median, size)))
             fields[subtitle, name, size.hidden, _column(size)] = entry

@@ -23,7 +23,7 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import flags
+from dlbench.reports import flags, quantities
 from dlbench.reports.cells import CellResult, Matrix, Place, group_of, row_of
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
@@ -202,7 +202,7 @@ def _table(curve: Curve, common: set[flags.FlagKind]) -> layout.Table:
     with_threads = _with_threads(curve)
 
     def seconds(point: Point) -> layout.Entry:
-        return layout.entry(point.cell, layout.QUANTITIES["seconds"], common)._replace(best=False)
+        return layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
 
     def items(point: Point) -> str:
         return "" if point.cell.timed is None else layout.number(point.cell.items_per_second or 0.0)

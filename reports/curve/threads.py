@@ -16,6 +16,8 @@ to them. A p whose cell failed parity, or whose framework used more threads than
 asked, takes no part; nor does one disturbed by other programs, unless every count up to the effective CPUs was
 disturbed: past them a launch's own waiting hides that of others, and such a count must not win by that.
 
+A CPU quota of the cells counts as CPUs do: under one of 1.5 a row has two effective CPUs.
+
 All of it is of one process: cells of several workers are left out, since their threads also wait for the exchange of
 gradients, which no law of threads describes; `scaling` reports on them.
 """
@@ -36,7 +38,6 @@ from dlbench.reports.curve.curve import (
     Point,
     adjust_together,
     along,
-    by_machine,
     cell_columns,
     computes_nothing,
     curve_columns,
@@ -76,9 +77,13 @@ Compare = Callable[[int, int], Contrast]
 
 def threads(matrix: Matrix) -> Curves:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
-    on_cpu = [cell for at, cell in matrix.cells.items() if at.on_cpu and at.threads and at.world_size == 1]
+    on_cpu = [cell for at, cell in matrix.cells.items() if at.on_cpu and at.world_size == 1]
     of_rows = along(sorted(on_cpu, key=lambda cell: matrix.machines.index(cell.column.machine)), "threads")
-    rows = [_row(matrix.hosts[place.machine], place.cell, cells) for place, cells in of_rows.items()]
+    rows = [
+        _row(matrix.hosts[place.machine].under(place.cell.cpu_quota), place.cell, cells)
+        for place, cells in of_rows.items()
+        if any(cell.column.threads for cell in cells)
+    ]
     compared: dict[int, dict[Pair, Contrast]] = {}
     # Comparisons of frameworks that compute nothing are a family of their own: made-up times must not cost real ones
     # their significance.
@@ -109,9 +114,16 @@ def name_of(curve: Curve) -> str:
 
 
 def default_of(curve: Curve) -> int | None:
-    """Return the framework's own thread count, where its adapter reports it."""
-    known = [point.cell.default_threads for point in curve.points if point.cell.default_threads is not None]
-    return known[-1] if known else None
+    """Return the framework's own thread count, where it is known."""
+    found: int | None = curve.found["default_threads"]
+    return found
+
+
+def _default(cells: Sequence[CellResult]) -> int | None:
+    """Return the threads that a row takes by itself: as a cell of its own shows, else as was asked without a quota."""
+    taken = [each.observed.taken_threads for each in cells if each.observed and not each.column.threads]
+    known = [each.default_threads for each in cells if each.default_threads is not None and not each.cell.cpu_quota]
+    return next((each for each in (*taken, *known[-1:]) if each is not None), None)
 
 
 def _unbound(curve: Curve) -> tuple[str, Cell]:
@@ -126,19 +138,21 @@ def _left_out(matrix: Matrix) -> Iterator[str]:
             f"Not shown: {workers} cell{'s' if workers != 1 else ''} of several workers, which threads alone do not "
             "explain; `dlbench report scaling` shows them."
         )
-    if unknown := sum(column.world_size == 1 and not column.threads for column in on_cpu):
-        yield f"Not shown: {unknown} cell{'s' if unknown != 1 else ''} with an unknown thread count."
+    shown = {axes.without(column.cell, "threads") for column in on_cpu if column.threads}
+    own = (column for column in on_cpu if column.world_size == 1 and not column.threads)
+    if unset := sum(axes.without(column.cell, "threads") not in shown for column in own):
+        yield f"Not shown: {unset} cell{'s' if unset != 1 else ''} for which no thread count was set."
 
 
-def _row(host: Host, shared: Cell, cells: Iterable[CellResult]) -> Curve:
+def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
     """Return the points that are not disturbed as taking part; all where every count that can show it was disturbed."""
-    by_count = {cell.column.threads or 0: cell for cell in cells}
+    by_count = {cell.column.threads: cell for cell in cells if cell.column.threads}
     timed = {count: time for count, cell in sorted(by_count.items()) if (time := usable(cell)) is not None}
     disturbed = {count for count, cell in by_count.items() if cell.has(flags.CONTENDED)}
     showing = [count for count in timed if host.effective_cpus is None or count <= host.effective_cpus] or timed
     calm = timed.keys() if disturbed.issuperset(showing) else timed.keys() - disturbed
     points = (Point(count, cell, timed.get(count), count in calm) for count, cell in sorted(by_count.items()))
-    return Curve(host, shared, tuple(points))
+    return Curve(host, shared, tuple(points), {"default_threads": _default(cells)})
 
 
 def _calm(curve: Curve) -> dict[int, Summary]:
@@ -225,7 +239,7 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
     fits = None
     if fitted and timed:
         fits = fit_scaling({count: time for count, time in calm.items() if limit is None or count <= limit})
-    return row._replace(points=tuple(points), found={"best_threads": best, "fits": fits})
+    return row._replace(points=tuple(points), found={**row.found, "best_threads": best, "fits": fits})
 
 
 # Advice: the count to use, the cost of others, and why more are slower.
@@ -348,17 +362,32 @@ def wait_policies(points: Iterable[Point]) -> str:
 # Findings: which frameworks get worse past the cores and the CPUs of a machine.
 
 
+def _by_capacity(curves: Iterable[Curve]) -> list[list[Curve]]:
+    """Group curves by their machine and its CPU quota."""
+    return list(grouped(curves, lambda curve: (curve.host.fingerprint, curve.cell.cpu_quota)).values())
+
+
+def _machine(curve: Curve) -> str:
+    return curve.host.name + extra_of_place(curve.cell)
+
+
 def _past(curve: Curve, past: str) -> list[Contrast]:
     return [found for point in curve.taking_part if (found := point.found[past]) is not None]
 
 
 def headline(curves: Iterable[Curve]) -> list[str]:
-    """Return for each machine on how many rows more threads than cores cost time, and where they cost most."""
+    """Return for each machine on how many rows more threads than cores cost time, and where they cost most.
+
+    Under a CPU quota: more threads than CPUs that it gives, in whole ones.
+    """
     lines = []
-    for here in by_machine(filter(computes, curves)):
-        rows = [each for each in here if _past(each, PAST_CORES)]
-        worse = [(found, each) for each in rows for found in _past(each, PAST_CORES) if found.verdict == "worse"]
-        head = f"{here[0].host.name}: more threads than its {here[0].host.physical_cores} cores"
+    for here in _by_capacity(filter(computes, curves)):
+        host, quota = here[0].host, here[0].cell.cpu_quota
+        past = PAST_CPUS if quota else PAST_CORES
+        rows = [each for each in here if _past(each, past)]
+        worse = [(found, each) for each in rows for found in _past(each, past) if found.verdict == "worse"]
+        cpus = f"{host.effective_cpus} CPU{'s' if host.effective_cpus != 1 else ''}"
+        head = f"{_machine(here[0])}: more threads than {cpus if quota else f'its {host.physical_cores} cores'}"
         if worse:
             most, curve = max(worse, key=lambda pair: pair[0].value)
             hurt = len({curve.cell for _, curve in worse})
@@ -378,12 +407,12 @@ def findings(curves: Iterable[Curve]) -> list[str]:
     """
     lines = []
     # The scaling of frameworks that compute nothing is made up, and in no finding.
-    for here in by_machine(filter(computes, curves)):
+    for here in _by_capacity(filter(computes, curves)):
         cores, cpus = here[0].host.physical_cores, here[0].host.effective_cpus
         limits = [(cores, PAST_CORES, "physical core"), (cpus if cpus != cores else None, PAST_CPUS, "CPU it may use")]
         for limit, past, each in limits:
             if limit is not None:
-                head = f"{here[0].host.name}: past {limit} threads, one for each {each}"
+                head = f"{_machine(here[0])}: past {limit} threads, one for each {each}"
                 lines += _findings(head, here, past, limit)
     return lines
 
@@ -558,7 +587,7 @@ _CURVE: tuple[Column[Curve], ...] = (
     *attributes(lambda curve: curve.host, "physical_cores", "logical_cpus", "effective_cpus"),
     Column("computes", None, computes),
     *found_columns("best_threads"),
-    Column("default_threads", None, default_of),
+    *found_columns("default_threads"),
     Column("advice", None, advice),
     Column("mechanism", None, mechanism),
 )
@@ -580,12 +609,12 @@ def threads_page(found: Curves) -> Page:
     if not curves:
         return Page((NOTHING,), (), found.notes)
     before = []
-    for here in by_machine(curves):
+    for here in _by_capacity(curves):
         host = here[0].host
         counts = {"physical cores": host.physical_cores, "logical CPUs": host.logical_cpus}
         counts["effective CPUs"] = host.effective_cpus
         shown = (f"{name} {'unknown' if count is None else count}" for name, count in counts.items())
-        before.append(f"{host.name}: {', '.join(shown)}.")
+        before.append(f"{_machine(here[0])}: {', '.join(shown)}.")
     before.append("Effective CPUs: affinity mask or quota, the smaller.")
     said = findings(curves)
     after = (*_legend(curves), *found.notes, *(["", *said] if said else []))
@@ -715,10 +744,11 @@ def _picture(curves: Sequence[Curve]) -> pictures.Picture:
         ("T(1)/p of the fastest with one", {"color": pictures.GREY, "linestyle": pictures.DOTTED}),
     ]
     if host.own_cores is not None:
-        legend.append((f"the machine's own cores: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
+        what = "CPUs of the quota" if curves[0].cell.cpu_quota else "the machine's own cores"
+        legend.append((f"{what}: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
     bars = pictures.coverage(point for curve in curves for point in curve.timed)
     across, up = f"threads; bars: {bars} interval of the median", "seconds per mini-batch"
-    return pictures.Picture(f"Time against threads, on {host.name}", panels, legend, across, up, unit="s")
+    return pictures.Picture(f"Time against threads, on {_machine(curves[0])}", panels, legend, across, up, unit="s")
 
 
 REPORT = Report(
@@ -737,7 +767,7 @@ REPORT = Report(
         "notes": list(found.notes),
     },
     rows=lambda found: curve_rows(found.curves, (*_CURVE, *_LAW), _POINT),
-    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(drawn_curves(found.curves))), path),
+    draw=lambda found, path, options: pictures.draw(map(_picture, _by_capacity(drawn_curves(found.curves))), path),
     drawable=lambda found: bool(drawn_curves(found.curves)),
     suggestion="how many threads to give, and the cost of more",
     applies=lambda cells: differ(

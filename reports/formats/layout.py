@@ -5,13 +5,14 @@ show them in its own way.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult
 from dlbench.reports.flags import KINDS, FlagKind
 from dlbench.reports.formats.inert import FIELD, one_line, spelled, visible
+from dlbench.reports.quantities import Quantity
 from dlbench.reports.statistics import Ratio, Summary
 
 HOLES = {
@@ -103,31 +104,8 @@ class Page(NamedTuple):
         return Page(lines(self.before), tuple(map(table, self.tables)), lines(self.after))
 
 
-class Quantity(NamedTuple):
-    """A quantity that a matrix can show in its cells."""
-
-    title: str
-    value: Callable[[CellResult], float | None]
-
-
-def _of_device(cell: CellResult, name: str) -> float | None:
-    return None if cell.device_observed is None else getattr(cell.device_observed, name)
-
-
-def _per_cent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-QUANTITIES = {
-    "seconds": Quantity("Seconds per mini-batch", lambda cell: cell.seconds.median if cell.seconds else None),
-    "items": Quantity("Items per second", lambda cell: cell.items_per_second),
-    "gflops": Quantity("GFLOP/s", lambda cell: cell.gflops),
-    "ceiling": Quantity("Per cent of the measured ceiling", lambda cell: _per_cent(cell.ceiling_fraction)),
-    "joules": Quantity("Joules per mini-batch, of the GPU", lambda cell: _of_device(cell, "joules_per_minibatch")),
-    "busy": Quantity(
-        "Per cent of a step in which the GPU worked", lambda cell: _per_cent(_of_device(cell, "busy_share"))
-    ),
-}
+NEVER = "never"
+"""Of a number of steps that is never reached."""
 
 
 def number(value: float) -> str:
@@ -138,6 +116,11 @@ def number(value: float) -> str:
         return f"{value:.2e}"
     digits = 2 - math.floor(math.log10(float(f"{abs(value):.2e}")))
     return f"{value:.{max(0, digits)}f}"
+
+
+def amount(value: float) -> str:
+    """Return the number of a quantity."""
+    return NEVER if value == math.inf else number(value)
 
 
 def interval(summary: Summary) -> str:
@@ -165,14 +148,13 @@ def entry(cell: CellResult | None, quantity: Quantity, without: set[FlagKind]) -
     """Return the entry of a cell."""
     if cell is None:
         return Entry(MISSING)
-    value = quantity.value(cell)
+    found = quantity.value(cell)
     if not cell.shown or cell.seconds is None:
         return Entry(HOLES[cell.status], hole=True)
-    if value is None:
+    if found is None:
         return Entry(MISSING)
     marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in without)
-    spread = interval(cell.seconds) if quantity is QUANTITIES["seconds"] else ""
-    return Entry(number(value), spread, marks, cell.best)
+    return Entry(amount(found[0]), deviation(*found), marks, cell.best and quantity.of_time)
 
 
 def why_hole(cell: CellResult) -> str:

@@ -7,19 +7,20 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from dlbench.adapters.axes import NAMES
+from dlbench.adapters.axes import NAMES, word
 from dlbench.adapters.protocol import Outcome
 from dlbench.reports.cells import CellResult, axis_value
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.inert import one_line
-from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, deviation, entries, number, why_hole
+from dlbench.reports.formats.layout import MISSING, Page, Table, amount, deviation, entries, number, why_hole
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import CAVEATS
 from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.page.data import Numbers, ends, newest_nights, numbers, rerun_command, software_of
+from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
+from dlbench.reports.quantities import QUANTITIES, Numbers
 
 MOST_DOTS = 60_000
 """Steps drawn on a page: with more, pictures show every second, third, ... step."""
@@ -36,7 +37,8 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
         if each.record.outcome.samples_ns
     ]
     label = f"Seconds of every timed step of {len(series)} launch{'es' * (len(series) > 1)}"
-    axes = [*((name, axis_value(cell.cell, name)) for name in NAMES), ("run", cell.run)]
+    values = ((name, axis_value(cell.cell, name)) for name in NAMES)
+    axes = [*((name, None if value is None else word(name, value)) for name, value in values), ("run", cell.run)]
     return rendered(
         "cell.html.j2",
         one_line,
@@ -70,11 +72,12 @@ def _numbers(cell: CellResult) -> Markup:
     timed = cell.seconds
     assert timed is not None  # it is shown
     rows = tuple(
-        entries(QUANTITIES[name].title, number(each[0]), deviation(*each) or MISSING, ends(each) or MISSING)
+        entries(QUANTITIES[name].title, amount(each[0]), deviation(*each) or MISSING, ends(each) or MISSING)
         for name, each in numbers(cell).items()
     )
     covered = "interval" if timed.coverage is None else f"{timed.coverage:.0%} interval"
     notes = [f"Interval: {timed.method}." + ("" if timed.covers_launches else " It does not cover other launches.")]
+    notes += [f"{QUANTITIES[name].title}: not measured; {why}." for name, why in cell.unmeasured.items()]
     if cell.best:
         notes.append("★ The fastest of its column, or no slower than noise explains.")
     return page_to_html(Page((), (Table("Numbers", ("quantity", "median", "±", covered), rows, tuple(notes)),)))

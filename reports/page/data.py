@@ -6,10 +6,11 @@ from typing import Any
 from dlbench.reports.cells import CellResult
 from dlbench.reports.formats.inert import visible
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import QUANTITIES, number
+from dlbench.reports.formats.layout import number
 from dlbench.reports.history.nights import CAVEATS, ChangePoint, Night, Series
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document, Launch
+from dlbench.reports.quantities import QUANTITIES, Numbers
 
 SCHEMA = 2
 MOST_SAMPLES = 200_000
@@ -18,9 +19,6 @@ MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _NOT_SHOWN = ("software", "profile", "parity_sample", "outside", "timed_between", "cpus", "phases")
-
-Numbers = tuple[float, float | None, float | None]
-"""A value and the ends of its interval, None without one."""
 
 
 def page_data(document: Document) -> dict[str, Any]:
@@ -57,17 +55,11 @@ def thinning(document: Document, most: int = MOST_SAMPLES) -> int:
 
 
 def numbers(cell: CellResult) -> dict[str, Numbers]:
-    """Return each quantity of a cell with its interval, which follows the seconds' (but of joules and time shares)."""
+    """Return each quantity of a cell with its interval."""
     if not cell.shown or cell.seconds is None:
         return {}
-    middle, low, high = cell.seconds.median, cell.seconds.low, cell.seconds.high
-    found: dict[str, Numbers] = {"seconds": (middle, low, high)}
-    for name in ("items", "gflops", "ceiling", "joules", "busy"):
-        if (value := QUANTITIES[name].value(cell)) is not None:
-            found[name] = value, None, None
-            if name not in ("joules", "busy") and low is not None and high is not None:
-                found[name] = value, value * middle / high, value * middle / low
-    return found
+    values = {name: quantity.value(cell) for name, quantity in QUANTITIES.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def ends(found: Numbers) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, Place, axis_value
-from dlbench.reports.formats.layout import HOLES, MISSING, QUANTITIES, common_flags, deviation, number, why_hole
+from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
 from dlbench.reports.naming import group_name, place_name, row_name, slug
 from dlbench.reports.page.data import ends, numbers
+from dlbench.reports.quantities import QUANTITIES, legend
 from dlbench.reports.statistics import judge, mean_of_pairs, ratio
 from dlbench.reports.storage.hosts import name_among
 
@@ -82,13 +83,14 @@ def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
             if cell.seconds is None or not cell.shown:
                 fields.append(0)
             elif (found := of_cell.get(name)) is None:
-                fields.append((MISSING, "", "not known of it"))
+                fields.append((MISSING, "", cell.unmeasured.get(name, "not known of it")))
             else:
                 launches = f"{cell.seconds.launches} launch{'es' if cell.seconds.launches != 1 else ''}"
-                fields.append((number(found[0]), deviation(*found), f"{ends(found) or 'no interval'}; {launches}"))
+                fields.append((amount(found[0]), deviation(*found), f"{ends(found) or 'no interval'}; {launches}"))
         if any(name in of_cell for of_cell in quantities):
-            title = QUANTITIES[name].title
-            views.append({"title": title, "caption": title, "family": "a quantity", "fields": fields})
+            title, meant = QUANTITIES[name].title, legend(name)
+            caption = f"{title} ({meant})" if meant else title
+            views.append({"title": title, "caption": caption, "family": "a quantity", "fields": fields})
     return views
 
 
@@ -148,7 +150,7 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
     """Yield the axes, and machines and numbers of launches, in which these cells differ."""
 
     def filter_of(name: str, values: Sequence[Any], of_cell: Callable[[CellResult], Any], *titles: str) -> Any:
-        known = titles or [str(value) if value not in (None, "") else "none" for value in values]
+        known = titles or [axes.word(name, value) if value not in (None, "") else "none" for value in values]
         places = [values.index(of_cell(cell)) for cell in cells]
         return {"name": name, "title": name.replace("_", " "), "choices": known, "of": places}
 
@@ -158,7 +160,7 @@ def _filters(matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str])
         values = list(dict.fromkeys(axis_value(cell.cell, axis.name) for cell in cells))
         if not axis.goes_with and len(values) > 1:
             order = {value: place for place, value in enumerate(axis.order)}
-            values.sort(key=lambda v: (order.get(v, len(order)), v if isinstance(v, int) else 0))
+            values.sort(key=lambda v: (order.get(v, len(order)), v if isinstance(v, int | float) else 0))
             yield filter_of(axis.name, values, lambda cell, name=axis.name: axis_value(cell.cell, name))  # type: ignore[misc]
     if len({_has_few_launches(cell) for cell in cells}) > 1:
         yield filter_of("launches", (False, True), _has_few_launches, "3 or more", "fewer than 3")

@@ -78,8 +78,9 @@ def _settings(document: Document) -> Table:
     """Return which settings of each row are in force, as its launches reported."""
     found = set()
     for (_, cell), launches in document.launches.items():
-        if reported := launches[-1].record.outcome.software.get(tuning.TUNABLE):
-            names = tuning.in_force(cell.tuning, tuple(map(str, reported)))
+        reported = launches[-1].record.outcome.software.get(tuning.TUNABLE, ())
+        names = tuning.in_force(cell.tuning, tuple(map(str, reported)))
+        if reported or names:
             found.add((row_name(cell), ", ".join(names) or "none: as installed"))
     rows = tuple(entries(*each) for each in sorted(found))
     return Table("Settings in force", ("row", "settings"), rows, words=True)

@@ -44,7 +44,7 @@ def counted(records: Sequence[Record]) -> list[Record]:
     if any(r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records):
         return []
     found = [r for r in last_attempts(records) if r.outcome.status is Status.OK and r.outcome.samples_ns]
-    return sorted(found, key=lambda record: (record.stage == "confirm", record.launch))
+    return sorted(found, key=lambda record: record.launch)
 
 
 def samples_of(records: Iterable[Record]) -> list[float]:

@@ -30,6 +30,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import Row
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 from dlbench.reports.storage.hosts import Host
@@ -235,8 +236,8 @@ def against(
 
 
 def _comparable(column: Place) -> bool:
-    # The paper's CPU columns are of one process.
-    return column.on_cpu and column.world_size == 1
+    # The paper's CPU columns are of one process without a quota.
+    return column.on_cpu and column.world_size == 1 and not column.cell.cpu_quota
 
 
 def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:
@@ -284,7 +285,7 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
 
 
 def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
-    seconds, ends = layout.QUANTITIES["seconds"], ("low", "high")
+    seconds, ends = QUANTITIES["seconds"], ("low", "high")
 
     def past(pair: Pair) -> Entry:
         if pair.then is None:

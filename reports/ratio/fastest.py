@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from dlbench.adapters import axes
 from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import MISSING, QUANTITIES, Page, Table, common_flags, entry, flag_lines, times
+from dlbench.reports.formats.layout import MISSING, Page, Table, common_flags, entry, flag_lines, times
 from dlbench.reports.matrix import of_cell
-from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, listed, place_heading, row_name
+from dlbench.reports.naming import counted, group_name, listed, place_heading, row_name
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import NOTHING, Compared
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
@@ -148,7 +150,7 @@ def _page(found: Compared[Leader]) -> Page:
     tables = [_table(found, *each, common) for each in grouped(compared, lambda each: each.first.machine).items()]
     lines = [*_LEGEND, *flag_lines(shown, common)]
     lines += [_APART] if any(each.next.run != each.first.run for each in compared if each.next is not None) else []
-    lines += [WORKERS_LEGEND] if any(each.first.column.world_size > 1 for each in compared) else []
+    lines += axes.legends(each.first.cell for each in compared)
     if (alone := len(found.rows) - len(compared)) > 0:
         lines.append(f"Not shown: {counted(alone, 'place')} of networks with one row alone.")
     return Page(tuple(headline(found)), tuple(tables), (*lines, *found.matrix.notes))

@@ -457,8 +457,8 @@ REPORT = Report(
     name="fleet",
     summary="""Which of several identical nodes is slow, by how much, and on what.
 
-Compared are the cells that several nodes have, and the machine's own speeds (matrix products and memory on one
-thread) as they were read between launches. Beside that stands how much nodes differ, and how much launches do.""",
+Compares the cells that several nodes have, and the machine's own speeds (matrix products and memory on one thread)
+between launches. Shows how much nodes differ, and how much launches do.""",
     examples=(
         "dlbench report fleet --store postgresql+psycopg://me@host/results",
         "dlbench report fleet --fleet 20261122 --plot nodes.png",

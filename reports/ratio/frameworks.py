@@ -16,15 +16,20 @@ from dlbench.reports.cells import CellResult, Matrix, Place, differ, grouped, in
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, deviation, number, times
-from dlbench.reports.naming import WORKERS_LEGEND, counted, place_heading, row_name
+from dlbench.reports.naming import counted, place_heading, row_name
+from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity
+from dlbench.reports.quantities import legend as legend_of
 from dlbench.reports.ratio.pairs import Compared, Mean, Pair, draw, mean_of, pair_of
-from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.statistics import Ratio, judge
 
 NOTHING = "No two frameworks, or modes of one, have a time for the same network at the same place; nothing to compare."
-_LEGEND = (
+_OF_SECONDS = (
     "Seconds of the row over those of the reference (the row with the most times, of several the fastest): below 1 it "
-    "is faster. Geometric means over the networks that both have a time for there; (n): over how many, each mini-batch "
+    "is faster."
+)
+_LEGEND = (
+    "Geometric means over the networks that both have a time for there; (n): over how many, each mini-batch "
     "on its own.",
     "Means over different networks do not compare with one another: rows with a part of the reference's times stand "
     "apart. ± is the wider side of the 95 % interval: it holds "
@@ -114,11 +119,16 @@ def _whole(mean: Mean, means: Sequence[Mean]) -> bool:
 def _page(found: Frameworks) -> Page:
     """Return a table for each machine: rows down, threads and devices across."""
     if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), ())
+        nothing = NOTHING if found.matrix.quantity == SECONDS else NOTHING.replace("a time", "this quantity")
+        return Page((nothing, *found.matrix.notes), ())
     pairs = [pair for means in found.rows for each in means for pair in each.pairs]
     few = any(not side.covers_launches for pair in pairs for side in pair.times)
-    workers = any(place.world_size > 1 for means in found.rows for place in _places(found, means))
-    after = (*_LEGEND, *((_FEW,) if few else ()), *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes)
+    legends = axes.legends(place.cell for means in found.rows for place in _places(found, means))
+    quantity, what = found.matrix.quantity, _OF_SECONDS
+    if quantity != SECONDS:
+        what = f"{QUANTITIES[quantity].title}: those of the row over those of the reference; below 1 it has less."
+    legend = [f"{what} {_LEGEND[0]}", *filter(None, [legend_of(quantity)]), _LEGEND[1], _LEGEND[2]]
+    after = (*legend, *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 
 
@@ -144,10 +154,18 @@ def _table(found: Frameworks, means: Sequence[Mean]) -> Table:
     return table(
         columns,
         means,
-        f"Times as long as {row_name(means[0].other_row)}, on {found.name(_machine(means))}",
+        f"{_multiple(found, means)}, on {found.name(_machine(means))}",
         group=(lambda each: _WHOLE if _whole(each, means) else _PART) if several else None,
         notes=(f"Nothing in common with the reference: {apart}.",) if apart else (),
     )
+
+
+def _multiple(found: Frameworks, means: Sequence[Mean]) -> str:
+    """Return what the ratios are: "Times as long as torch eager"."""
+    reference, quantity = row_name(means[0].other_row), found.matrix.quantity
+    if quantity == SECONDS:
+        return f"Times as long as {reference}"
+    return f"{QUANTITIES[quantity].title}: times as much as {reference}"
 
 
 def headline(found: Frameworks) -> list[str]:
@@ -190,6 +208,7 @@ def _axes(cell: Cell, names: Sequence[str]) -> dict[str, Any]:
 
 def _data(found: Frameworks) -> dict[str, Any]:
     return {
+        "quantity": found.matrix.quantity,
         "machines": [
             {
                 **objects(host_columns(lambda of: found.matrix.hosts[_machine(of)]), [means])[0],
@@ -235,8 +254,8 @@ def _draw(found: Frameworks, path: Path) -> list[Path]:
             for place in _places(found, means)
             if place in there
         ]
-        reference = row_name(means[0].other_row)
-        across = f"times as long as {reference}, geometric mean over the networks of both; 95 % intervals"
+        multiple = _multiple(found, means)
+        across = f"{multiple[:1].lower()}{multiple[1:]}, geometric mean over the networks of both; 95 % intervals"
         pages.append((f"Framework against framework, on {found.name(_machine(means))}", across, points))
     return draw(pages, path, columns=1)
 
@@ -244,8 +263,12 @@ def _draw(found: Frameworks, path: Path) -> list[Path]:
 REPORT = Report(
     name="frameworks",
     summary="Each framework's time relative to one of them, over the networks that both have.",
-    examples=("dlbench report frameworks", "dlbench report frameworks --threads 1,2 --plot frameworks.png"),
-    analyse=lambda source: frameworks(source.matrix()),
+    examples=(
+        "dlbench report frameworks",
+        "dlbench report frameworks --threads 1,2 --plot frameworks.png",
+        "dlbench report frameworks --quantity memory",
+    ),
+    analyse=lambda source: frameworks(in_quantity(source.matrix(), source.options.quantity)),
     page=lambda found, options: _page(found),
     data=_data,
     rows=_rows,
@@ -253,7 +276,8 @@ REPORT = Report(
     drawable=lambda found: bool(found.rows),
     suggestion="framework against framework, over all networks",
     applies=lambda cells: len({axes.project(each, GROUP) for each in cells}) > 1 and differ(cells, *ROW),
-    options=frozenset({REFERENCE, ALL_RUNS}),
+    options=frozenset({QUANTITY, REFERENCE, ALL_RUNS}),
+    quantities=COMPARED,
     heading="Framework against framework",
     place=15,
     headline=headline,

@@ -7,13 +7,15 @@ others the ratio is the difference of the hardware.
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, fair, grouped
 from dlbench.reports.columns import ROW, Column, axis_columns, csv_rows, host_columns, objects, table, within
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, number, times
-from dlbench.reports.naming import WORKERS_LEGEND, counted, group_name, place_heading, row_name
+from dlbench.reports.naming import counted, group_name, place_heading, row_name
+from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.ratio.pairs import (
     FASTER,
     SLOWER,
@@ -26,7 +28,7 @@ from dlbench.reports.ratio.pairs import (
     verdict,
     with_verdicts,
 )
-from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.statistics import judge
 from dlbench.reports.storage.hosts import unlike
 
@@ -36,9 +38,10 @@ ONE = (
     "compares their runs."
 )
 _LEGEND = (
-    "Ratio: seconds on the machine over seconds on the other one, with the 95 % interval; above 1 it takes longer.",
-    "slower, faster: noise does not explain it (Welch's t, adjusted after Holm for the number of cells; of fewer than "
-    "3 launches the interval, widened by the deviation of launches). same: the whole interval lies within 2 % of 1.",
+    "Ratio: the value on the machine over that on the other one, with the 95 % interval.",
+    "slower, faster (of other quantities: more, less): noise does not explain it (Welch's t, adjusted after Holm for "
+    "the number of cells; of fewer than 3 launches the interval, widened by the deviation of launches). same: the "
+    "whole interval lies within 2 % of 1.",
 )
 _MEANS = (
     "mean: geometric mean over the cells that both machines have; its verdict is by its own interval, not adjusted. "
@@ -85,17 +88,23 @@ _ROWS: tuple[Column[Mean], ...] = (
     Column("cells", "cells", lambda mean: len(mean.pairs)),
     Column("verdict", "verdict", lambda mean: _verdict(mean) or None, lambda mean: _shown(_verdict(mean))),
 )
-_CELLS: tuple[Column[Pair], ...] = (
-    *axis_columns(lambda pair: pair.cell.cell),
-    Column("", "", lambda pair: row_name(pair.cell.row)),
-    Column("", "p", lambda pair: place_heading(pair.cell.cell)),
-    Column("seconds_per_minibatch", "s/batch", lambda pair: pair.cell.seconds, lambda pair: _median(pair.cell), MEDIAN),
-    Column("seconds_against", "other", lambda pair: pair.other.seconds, lambda pair: _median(pair.other), MEDIAN),
-    Column("ratio", "ratio", lambda pair: pair.ratio, fields=VALUE),
-    Column("p_adjusted", None, lambda pair: pair.p_value),
-    Column("verdict", "verdict", lambda pair: pair.verdict or None, lambda pair: _shown(pair.verdict)),
-    Column("same_environment", None, lambda pair: pair.cell.environment == pair.other.environment),
-)
+
+
+def _cells(found: Machines) -> tuple[Column[Pair], ...]:
+    name = found.matrix.quantity
+    keys = ("seconds_per_minibatch", "seconds_against") if name == SECONDS else (name, f"{name}_against")
+    unit = QUANTITIES[name].unit
+    return (
+        *axis_columns(lambda pair: pair.cell.cell),
+        Column("", "", lambda pair: row_name(pair.cell.row)),
+        Column("", "p", lambda pair: place_heading(pair.cell.cell)),
+        Column(keys[0], unit, lambda pair: pair.cell.seconds, lambda pair: _median(pair.cell), MEDIAN),
+        Column(keys[1], "other", lambda pair: pair.other.seconds, lambda pair: _median(pair.other), MEDIAN),
+        Column("ratio", "ratio", lambda pair: pair.ratio, fields=VALUE),
+        Column("p_adjusted", None, lambda pair: pair.p_value),
+        Column("verdict", "verdict", lambda pair: pair.verdict or None, lambda pair: _shown(pair.verdict)),
+        Column("same_environment", None, lambda pair: pair.cell.environment == pair.other.environment),
+    )
 
 
 def _median(cell: CellResult) -> str:
@@ -120,14 +129,15 @@ def _page(found: Machines) -> Page:
         before.append(_summary(found, pairs))
         hidden = () if any(pair.verdict for pair in pairs) else ("verdict",)
         of_rows = [column for column in _ROWS if column.key not in hidden]
-        of_cells = [column for column in _CELLS if column.key not in hidden]
+        of_cells = [column for column in _cells(found) if column.key not in hidden]
         tables += [
             table(of_rows, _rows_of(pairs), f"{title}: rows"),
             table(of_cells, pairs, f"{title}: cells", group=lambda pair: group_name(pair.cell.group), keys=2),
         ]
-    workers = any(pair.cell.column.world_size > 1 for _, _, pairs in found.rows for pair in pairs)
+    legends = axes.legends(pair.cell.cell for _, _, pairs in found.rows for pair in pairs)
     some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
-    after = (*_LEGEND[: 1 + some_alike], _MEANS, *((WORKERS_LEGEND,) if workers else ()), *found.matrix.notes)
+    meant = [legend(found.matrix.quantity)] if legend(found.matrix.quantity) else []
+    after = (*meant, *_LEGEND[: 1 + some_alike], _MEANS, *legends, *found.matrix.notes)
     return Page(tuple(before), tuple(tables), after)
 
 
@@ -139,7 +149,11 @@ def _summary(found: Machines, pairs: Sequence[Pair]) -> str:
     machine, other, count = pairs[0].cell.machine, pairs[0].other.machine, len(pairs)
     ratio = times(mean_of(pairs).ratio)
     name, against = found.name(machine), found.name(other)
-    line = f"{name} takes {ratio} the time of {against} (geometric mean of {counted(count, 'cell')})."
+    quantity = found.matrix.quantity
+    line = f"{name} takes {ratio} the time of {against}"
+    if quantity != SECONDS:
+        line = f"{QUANTITIES[quantity].title}: {name} has {ratio} those of {against}"
+    line += f" (geometric mean of {counted(count, 'cell')})."
     if why := _unlike(found, machine, other):
         line += f" No verdict, since the machines are of different kinds: {'; '.join(why)}."
     if others := sum(pair.cell.environment != pair.other.environment for pair in pairs):
@@ -156,13 +170,14 @@ def headline(found: Machines) -> list[str]:
 def _data(found: Machines) -> dict[str, object]:
     hosts = found.matrix.hosts
     return {
+        "quantity": found.matrix.quantity,
         "machines": [
             {
                 **objects(_both(found), [(machine, other)])[0],
                 "different": unlike(hosts[other], hosts[machine]),
                 "overall": plain(mean_of(pairs).ratio) if pairs else None,
                 "rows": objects(_ROWS, _rows_of(pairs)),
-                "cells": objects(_CELLS, pairs),
+                "cells": objects(_cells(found), pairs),
             }
             for machine, other, pairs in found.rows
         ],
@@ -176,7 +191,7 @@ def _both(found: Machines) -> tuple[Column[tuple[str, str]], ...]:
 
 
 def _rows(found: Machines) -> Rows:
-    columns = (*within(_both(found), lambda pair: (pair.cell.machine, pair.other.machine)), *_CELLS)
+    columns = (*within(_both(found), lambda pair: (pair.cell.machine, pair.other.machine)), *_cells(found))
     return csv_rows(columns, [pair for _, _, pairs in found.rows for pair in pairs])
 
 
@@ -189,7 +204,8 @@ def _draw(found: Machines, path: Path) -> list[Path]:
             for each in pairs
         ]
         title = f"{found.name(machine)} against {found.name(other)}"
-        pages += [(title, f"seconds over those on {found.name(other)}; 95 % intervals", points)] if points else []
+        across = f"{QUANTITIES[found.matrix.quantity].title} over those on {found.name(other)}; 95 % intervals"
+        pages += [(title, across, points)] if points else []
     return draw(pages, path)
 
 
@@ -205,14 +221,16 @@ Machines of the same kind (CPU, cores, memory) get a verdict, others their ratio
     examples=(
         "dlbench report machines --store here.sqlite --store there.sqlite",
         "dlbench report machines --store here.sqlite --store there.sqlite --plot machines.png",
+        "dlbench report machines --store here.sqlite --store there.sqlite --quantity cpu_joules",
     ),
-    analyse=lambda source: machines(source.matrix()),
+    analyse=lambda source: machines(in_quantity(source.matrix(), source.options.quantity)),
     page=lambda found, options: _page(found),
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
     drawable=_any,
-    options=frozenset({REFERENCE, ALL_RUNS}),
+    options=frozenset({QUANTITY, REFERENCE, ALL_RUNS}),
+    quantities=COMPARED,
     heading="Machine against machine",
     place=20,
     headline=headline,

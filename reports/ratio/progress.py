@@ -21,8 +21,9 @@ from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
-from dlbench.reports.formats.layout import QUANTITIES, Page, Table
-from dlbench.reports.naming import WORKERS_LEGEND, condition_name, group_name, place_heading, row_name
+from dlbench.reports.formats.layout import Page, Table
+from dlbench.reports.naming import condition_name, group_name, place_heading, row_name
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import NOTHING, Mean, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio
@@ -260,7 +261,7 @@ def _page(found: Progress) -> Page:
     for machine, here in grouped(found.standings, lambda each: each.place.machine).items():
         tables.append(_table(found.hosts[machine].name, here, common))
         tables.append(_means(found, [each for each in found.overall if each.place.machine == machine]))
-    lines = [_LEGEND, *([WORKERS_LEGEND] if any(each.place.world_size > 1 for each in found.standings) else [])]
+    lines = [_LEGEND, *axes.legends(each.place.cell for each in found.standings)]
     lines += [_MODES] if any(each.modes > 1 for each in found.standings) and not found.all_modes else []
     lines += layout.flag_lines((each.cell for each in found.standings), common)
     return Page((), tuple(tables), (*lines, *_undated(found), *found.notes))

@@ -2,7 +2,9 @@
 
 A row's settings are compared twice: alone (``installed+NAME`` against ``installed``), and among all others (``tuned``
 against ``tuned-NAME``); of two that do the same work, each helps alone and little among the others. All of them
-together are ``tuned`` against ``installed``. A pair is two launches of one run and block, neighbours in time.
+together are ``tuned`` against ``installed``. Launch settings, which are in force where they are named, are compared
+with the same without them: ``tuned+NAME`` against ``tuned``. A pair is two launches of one run and block, neighbours
+in time.
 """
 
 from collections import Counter
@@ -120,17 +122,23 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
     found: dict[tuple[str, Cell, tuple[str, ...]], dict[str, _Times]] = {}
     newest: dict[tuple[str, Cell], tuple[datetime, tuple[str, ...]]] = {}
     disturbed = searched = 0
+    records = list(records)
+    # Rows that have launch settings only; of a row without any one cell says nothing.
+    of_launch = {each.cell._replace(tuning=TUNED) for each in records if each.cell.tuning.startswith(f"{TUNED}+")}
     for machine, of_machine in grouped(records, lambda record: record.machine).items():
         for record in last_attempts(of_machine):
             tunable = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
-            if not tunable or record.outcome.status is not Status.OK or not record.outcome.samples_ns:
+            cell = record.cell._replace(tuning=TUNED)
+            if not (tunable or cell in of_launch):
+                continue
+            if record.outcome.status is not Status.OK or not record.outcome.samples_ns:
                 continue
             if record.side == SEARCH:  # made only because others were fast
                 searched += 1
             elif left_out(record, hosts.get(machine)):
                 disturbed += 1
             else:
-                cell, build = record.cell._replace(tuning=TUNED), (record.environment, *tunable)
+                build = (record.environment, *tunable)
                 latest = newest.get((machine, cell), (record.started, ()))
                 newest[machine, cell] = max(latest, (record.started, build))
                 times = found.setdefault((machine, cell, build), {}).setdefault(record.cell.tuning, {})
@@ -151,10 +159,14 @@ def _of_row(machine: str, cell: Cell, build: tuple[str, ...], times: Mapping[str
         pairs = sorted(before.keys() & after.keys())
         return estimate_pairs([before[each] for each in pairs], [after[each] for each in pairs]) if pairs else None
 
-    worths = [Worth(machine, cell, build, "", ratio((), names))]
+    worths = [Worth(machine, cell, build, "", ratio((), names) if names else None)]
     for name in names:
         among = ratio(set(names) - {name}, [name]) if len(names) > 1 else None
         worths.append(Worth(machine, cell, build, name, ratio((), [name]), among))
+    of_launch = {name for word in times for name in tuning.in_force(word, names)} - set(names)
+    for name in sorted(of_launch):
+        # Without settings of the row, `tuned` is as installed.
+        worths.append(Worth(machine, cell, build, name, ratio((), [name]), ratio(names, [name]) if names else None))
     return worths
 
 
@@ -316,8 +328,8 @@ def _page(found: Tuning) -> Page:
             Column("", "pairs", lambda worth: worth.alone.pairs if worth.alone else None),
             Column("", "verdict", lambda worth: worth.verdict or None),
         )
-        rows = [worth for worth in worths if not worth.setting]
-        tables.append(table(together, rows, f"Tuned against as installed{where}"))
+        if rows := [worth for worth in worths if not worth.setting and worth.alone]:
+            tables.append(table(together, rows, f"Tuned against as installed{where}"))
         if judged := [worth for worth in worths if worth.setting and worth.verdict]:
             tables.append(table(_WORTH, judged, f"Each setting{where}", group=partial(_named, names)))
             legend[_OF_SETTINGS] = None
@@ -409,8 +421,9 @@ REPORT = Report(
     name="tuning",
     summary="""What each setting of the tuned rows is worth here, on its own and combined with the others.
 
-Ratios over pairs of launches with and without it. `dlbench run tuning` measures them. For each comparison the newest
-run with enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
+Ratios over pairs of launches with and without it. `dlbench run tuning` measures them (launch settings, such as other
+allocators, with `--tuning launch`). For each comparison the newest run with enough pairs counts; `--all-runs` takes the
+pairs of several runs together.""",
     examples=(
         "dlbench report tuning",
         "dlbench report tuning --networks fcn5 --frameworks torch",

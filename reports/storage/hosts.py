@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dlbench.hardware_probe import Machine, describe
@@ -32,6 +32,13 @@ class Host:
     cpu_model: str = ""
     memory_gib: int | None = None
     """What is installed, as the fingerprint has it."""
+
+    def under(self, quota: float) -> "Host":
+        """Return the machine as a launch under this CPU quota has it; 0: as it is."""
+        if not quota:
+            return self
+        cpus = min(self.effective_cpus or math.inf, math.ceil(quota))
+        return replace(self, effective_cpus=int(cpus), capacity_cpus=min(self.capacity_cpus or math.inf, quota))
 
     @property
     def own_cores(self) -> int | None:

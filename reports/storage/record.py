@@ -21,18 +21,18 @@ from dlbench.reports.storage.hosts import Node, read_findings, read_node
 from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
-BASELINE = "baseline"
-"""The side of a comparison whose launches stand for another build under the row's name."""
+BASELINE, CANDIDATE = "baseline", "candidate"
+"""The sides of a comparison. Launches of the first stand for another build under the row's name."""
 IMPORTED = "imported"
 """The adapter of a benchmark that another program measured; its mini-batch is 0."""
 SEARCH = "search"
 """The side of the launches of a search (`dlbench tune`), where a cell is launched again because it was fast."""
 LAUNCH = ("run", "cell", "side", "environment", "stage", "launch")
 """Fields that the attempts at one launch on a machine have in common; also the columns by which a store counts them."""
-GATE_STAGE, FIRST_LOOK = "gate", 6
-"""The stage of a gate's launches, and its pairs after which it first looks: later ones were measured because of these.
-
-Older gates had two stages, "screen" and "confirm"."""
+GATE = "gate"
+"""The purpose of a gate's run, and the stage of its launches."""
+FIRST_LOOK = 6
+"""Pairs of a gate after which it first looks: later ones were measured because of these."""
 SEARCHING = "tune"
 _MOST_NANOSECONDS = 10**19  # three centuries
 
@@ -153,7 +153,7 @@ class Record(Kept):
     side: str = ""
     """Of a comparison: "baseline" or "candidate"; of a search: "search"; else empty."""
     stage: str = ""
-    """Of a gate `GATE_STAGE`; else empty."""
+    """Of a gate `GATE`; else empty."""
     quota_cpus: float | None = None
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
     telemetry: Annotated[dict[str, Any] | None, BeforeValidator(lambda of: of if isinstance(of, dict) else None)] = None
@@ -190,6 +190,7 @@ def sound(record: Record) -> bool:
         min(cell.threads, record.launch, record.attempt) >= 0
         and min(cell.batch_size + (cell.adapter == IMPORTED), cell.world_size) >= 1
         and max(cell.threads, cell.batch_size, cell.world_size, record.launch, record.attempt) < 2**31
+        and 0 <= cell.cpu_quota < math.inf
         and 0 <= record.wall_seconds < math.inf
         and 1 <= outcome.steps_per_sample <= 10**12
         and all(0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Ceilings
@@ -260,5 +261,5 @@ def fits(cell: Cell, axis: str, words: Sequence[str]) -> bool:
 
 def names_of(cell: Cell, axis: str) -> list[str]:
     """Return what the value of an axis may be called: a row is a framework, or a framework in a mode."""
-    value = str(getattr(cell, axis))
-    return [value, f"{value}:{cell.mode}"] if axis == "framework" else [value]
+    value = getattr(cell, axis)
+    return [value, f"{value}:{cell.mode}"] if axis == "framework" else [axes.word(axis, value), str(value)]

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_runs
+from dlbench.reports.compare.comparison import Comparison, compare_runs
 from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
@@ -20,7 +20,7 @@ from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
-from dlbench.reports.storage.record import SEARCHING, Record, Run
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
@@ -32,7 +32,7 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count
 from ..planning.suite import load
 from ..run import resume, sides
-from ..run.duet import AUTO, PAIRINGS, choose
+from ..run.duet import PAIRINGS, SEQUENTIAL, choose
 from ..run.launch import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
@@ -46,13 +46,15 @@ _FORMATS = formats_of(COMPARED)
 _FORMAT_OF_SUFFIX = {".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".txt": "terminal"}
 
 _SIDES: options.Options = {
-    "baseline_env": several("--baseline-env", "An environment variable of the baseline's launches only.", "NAME=VALUE"),
+    "baseline_env": several(
+        "--baseline-env", "An environment variable for the baseline's launches only.", "NAME=VALUE"
+    ),
     "candidate_env": several(
-        "--candidate-env", "An environment variable of the candidate's launches only.", "NAME=VALUE"
+        "--candidate-env", "An environment variable for the candidate's launches only.", "NAME=VALUE"
     ),
     **{
         f"{side}_adapters": option(
-            f"--{side}-adapters", f"The adapters at this git revision as {side}.", metavar="REVISION"
+            f"--{side}-adapters", f"Use the adapters at this git revision as {side}.", metavar="REVISION"
         )
         for side in ("baseline", "candidate")
     },
@@ -66,7 +68,7 @@ _SIDES: options.Options = {
     "pairing": option(
         "--pairing",
         "Launch both sides of a pair at once, each on CPUs of its own (duet), or one after the other (sequential). "
-        "Default: auto.",
+        "Default: sequential.",
         metavar="|".join(PAIRINGS),
     ),
 }
@@ -89,8 +91,8 @@ OPTIONS: options.Options = {
     "as_json": options.JSON,
 }
 _COMPARE: options.Options = {
-    "first": options.argument("[A]", "Baseline: a run's id or its beginning, latest, previous, or a store.", usual=""),
-    "second": options.argument("[B]", "Candidate, given in the same way.", usual=""),
+    "first": options.argument("[A]", "Baseline: a run's id or its start, latest, previous, or a store.", usual=""),
+    "second": options.argument("[B]", "Candidate, named in the same way.", usual=""),
     "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
     "suite_name": option("--suite", "With --now: the suite whose cells are measured (default quick)."),
     "pairs": option("--pairs", f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST})."),
@@ -103,7 +105,7 @@ def compare_command(given: Given) -> None:
     """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and a verdict.
 
     Give --python twice for a framework: the baseline first, then the candidate. Given once, it is the candidate, and
-    dlbench's own environment the baseline (your own step has none: one interpreter serves both sides). Measured now,
+    dlbench's own environment is the baseline (your own step has none: one interpreter serves both sides). Measured now,
     the two sides of a cell are launched in pairs, one after the other in random order. Exit code 1: no cell was
     measured on both sides.
 
@@ -209,7 +211,7 @@ def measure(
     machine = probe()
     plan, pair, bare = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    duets, remarks = choose(given.pairing or AUTO, plan.cells, machine.cpu)
+    duets, remarks = choose(given.pairing or SEQUENTIAL, plan.cells, machine.cpu)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished, sources = None, None
     if given.resume:
@@ -245,7 +247,7 @@ def measure(
         )
         if left := schedule.launches_left():
             say(f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: {resume_command()}")
-        measured = len({(record.cell, record.stage, record.launch) for record in store.records(run=run.id)})
+        measured = len({(record.cell, record.launch) for record in store.records(run=run.id)})
         found = report_of(store, run, rule)
         left_out = measured - sum(len(cell.pairs[0]) for cell in found.cells)
         more = f", {left_out} of them disturbed or incomplete" if left_out else ""

@@ -25,7 +25,7 @@ _ADAPTER: options.Options = {"adapter": options.ADAPTER}
 @env_app.command("list")
 @takes(_ADAPTER, {"as_json": options.JSON})
 def env_list(given: Given) -> None:
-    """Show for each framework whether its environment is built, where, and its needs.
+    """Show whether each framework's environment is built, where, and what it needs.
 
     Examples:
 
@@ -65,8 +65,8 @@ _NAMES = "Frameworks to build. Without names, all but the large and the historic
 def env_build(given: Given) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
-    Every file is verified by the checksum in its lock. When a build is interrupted, files are kept, and the same
-    command continues with them. Packages that an adapter of your own locks by version alone are left to pip.
+    Every file is verified by the checksum in its lock. An interrupted build keeps its files, and the same command
+    continues with them. Packages that an adapter of your own locks by version alone are installed without a checksum.
 
     Examples:
 
@@ -103,13 +103,13 @@ def env_build(given: Given) -> None:
 @env_app.command("remove")
 @takes(
     {
-        "names": options.argument("[NAMES]...", "Frameworks.", list[str] | None, None),
+        "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
         "of_weights": flag("--weights", "Remove the weights of large networks; a run makes those that it needs."),
     },
     _ADAPTER,
 )
 def env_remove(given: Given) -> None:
-    """Remove all environments of these frameworks, of earlier locks too, and what their adapters cached.
+    """Remove all environments of these frameworks, old ones too, and what their adapters cached.
 
     Examples:
 

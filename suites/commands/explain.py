@@ -54,7 +54,7 @@ _HOW: options.Options = {
     ),
     "profiled": option("--steps", "Steps to profile.", int, 5, min=1, max=_MOST_STEPS),
     "top": option("--top", "Operators to show; --json has all.", int, ReportOptions.top, min=1),
-    "store": option("--store", "Show the cell's newest time in this store, too.", str, "", metavar="FILE"),
+    "store": option("--store", "Also show the cell's newest time in this store.", str, "", metavar="FILE"),
     "no_build": options.NO_BUILD,
     "as_json": options.JSON,
 }
@@ -67,7 +67,7 @@ _HOW: options.Options = {
 def explain_command(given: Given) -> None:
     """Show where the time of one cell's step goes: its operators, by the framework's own profiler.
 
-    One launch: first some steps without the profiler, then some with it. Nothing of it is stored.
+    Makes one launch: some steps without the profiler, then some with it. Nothing is stored.
 
     Examples:
 

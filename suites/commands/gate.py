@@ -33,7 +33,8 @@ def gate_command(given: Given) -> None:
     """Measure a suite beside a baseline now, and fail if it is slower or broken.
 
     A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs: as few
-    as its verdict takes. The last line says "gate passed", "gate failed" or "gate undecided", and why.
+    as its verdict takes, and times steps for longer than a run of the suite where that pays. The last line says
+    "gate passed", "gate failed" or "gate undecided", and why.
 
     Exit codes:
 

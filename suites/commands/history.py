@@ -1,8 +1,9 @@
 """`dlbench history`: which cells became slower or faster, on which night, and what else changed then."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
@@ -21,11 +22,15 @@ from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning import values
 from ..planning.networks import LARGEST_BATCH
+from ..planning.values import Capacity
 from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
 
-_COUNTED = {"threads": "thread count", "batch_size": "mini-batch size"}
+_COUNTED: dict[str, Callable[[str, Capacity], tuple[int, ...]]] = {
+    "threads": values.parse_threads,
+    "batch_size": partial(values.parse_counts, what="mini-batch size", most=LARGEST_BATCH),
+}
 _EXPLAINED = 20  # changes whose records are read unless all are asked for: as many as a report shows
 
 _OPTIONS: options.Options = {
@@ -36,9 +41,9 @@ _OPTIONS: options.Options = {
     "magnitude": option("--magnitude", "Smallest change to report: 2.5%.", str, "2.5%"),
     "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
     "plot": option(
-        "--plot", "Draw it too: a .png or .svg, 24 series, those with changes first.", Path | None, metavar="FILE"
+        "--plot", "Also draw 24 series (.png or .svg), those with changes first.", Path | None, metavar="FILE"
     ),
-    "everything": flag("--all", "Every series and every change; further pages of the plot."),
+    "everything": flag("--all", "Show every series and every change, on further pages of the plot too."),
     "as_json": options.JSON,
 }
 
@@ -112,7 +117,7 @@ def _cells(cells: Mapping[int, Cell], wanted: Mapping[str, str]) -> list[int]:
                 if not any(fnmatchcase(each, name) for each in known):
                     raise unknown_name(f"{axis} in this store", name, known)
         if axis in _COUNTED:
-            counts = values.parse_counts(words, preparation.capacity(probe()), _COUNTED[axis], LARGEST_BATCH)
+            counts = _COUNTED[axis](words, preparation.capacity(probe()))
             words = ",".join(map(str, counts))
         kept = {number: cell for number, cell in kept.items() if fits(cell, axis, values.words(words))}
     return list(kept)

@@ -11,6 +11,7 @@ from ..environments.interpreters import name_of
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
 from ..planning.framework import Framework, find, offered
+from ..planning.settings import known_launch_settings, lacking, launch_setting
 from ..planning.values import Build
 from . import options
 from .options import Given, flag, option, takes
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 @takes(
     {
         "capabilities": flag(
-            "--capabilities", "Ask each framework that has an environment here what it can do (minutes, once)."
+            "--capabilities", "Ask each framework with an environment here what it can do (takes minutes, once)."
         ),
-        "settings": flag("--settings", "Show what each framework's rows are tuned with, and what it costs."),
+        "settings": flag("--settings", "Show the settings that tune rows, and launch settings, and what they cost."),
         "frameworks": option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
         "adapter": options.ADAPTER,
         "python": options.PYTHON,
@@ -59,7 +60,14 @@ def list_command(given: Given) -> None:
             }
             for each in suite.shipped().values()
         ]
-        print_json({"networks": list_networks(), "frameworks": frameworks, "suites": suites})
+        print_json(
+            {
+                "networks": list_networks(),
+                "frameworks": frameworks,
+                "suites": suites,
+                "launch_settings": list_launch_settings(),
+            }
+        )
     elif given.settings:
         _show_settings(frameworks)
     else:
@@ -85,6 +93,14 @@ def list_networks() -> list[dict[str, Any]]:
 def list_frameworks() -> list[dict[str, Any]]:
     """Return each framework with the state and interpreter of its environment."""
     return [_framework_row(framework) for framework in offered().values()]
+
+
+def list_launch_settings() -> list[dict[str, Any]]:
+    """Return each launch setting with the reason why it is not possible here, empty where it is."""
+    return [
+        {"name": name, **launch_setting(name).model_dump(mode="json"), "lacking": lacking(name)}
+        for name in known_launch_settings()
+    ]
 
 
 def _framework_row(framework: Framework) -> dict[str, Any]:
@@ -117,19 +133,29 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
 def _show_settings(frameworks: list[dict[str, Any]]) -> None:
     for each in frameworks:
         for setting in each["settings"]:
-            where = [f"{key} {', '.join(setting[key])}" for key in ("modes", "devices", "families") if setting[key]]
-            show(f"{each['name']}, {setting['name']}{' (' + '; '.join(where) + ')' if where else ''}")
-            given = {**setting["settings"], **setting["variables"]}
-            for head, words in (
-                ("instead of", setting["replaces"]),
-                ("why", setting["why"]),
-                ("costs", setting["costs"]),
-                ("sets", ", ".join(f"{name}={value}" for name, value in given.items())),
-            ):
-                if words:
-                    show(f"    {head}: {words}", whole=True)
+            _show_setting(each["name"], setting)
+    show()
+    show("Launch settings, in force only where they are named (`--tuning tuned+NAME`, `--tuning launch` for each):")
+    for setting in list_launch_settings():
+        _show_setting("any", setting)
     show()
     show("Rows are tuned unless --tuning says otherwise; `dlbench run tuning` measures what each setting is worth.")
+
+
+def _show_setting(row: str, setting: dict[str, Any]) -> None:
+    keys = ("modes", "devices", "families", "openmp")
+    where = [f"{key} {', '.join(setting[key])}" for key in keys if setting.get(key)]
+    show(f"{row}, {setting['name']}{' (' + '; '.join(where) + ')' if where else ''}")
+    given = {**setting["settings"], **setting["variables"]}
+    for head, words in (
+        ("instead of", setting["replaces"]),
+        ("why", setting["why"]),
+        ("costs", setting["costs"]),
+        ("sets", ", ".join(f"{name}={value}" for name, value in given.items())),
+        ("not possible here", setting.get("lacking")),
+    ):
+        if words:
+            show(f"    {head}: {words}", whole=True)
 
 
 def _show_lists(frameworks: list[dict[str, Any]]) -> None:

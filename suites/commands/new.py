@@ -25,11 +25,13 @@ def _of_files() -> None:
 @takes(
     {
         "file": options.argument("FILE", "The new file, such as train_step.py."),
-        "framework": option("--with", "numpy, torch, jax or tensorflow.", str, "numpy", metavar="NAME"),
+        "framework": option(
+            "--with", "Framework of the example: numpy, torch, jax or tensorflow.", str, "numpy", metavar="NAME"
+        ),
     }
 )
 def step_command(given: Given) -> None:
-    """Write a training step that runs as it is: replace the example's network by your own.
+    """Write a training step that runs as it is: replace the example's network with your own.
 
     Examples:
 

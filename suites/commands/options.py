@@ -71,12 +71,12 @@ def takes(*tables: Options) -> Callable[[Callable[[Given], None]], Callable[...,
 JSON = flag("--json", "Print JSON.")
 _OF_STORE: dict[str, Any] = {"envvar": "DLBENCH_STORE", "metavar": "FILE"}
 STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE)
-SEED = option("--seed", "Seed of the launching order.", int | None)
+SEED = option("--seed", "Seed for the order of launches.", int | None)
 STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
 CELL_BUDGET = option(
     "--cell-budget", "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out."
 )
-BUDGET = option("--budget", "Time for all launches: 90s, 10m, 1.5h.")
+BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.")
 OF_SUITE = option("--suite", "Only runs of this suite.")
 OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")

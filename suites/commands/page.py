@@ -54,7 +54,7 @@ from .report import ALL_RUNS, SOURCES, source_of, stores_of
     {
         "out": option("--out", "The HTML file to write.", Path, Path("report.html"), metavar="FILE"),
         "title": option("--title", "Heading of the page.", str, ""),
-        "note": option("--note", "A note of yours at the top of the page: Markdown.", Path | None, metavar="FILE"),
+        "note": option("--note", "Your note for the top of the page, in Markdown.", Path | None, metavar="FILE"),
         of_reports.ALL_RUNS: ALL_RUNS,
         **SOURCES,
     }
@@ -62,8 +62,8 @@ from .report import ALL_RUNS, SOURCES, source_of, stores_of
 def page_command(given: Given) -> None:
     """Write a report page: one file, with every number, its launches, and the command that repeats it.
 
-    It needs no network and no other file: filters, plots and raw samples are inside. Without JavaScript its tables and
-    plots are still there. For a PDF, print it from any browser.
+    The page needs no network and no other file: filters, plots and raw samples are inside. Without JavaScript its
+    tables and plots are still there. For a PDF, print it from any browser.
 
     Examples:
 
@@ -139,16 +139,16 @@ _KEPT = TypeAdapter(_Kept)
         "store": options.STORE,
         "title": option("--title", "Heading of the index.", str, "Nightly benchmarks"),
         "url": option(
-            "--url", "Where the site will stand, for the links of its feed: https://example.org/nights/.", str, ""
+            "--url", "Address of the published site, for the links in its feed: https://example.org/nights/.", str, ""
         ),
     }
 )
 def site_command(given: Given) -> None:
     """Write a site of a store's nights: an index, a page for each run, histories, and a feed of confirmed regressions.
 
-    Plain files for any web server or artifact store; none of them asks another for anything. The next call writes only
-    what is new: pages of runs without new records stay as they are, also those of runs that are no longer in the
-    store. Stores of several machines may share a site, one call for each. Remove the folder to begin anew.
+    Plain files for any web server or artifact store; pages load nothing. The next call writes only what is new: pages
+    of runs without new records stay as they are, and so do those of runs that left the store. Stores of several
+    machines may share a site, one call for each. Remove the folder to start over.
 
     Examples:
 

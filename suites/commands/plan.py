@@ -36,7 +36,7 @@ from .options import Given, takes
 def plan_command(given: Given) -> None:
     """Show what a run of this suite would measure and about how long it takes, without measuring.
 
-    The duration is estimated from the launches of this machine in the store.
+    The duration is estimated from this machine's launches in the store.
 
     Examples:
 
@@ -64,7 +64,7 @@ def plan_command(given: Given) -> None:
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell in plan.cells:
-        groups.setdefault(_line_of(cell), []).append(str(cell.threads))
+        groups.setdefault(_line_of(cell), []).append(table_of_axes.word("threads", cell.threads))
     table(
         f"{plan.suite}: {size_of(plan)}",
         ["network", "mini-batch", "framework", "mode", "device", "threads"],

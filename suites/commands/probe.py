@@ -34,10 +34,10 @@ _WIDTH, _NARROWEST = 80, 20
 
 @takes({"as_json": options.JSON})
 def doctor_command(given: Given) -> None:
-    """Say what on this machine harms measurement and how to fix it; change nothing.
+    """Find what harms measurements on this machine, and say how to fix it; change nothing.
 
     Looks for some seconds at what else runs and at how well the same work repeats itself, then at the settings of CPU
-    and memory. The exit code is 0 whatever is found; 3 where no temporary file can be written. To fail a script, read
+    and memory. The exit code is 0 whatever it finds, and 3 if no temporary file can be written. To fail a script, read
     the counts from --json.
 
     Examples:
@@ -110,14 +110,14 @@ def folded(command: str, width: int) -> list[str]:
 @takes(
     {
         "as_json": options.JSON,
-        "ceilings": flag("--ceilings", "Measure GEMM rate and memory bandwidth too."),
-        "threads": option("--threads", "Thread counts of the ceilings (1,cores,cpus)."),
+        "ceilings": flag("--ceilings", "Also measure GEMM rate and memory bandwidth."),
+        "threads": option("--threads", "Thread counts to measure ceilings at (default 1,cores,cpus)."),
     }
 )
 def probe_command(given: Given) -> None:
     """Say what this machine is and, with --ceilings, what it can do.
 
-    A ceiling measured while other programs used the CPUs is marked with "?": `run` does not keep such a one.
+    A ceiling measured while other programs used the CPUs is marked with "?"; `run` does not keep it.
 
     Examples:
 

@@ -50,13 +50,13 @@ _OF_THEIR_OWN = ("compare", "history", "explain")  # reports with commands elsew
 _STORES = "Result store. Repeat the option to compare machines."
 SOURCES: options.Options = {
     "store": several("--store", _STORES, "FILE"),
-    "run": option("--run", "Only this run: latest, previous, its id or the beginning of it."),
+    "run": option("--run", "Only this run: latest, previous, its id or the start of it."),
     "suite": options.OF_SUITE,
     "machine": options.OF_MACHINE,
     **options.AXES_TO_SHOW,
 }
-ALL_RUNS = flag("--all-runs", "Pool a cell's launches of all runs, not only of its newest.")
-_PLOT = "Draw a picture too (.png or .svg), with a panel for each network."
+ALL_RUNS = flag("--all-runs", "Pool a cell's launches from all runs, not only from its newest.")
+_PLOT = "Also draw a picture (.png or .svg), with a panel for each network."
 
 
 def _options_of(report: Report[Any]) -> options.Options:
@@ -66,23 +66,23 @@ def _options_of(report: Report[Any]) -> options.Options:
         from dlbench.reports.claims.claims import PAPERS
 
         papers = ", ".join(PAPERS)
-    against = "Beside a published table, with speed-ups: shi2016 (the paper's Table 4)."
+    against = "Compare with a published table: shi2016 (the paper's Table 4)."
     if report.published:
-        against = f"Beside a published study: {', '.join(report.published)}."
+        against = f"Compare with a published study: {', '.join(report.published)}."
     quantities = f"What the cells show: {', '.join(report.quantities)}."
     known: options.Options = {
         "quantity": option("--quantity", quantities, str, next(iter(report.quantities), "")),
         of_reports.ALL_RUNS: ALL_RUNS,
-        of_reports.ALL_MODES: flag("--all-modes", "Every execution mode, not only the fastest of each framework."),
+        of_reports.ALL_MODES: flag("--all-modes", "Show every execution mode, not only the fastest of each framework."),
         of_reports.CLAIMS: option(
             "--claim", "A claim of your own (TOML). Repeat the option for several.", list[Path] | None, metavar="FILE"
         ),
         of_reports.FAIL_ON: option(
             "--fail-on", "Exit code 1 where a claim has this verdict here: differs, ...", str, ""
         ),
-        of_reports.FLEET: option("--fleet", "Only this fleet: its id or the beginning of it.", str, ""),
+        of_reports.FLEET: option("--fleet", "Only this fleet: its id or the start of it.", str, ""),
         of_reports.TOP: option(
-            "--top", "Of many lines, how many are shown; JSON and CSV have all.", int, ReportOptions.top, min=1
+            "--top", "Number of lines to show; JSON and CSV have all.", int, ReportOptions.top, min=1
         ),
         of_reports.REFERENCE: option(
             "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from dlbench.adapters import axes as axes_of_cells
+from dlbench.adapters import tuning
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import suggested
@@ -24,8 +25,9 @@ from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, memory_line
+from ..planning.settings import not_possible
 from ..planning.suite import load, rerun_command
-from ..run import preparation, resume, search
+from ..run import deployment, preparation, resume, search
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import Schedule
 from ..run.search import PAIRS, SPARE, HalvingSchedule
@@ -57,8 +59,8 @@ def run_command(given: Given) -> None:
     """Measure a suite on this machine and show its matrix.
 
     Builds missing environments, after saying what it will download. Every finished launch is stored at once: Ctrl-C
-    loses nothing, and --resume continues. The suite `claims` measures what is still needed to test
-    the papers' claims here (`dlbench report claims`), the cells that settle most claims per minute first.
+    loses nothing, and --resume continues. The suite `claims` measures what is still needed to test the papers' claims
+    here (`dlbench report claims`), the cells that settle most claims per minute first.
 
     Examples:
 
@@ -66,6 +68,7 @@ def run_command(given: Given) -> None:
     - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8 --budget 10m`
     - `dlbench run quick --frameworks torch --devices cpu,cuda:0 --batch-sizes 64,256`
     - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
+    - `dlbench run quick --frameworks torch --cpu-quota none,1 --threads default,1`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     - `dlbench run char --corpus my_text.txt`
@@ -148,7 +151,7 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
 
 
 _ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device"]
-_EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each", "1..cpus"
+_EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 
 _SEARCH: options.Options = {
@@ -161,6 +164,12 @@ _SEARCH: options.Options = {
     ),
     "cell_budget": options.CELL_BUDGET,
     "no_quiet_gate": options.NO_QUIET_GATE,
+    "write": option(
+        "--write",
+        "Write how to set the fastest way: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a container of Kubernetes).",
+        Path | None,
+        metavar="FILE",
+    ),
     "as_json": options.JSON,
 }
 
@@ -174,8 +183,10 @@ def tune_command(given: Given) -> None:
     configuration is dropped at its first failed launch (one with valid times, at its third implausible time).
 
     Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a mode, every mode; every
-    setting both on its own and left out. A budget reserves time for the pairs, so a short one tries fewer
-    configurations. Launches are stored, but reports show a search only with --run.
+    setting both on its own and left out, and, with all of them, each launch setting that is possible here: other
+    allocators, how OpenMP waits and binds its threads, huge pages (`dlbench list --settings`). A budget reserves time
+    for the pairs, so a short one tries fewer configurations. Launches are stored, but reports show a search only with
+    --run.
 
     Examples:
 
@@ -183,8 +194,11 @@ def tune_command(given: Given) -> None:
     - `dlbench tune --network lstm32 --frameworks torch,jax --threads 1,2`
     - `dlbench tune --network my_net --suite my_suite.toml --framework torch`
     - `dlbench tune --step train_step.py --threads 1..cpus`
+    - `dlbench tune --network fcn5 --framework torch --tuning installed,tuned+jemalloc --write Dockerfile`
     """
     seconds, machine = options.seconds_of(given.budget), probe()
+    if given.write is not None:
+        deployment.check_file(given.write)
     chosen, plan = _ways(given, machine)
     check_count(plan, given.yes)
     preparation.check_interpreters(chosen.builds)
@@ -205,6 +219,7 @@ def tune_command(given: Given) -> None:
             f"{counted(ways, 'way')}, about {launches} launches",
             f"A search: {steps}.",
             memory_line(plan, machine),
+            _not_tried(plan, chosen),
         ),
         unfinished=unfinished,
     )
@@ -228,10 +243,23 @@ def tune_command(given: Given) -> None:
     else:
         for line in search.lines(plan, found, command):
             show(line, whole=True)
+    if given.write is not None:
+        options.write_file(given.write, deployment.deployment(given.write, plan, found, command), "--write")
+        say(f"Written to {given.write}.")
     if schedule.launches_left():
         say(
             f"The budget was spent before all pairs were run. More pairs make the gain more certain: {resume_command()}"
         )
+
+
+def _not_tried(plan: Plan, chosen: SuiteOverrides) -> str:
+    """Return in a sentence which launch settings would be tried if they were possible here; empty where all are."""
+    if tuning.LAUNCH not in values.words(chosen["tuning"]):
+        return ""
+    rows = ((plan.row_of(cell).build.framework, cell) for cell in plan.cells)
+    meant = (each.launchable(cell.mode, cell.device) for each, cell in rows if each.computes)
+    reasons = not_possible({name for names in meant for name in names})
+    return f"Launch settings that are not possible here: {reasons}." if reasons else ""
 
 
 def _command(plan: Plan, cell: Cell, given: Given) -> str | None:

@@ -18,20 +18,20 @@ from ..run import preparation
 from . import options
 from .options import Given, flag, option, takes
 
-store_app = typer.Typer(no_args_is_help=True, help="Look after a result store.")
+store_app = typer.Typer(no_args_is_help=True, help="Copy result stores, and deliver to a server.")
 
 
 @store_app.command("copy")
 @takes(
     {
-        "source": options.argument("FROM", "The store to be read: a file, or a database URL."),
+        "source": options.argument("FROM", "The store to read: a file, or a database URL."),
         "target": options.argument("TO", "The store to write; created if missing."),
     }
 )
 def copy_command(given: Given) -> None:
-    """Bring everything that one store holds into another: a file to a server, a server to a file, or alike.
+    """Copy all runs and records of one store into another; each is a file or a server.
 
-    What is there already stays as it is and is not doubled, so an interrupted copy continues when repeated.
+    What is there already is left as it is, so repeating an interrupted copy continues it.
 
     Examples:
 
@@ -49,7 +49,7 @@ def copy_command(given: Given) -> None:
 @store_app.command("deliver")
 @takes({"store_file": options.STORE})
 def deliver_command(given: Given) -> None:
-    """Deliver to a server's store what was measured here while it was away; the next run into it does so, too.
+    """Deliver what was measured while a server was away; the next run into its store does so, too.
 
     Examples:
 
@@ -70,7 +70,7 @@ FORMATS = ("pytest-benchmark", "csv", "parquet")
 
 @takes(
     {
-        "form": option("--format", f"The form of the file: {', '.join(FORMATS)}.", str, FORMATS[0]),
+        "form": option("--format", f"Output format: {', '.join(FORMATS)}.", str, FORMATS[0]),
         "store_file": options.STORE,
         "run": option("--run", "The run with this id. Without it, the newest."),
         "suite": options.OF_SUITE,
@@ -80,8 +80,8 @@ FORMATS = ("pytest-benchmark", "csv", "parquet")
 def export_command(given: Given) -> None:
     """Write results to standard output for other tools.
 
-    pytest-benchmark: one run with its raw samples. csv and parquet: a table of launches, one a row, of the newest run
-    of each cell or of one run (`dlbench.launches` in Python, which documents the columns).
+    pytest-benchmark: one run with its raw samples. csv and parquet: a table with a row for each launch, of each
+    cell's newest run or of one run (`dlbench.launches` in Python documents the columns).
 
     Examples:
 
@@ -125,7 +125,7 @@ def _export_run(given: Given) -> None:
         print(run_to_pytest_benchmark(chosen, store.records(run=chosen.id), store.machine(chosen.machine)), end="")
 
 
-_ONE_RUN = "Files of other benchmarks: each is one launch (a fresh process) of the same run."
+_ONE_RUN = "Take files of other benchmarks as launches (fresh processes) of one run."
 
 
 @takes(

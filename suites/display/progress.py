@@ -8,10 +8,10 @@ from statistics import median
 from rich.console import Console
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, seconds_of_pair
+from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import name_of
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
 
 from ..planning.plan import Plan, PlannedLaunch
 from ..run.schedules import Schedule, half_width

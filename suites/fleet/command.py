@@ -35,17 +35,19 @@ _WHICH: options.Options = {"fleet_id": options.argument("[FLEET]", _NEWEST, str 
 _NODE: options.Options = {"node": option("--node", "Only this node's job.", metavar="NAME")}
 _WAIT = flag("--wait", "Wait until all jobs have ended.")
 _FLEET: options.Options = {
-    "on": option("--on", "Slurm, or processes on this machine (slurm).", metavar="|".join(_SCHEDULERS)),
-    "nodes": option("--nodes", "How many nodes: idle ones first.", int | None, min=1),
-    "nodelist": option("--nodelist", "These nodes: n1,n2.", metavar="NAMES"),
+    "on": option(
+        "--on", "Where jobs run: in Slurm (default), or as processes on this machine.", metavar="|".join(_SCHEDULERS)
+    ),
+    "nodes": option("--nodes", "Number of nodes; idle ones first.", int | None, min=1),
+    "nodelist": option("--nodelist", "Use these nodes: n1,n2.", metavar="NAMES"),
     "partition": option("--partition", "Slurm's partition.", str, ""),
-    "exclusive": option("--exclusive/--shared", "Whether a job has its node to itself in Slurm (yes).", bool | None),
+    "exclusive": option("--exclusive/--shared", "Whether a job has its node to itself (default: yes).", bool | None),
     "time_limit": option("--time-limit", "Slurm ends a job after this: 90m, 8h.", str, ""),
     "account": option("--account", "Slurm's account.", str, ""),
     "qos": option("--qos", "Slurm's quality of service.", str, ""),
     "slurm_option": several("--slurm-option", "A further option of sbatch: constraint=zen4.", "KEY=VALUE"),
     "node_python": option(
-        "--node-python", "The Python that has dlbench on the nodes (this one).", str, "", metavar="PATH"
+        "--node-python", "The Python that has dlbench on the nodes (default: this one).", str, "", metavar="PATH"
     ),
     "store_file": options.STORE,
     "folder": option("--folder", "For logs; all nodes must see it under this name.", Path | None, metavar="FOLDER"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import tuning
+from dlbench.adapters.axes import NO_QUOTA
 from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
 
 from ..errors import UsageError
@@ -25,7 +26,7 @@ MOST_WORKERS = 64
 
 @dataclass(frozen=True)
 class AxisOption:
-    """How an axis is chosen: among ``known`` names, by whole numbers up to ``most``, or by words that ``read`` checks.
+    """How an axis is chosen: among ``known`` names, by whole numbers up to ``most``, or by words that ``parse`` reads.
 
     Without any of these the plan reads the words, which mean different things for different cells. ``key`` is that of
     suite files and of the option ("world_sizes" is --world-sizes), ``usual`` stands where a suite does not name the
@@ -40,7 +41,7 @@ class AxisOption:
     most: int = 0
     usual: str = ""
     example: str = ""
-    read: Callable[[str], str] | None = None
+    parse: Callable[[str, Capacity], tuple[Any, ...]] | None = None
 
     @property
     def option(self) -> str:
@@ -50,7 +51,8 @@ class AxisOption:
 
 def narrowing_help(option: AxisOption) -> str:
     """Return the help of an option that shows the stored cells of some values only."""
-    words = {"affinity": "affinities", "tuning": "tunings"}.get(option.key, option.key.replace("_", " "))
+    irregular = {"affinity": "affinities", "tuning": "tunings", "cpu_quota": "CPU quotas"}
+    words = irregular.get(option.key, option.key.replace("_", " "))
     names = option.example or ",".join(option.known[:2])
     if not names:
         return f"Only these {words}: `1` or `1,2,4`."
@@ -63,14 +65,24 @@ def option_of(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def tuning_word(word: str) -> str:
-    """Return a word of the axis tuning as it is; raises UsageError for any other."""
+def _tunings(text: str, capacity: Capacity) -> tuple[str, ...]:
+    """Return the distinct words of the axis tuning as they are; raises UsageError for any other."""
+    from . import values
+
+    found = tuple(dict.fromkeys(values.words(text)))
     try:
-        if word != tuning.EACH:
-            tuning.named(word)
+        for word in found:
+            if word not in tuning.SWEEPS:
+                tuning.named(word)
     except ValueError as error:
-        raise UsageError(f"{error}, {tuning.EACH}.") from error
-    return word
+        raise UsageError(f"{error}, {', '.join(tuning.SWEEPS)}.") from error
+    return found
+
+
+def _quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
+    from . import values
+
+    return values.parse_quotas(text, capacity)
 
 
 AXIS_OPTIONS = (
@@ -91,7 +103,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "threads",
         "threads",
-        "Thread counts: `1,2,4-8`, `cores`, `2*cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...).",
+        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), `default` (none is "
+        "set), `quota` (the CPU quota rounded up).",
         "COUNTS",
     ),
     AxisOption(
@@ -124,11 +137,12 @@ AXIS_OPTIONS = (
     AxisOption(
         "tuning",
         "tuning",
-        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn).",
+        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` (every one in turn), "
+        "`tuned+jemalloc` (a launch setting too), `launch` (each of those in turn).",
         "WHICH",
         usual=TUNED,
         example="installed,tuned",
-        read=tuning_word,
+        parse=_tunings,
     ),
     AxisOption(
         "affinity",
@@ -146,6 +160,23 @@ AXIS_OPTIONS = (
         most=MOST_WORKERS,
         usual="1",
     ),
+    AxisOption(
+        "instances",
+        "instances",
+        "Independent processes at once, each with so many threads on CPUs of its own; their throughput counts: `1,2`.",
+        "COUNTS",
+        most=MOST_WORKERS,
+        usual="1",
+    ),
+    AxisOption(
+        "cpu_quota",
+        "cpu_quota",
+        "CPUs that the kernel gives a launch: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, 2, 3, 4, 6, ...).",
+        "CPUS",
+        usual=NO_QUOTA,
+        example="0.5,1",
+        parse=_quotas,
+    ),
 )
 LIMITS = (
     AxisOption("threads", "threads_limit", "Leave out the suite's thread counts above this: `4*cpus`.", "COUNT"),
@@ -157,7 +188,7 @@ LIMITS = (
     ),
 )
 """Further options of an axis."""
-PLAIN = tuple(each for each in AXIS_OPTIONS if each.known or each.most or each.read)
+PLAIN = tuple(each for each in AXIS_OPTIONS if each.known or each.most or each.parse)
 """Axes whose words mean the same for every cell: a suite needs no separate field for them."""
 KEYS = tuple(each.key for each in (*AXIS_OPTIONS, *LIMITS))
 
@@ -167,8 +198,8 @@ def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any,
     from . import values
 
     what = option.axis.replace("_", " ")
-    if option.read is not None:
-        return tuple(dict.fromkeys(option.read(word) for word in values.words(text)))
+    if option.parse is not None:
+        return option.parse(text, capacity)
     if option.known:
         return tuple(dict.fromkeys(values.one_of(word, what, option.known) for word in values.words(text)))
     return values.parse_counts(text, capacity, what, option.most)
@@ -178,7 +209,7 @@ def joined(value: object) -> object:
     """Return the words of a value of a suite file: text, a number, or a list of them; anything else as it is."""
     if isinstance(value, list):
         return ",".join(str(part) for part in value)
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 PROTOCOL_KEYS = ("launches", "interval", "cell_budget")

@@ -18,6 +18,7 @@ import dlbench.adapters
 from dlbench.hardware_probe import probe_cpu
 
 from ..errors import SuiteError, UsageError, unknown_name
+from .settings import PRELOAD, LaunchSetting, OpenMP, Tuned, known_launch_settings, launch_setting
 from .toml_files import TomlTable, parse_toml, read_text, validated
 
 if TYPE_CHECKING:
@@ -54,22 +55,7 @@ class Mode(TomlTable):
     variables: dict[str, str] = {}
     devices: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
     families: tuple[str, ...] = ()
-
-
-class Tuned(TomlTable):
-    """A setting that makes rows faster than the framework is as installed: in force or not (the axis ``tuning``).
-
-    It means something in its modes, on its devices and for its families only (none given: everywhere).
-    """
-
-    replaces: str  # behaviour without it
-    why: str
-    costs: str = ""  # such as memory; empty: nothing known
-    settings: dict[str, Any] = {}  # for the adapter, over the mode's
-    variables: dict[str, str] = {}
-    modes: tuple[str, ...] = ()
-    devices: tuple[Literal["cpu", "gpu"], ...] = ()
-    families: tuple[str, ...] = ()
+    openmp: tuple[OpenMP, ...] = ()  # what it computes with, where that is not the framework's
 
 
 def fits(table: Mode | Tuned, device: str, family: str) -> bool:
@@ -122,6 +108,7 @@ class Framework(TomlTable):
     computes: bool = True  # False for null: there is nothing to compare or to hold against a ceiling
     python: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()  # to be found on PATH, else it is unavailable: "g++"
+    openmp: tuple[OpenMP, ...] = ()  # the OpenMP library that its modes compute with; empty: none, or it is not known
     interpreter: str = ""  # a script of this folder that becomes bin/python, where the interpreter is a package's
     debian: Debian | None = None
     project: Project | None = None
@@ -132,6 +119,7 @@ class Framework(TomlTable):
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0
+    threads_call: str = ""  # what sets its threads in its own code, with {threads}, where no variable does
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
     tuning: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Tuned] = {}
@@ -214,25 +202,49 @@ class Framework(TomlTable):
             if fits(tuned, device, family) and (not tuned.modes or mode in tuned.modes)
         )
 
+    def launchable(self, mode: str, device: str) -> tuple[str, ...]:
+        """Return the names of the launch settings that mean anything there, whether they are possible here or not."""
+        openmp = self.modes[mode].openmp or self.openmp if mode in self.modes else ()
+        return tuple(
+            name
+            for name, setting in known_launch_settings().items()
+            if fits(setting, device, "")
+            and name not in self.tuning
+            and (not setting.openmp or set(setting.openmp) & set(openmp))
+            and not (setting.libraries and self.interpreter)  # a script, which starts with a C library of its own
+        )
+
+    def setting(self, name: str) -> Tuned:
+        """Return a setting by name, one of this framework or one of every launch."""
+        return self.tuning.get(name) or launch_setting(name)
+
+    def bound_to_one_node(self, chosen: Iterable[str]) -> bool:
+        """Tell whether one of these settings binds the process to the CPUs of one NUMA node."""
+        found = map(self.setting, chosen)
+        return any(isinstance(each, LaunchSetting) and each.one_node for each in found)
+
     def launch_settings(self, mode: str, chosen: Iterable[str] | None = None) -> dict[str, Any]:
-        """Return the adapter's settings: the mode's, and the chosen ones of the tuned settings (None: all)."""
+        """Return the adapter's settings: the mode's, and those of the chosen settings (None: all of the row)."""
         found = dict(self.modes[mode].settings)
         for name in self.tunable(mode) if chosen is None else chosen:
-            found.update(self.tuning[name].settings)
+            found.update(self.setting(name).settings)
         return found
 
     def launch_variables(
         self, mode: str, threads: int, environment: Path | None = None, chosen: Iterable[str] | None = None
     ) -> dict[str, str]:
-        """Return the environment variables of one launch, also those of the tuned settings chosen (None: all).
+        """Return the environment variables of one launch, also those of the chosen settings (None: all of the row).
 
         A variable with a placeholder that means nothing here is left out. Zero threads mean the framework's own
         default: then no variable speaks of threads.
         """
         asked = {**self.variables, **self.modes[mode].variables}
-        for setting in self.tunable(mode) if chosen is None else chosen:
-            asked.update(self.tuning[setting].variables)
-        meanings = {"threads": str(threads or ""), "environment": str(environment or "")}
+        for name in self.tunable(mode) if chosen is None else chosen:
+            more = self.setting(name).variables
+            if PRELOAD in asked and PRELOAD in more:
+                more = {**more, PRELOAD: f"{asked[PRELOAD]}:{more[PRELOAD]}"}
+            asked.update(more)
+        meanings = {"threads": str(threads or ""), "environment": str(environment or ""), "library": ""}
         if any("{openblas_kernels}" in value for value in asked.values()):
             meanings["openblas_kernels"] = openblas_kernels(frozenset(probe_cpu().instruction_sets))
         return {
@@ -240,6 +252,12 @@ class Framework(TomlTable):
             for name, value in asked.items()
             if all(meanings[each] for each in _PLACEHOLDER.findall(value))
         }
+
+    def thread_setting(self, mode: str, threads: int) -> str:
+        """Return what sets this thread count: the framework's own call, else variables; empty where unknown."""
+        variables = {**self.variables, **self.modes[mode].variables}
+        named = [f"{name}={threads}" for name, value in variables.items() if value == "{threads}"]
+        return self.threads_call.replace("{threads}", str(threads)) or " ".join(named)
 
 
 def read(path: Path) -> Framework:

@@ -5,6 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from statistics import fmean
 
 from dlbench.adapters import tuning
@@ -17,20 +18,24 @@ from dlbench.reports.storage.networks import specification_of_cells
 from ..errors import UsageError
 from . import devices, networks, values
 from .axes import PLAIN, SuiteOverrides, parse_plain
-from .framework import catalogue
+from .framework import Framework, catalogue
 from .networks import LARGEST_BATCH
+from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import RESIDENT, Build, Capacity, Row
+
+QUOTA_SAMPLE_SECONDS = 0.5
+"""Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
+speed, or none."""
 
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side and stage."""
+    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its side."""
 
     cell: Cell
     block: int
     side: str = ""
-    stage: str = ""
     cpus: tuple[int, ...] | None = None
     """Of a duet: those of this launch, while the other side runs on others."""
 
@@ -54,6 +59,8 @@ class Plan:
     left_out: tuple[Cell, ...] = ()  # that this machine cannot have: bound to more CPUs than there are
     curve_check_steps: int = 0
     """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
+    cold_start: bool = False
+    """Whether the cache of each launch is empty, so that it compiles what an earlier launch had compiled."""
     networks: dict[str, Network] = field(default_factory=dict)  # by name; dlbench's own may be left out
     by_worth: bool = False
     """Its cells are what a store lacks, the most worth while first: launched in their order, and never shuffled."""
@@ -85,7 +92,10 @@ class Plan:
         """Return how a launch of this cell measures, and for how many steps it trains."""
         row = self.rows[0] if self.rows else None
         first = row is None or (cell.framework, cell.mode) == (row.build.name, row.mode)
-        return self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
+        found = self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
+        if cell.cpu_quota:
+            found = found._replace(sample_seconds=max(found.sample_seconds, QUOTA_SAMPLE_SECONDS))
+        return found
 
     def network_of(self, cell: Cell) -> Network:
         """Return the network of a cell; raises UsageError where the cell was planned for other numbers."""
@@ -122,9 +132,14 @@ class Plan:
         yield from (PlannedLaunch(cell, block) for cell in cells)
 
 
+def binds(cell: Cell) -> bool:
+    """Tell whether a cell has a CPU for each thread."""
+    return cell.affinity == BOUND or cell.instances > 1
+
+
 def group_of(cell: Cell) -> Cell:
     """Return what cells share that differ in their thread count only."""
-    return cell._replace(threads=0)
+    return cell._replace(threads=-1)  # 0 is the count of those for which none is set
 
 
 def sizes_of(cell: Cell) -> Cell:
@@ -136,7 +151,7 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
     """Let the cells that decide whether others are worth starting change places with those."""
     ordered = list(cells)
     for indices in _places(cells, group_of):
-        fewest = min(indices, key=lambda index: cells[index].threads)
+        fewest = min(indices, key=lambda index: cells[index].threads or values.MOST_THREADS)
         ordered[indices[0]], ordered[fewest] = ordered[fewest], ordered[indices[0]]
     # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is undone here.
     for indices in _places(cells, sizes_of):
@@ -190,23 +205,14 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
             "threads that only start work there: --device-threads."
         )
     on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
-    threads: dict[str, tuple[int, ...]] = dict.fromkeys(used, (on_gpu,))
-    if devices.CPU in used:
-        threads[devices.CPU] = counts = values.parse_counts(choices["threads"] or suite.threads, capacity)
-        if choices["threads_limit"] or not choices["threads"]:  # what the user typed is what is measured
-            limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
-            threads[devices.CPU] = tuple(count for count in counts if count <= limit)
-            if not threads[devices.CPU]:
-                raise UsageError(
-                    f"No thread count of {list(counts)} is within the limit of {limit}. Raise --threads-limit."
-                )
-    cells = _cells(suite, choices, capacity, known, rows, threads)
-    left_out = {cell: None for cell in cells if cell.affinity == BOUND and cell.all_threads > capacity.cpus}
+    threads = cache(partial(_threads, suite, choices, capacity, on_gpu))
+    cells = _cells(suite, choices, capacity, known, rows, threads, used)
+    left_out = {cell: None for cell in cells if binds(cell) and cell.all_threads > capacity.cpus}
     if len(left_out) == len(cells):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more threads, those of all "
-            f"its workers together. Give --threads and --world-sizes whose product is at most {capacity.cpus}, or "
-            f"--affinity {OVERSUBSCRIBED}."
+            f"its workers and instances together. Give --threads, --world-sizes and --instances whose product is at "
+            f"most {capacity.cpus}, or --affinity {OVERSUBSCRIBED} and one instance."
         )
     section = suite.protocol
     if choices.steps is not None:
@@ -227,6 +233,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         interval=interval,
         left_out=tuple(left_out),
         curve_check_steps=min(section.curve_check_steps, section.curve_steps),
+        cold_start=section.cold_start,
         networks=known,
     )
 
@@ -237,40 +244,52 @@ def _cells(
     capacity: Capacity,
     known: Mapping[str, Network],
     rows: Iterable[Row],
-    threads: Mapping[str, tuple[int, ...]],
+    threads: Callable[[str, float], tuple[int, ...]],
+    used: Sequence[str],
 ) -> list[Cell]:
-    """Return the distinct cells, those of one network together; raises UsageError where there is none."""
+    """Return the distinct cells, those of one network together; raises UsageError where there is none.
+
+    ``threads`` gives the counts of a device under a CPU quota.
+    """
     plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
+    plain["cpu_quota"] = _quotas(plain["cpu_quota"], choices, capacity)
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
     # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
-    leading = {devices.CPU, *[device for device in threads if device != devices.CPU][:1]}
+    leading = {devices.CPU, *[device for device in used if device != devices.CPU][:1]}
     begun = []
-    for (name, network), row, device in itertools.product(known.items(), rows, threads):
+    for (name, network), row, device in itertools.product(known.items(), rows, used):
         build, family = row.build, network.family.name
         if row.fits(device, family):
             cell = BLANK._replace(network=name, specification=specification_of_cells(network), device=device)
             cell = cell._replace(framework=build.name, adapter=build.framework.folder, mode=row.mode)
-            begun.append((cell, build.framework.tunable(row.mode, device, family)))
+            begun.append((cell, build.framework, build.framework.tunable(row.mode, device, family)))
     if not begun:
         raise UsageError(
             "No row here has a mode for these networks on these devices. Name others (--networks, --devices)."
         )
-    _check_settings(plain["tuning"], rows, [names for _, names in begun] if choices["tuning"] else None)
-    if not any(names or plain["tuning"] != (tuning.EACH,) for _, names in begun):
+    of_cells = [(*names, *framework.launchable(cell.mode, cell.device)) for cell, framework, names in begun]
+    _check_settings(plain["tuning"], rows, of_cells if choices["tuning"] else None)
+    if not any(names or plain["tuning"] != (tuning.EACH,) for _, _, names in begun):
         raise UsageError("No row here has such settings. `dlbench list --settings` shows which there are.")
+    if plain["tuning"] == (tuning.LAUNCH,) and not any(_possible(cell, framework) for cell, framework, _ in begun):
+        missing = {name for cell, framework, _ in begun for name in framework.launchable(cell.mode, cell.device)}
+        raise UsageError(f"No launch setting can be tried here: {not_possible(missing) or 'none is for these rows'}.")
 
     def varied() -> Iterator[Cell]:
-        for cell, names in begun:
+        for cell, framework, names in begun:
             usual = suite.batch_sizes.get(cell.network, (known[cell.network].batch_size,))
             of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
-            axes = {"batch_size": sizes or of_suite, **plain, "threads": threads[cell.device]}
-            axes["tuning"] = tuple(_tunings(plain["tuning"], names))
+            axes = {"batch_size": sizes or of_suite, **plain}
+            axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
             for combination in itertools.product(*axes.values()):
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))
                 copied = found.on_cpu and found.placement != RESIDENT
-                if not copied and (found.world_size == 1 or found.device in leading):
-                    yield found
+                alone = found.instances == 1 or found.on_cpu
+                if not copied and alone and (found.world_size == 1 or found.device in leading):
+                    counts = threads(cell.device, found.cpu_quota)
+                    of_counts = (found._replace(threads=count) for count in counts)
+                    yield from (each for each in of_counts if each.threads or not binds(each))
 
     found = list(itertools.islice(varied(), LARGEST_PLAN + 1))
     if len(found) > LARGEST_PLAN:
@@ -279,36 +298,83 @@ def _cells(
             "--frameworks, --threads, --batch-sizes)."
         )
     if not found:
+        if BOUND in plain["affinity"] and plain["placement"] == (RESIDENT,):
+            raise UsageError(
+                f"Only a given number of threads can be bound to CPUs. Give --threads, or --affinity {OVERSUBSCRIBED}."
+            )
         raise UsageError(
             f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
-            "--devices, or leave --placements out."
+            "--devices, or leave --placements out. Several instances are for the CPU, and need a thread count."
         )
     return list(dict.fromkeys(found))  # what was named twice is measured once
+
+
+def _threads(
+    suite: Suite, choices: SuiteOverrides, capacity: Capacity, on_gpu: int, device: str, quota: float
+) -> tuple[int, ...]:
+    """Return the thread counts of cells on a device under a CPU quota; raises UsageError."""
+    if device != devices.CPU:
+        return (on_gpu,)
+    capacity = replace(capacity, quota=quota)
+    counts = values.parse_threads(choices["threads"] or suite.threads, capacity)
+    if choices["threads"] and not choices["threads_limit"]:
+        return counts  # what the user typed is what is measured
+    limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
+    found = tuple(count for count in counts if count <= limit)
+    if not found:
+        raise UsageError(f"No thread count of {list(counts)} is within the limit of {limit}. Raise --threads-limit.")
+    return found
+
+
+def _quotas(quotas: Sequence[float], choices: SuiteOverrides, capacity: Capacity) -> tuple[float, ...]:
+    """Return the CPU quotas that this machine has CPUs for; raises UsageError where one that was typed is larger."""
+    found = tuple(each for each in quotas if each <= capacity.machine_cpus)
+    if found != tuple(quotas) and (choices["cpu_quota"] or not found):
+        raise UsageError(
+            f"A CPU quota of {max(quotas):g} is more than the {capacity.machine_cpus} CPUs that dlbench may use here. "
+            f"Give at most {capacity.machine_cpus}."
+        )
+    return found
 
 
 def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:
     """Raise UsageError for a setting that no row has or, given the settings of cells, settings that no cell has."""
     settings = {row.build.framework.name: list(row.build.framework.tuning) for row in rows}
     for word in words:
-        names = () if word == tuning.EACH else tuning.named(word)
-        strange = next((name for name in names if not any(name in each for each in settings.values())), None)
+        names = () if word in tuning.SWEEPS else tuning.named(word)
+        known = [name for each in (*settings.values(), known_launch_settings()) for name in each]
+        strange = next((name for name in names if name not in known), None)
         if strange is not None:
+            settings["for any launch"] = list(known_launch_settings())
             there_are = "; ".join(f"{each}: {', '.join(its)}" for each, its in settings.items() if its)
-            raise UsageError(f"No row has a setting {strange!r}. There are {there_are or 'none'}.")
+            raise UsageError(f"No row has a setting {strange!r}. There are {there_are}.")
         if of_cells is not None and not any(set(names) <= set(each) for each in of_cells):
             several = f"settings {' and '.join(names)} together" if len(names) > 1 else f"setting {names[0]}"
             raise UsageError(
                 f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` shows where each "
                 "setting means anything."
             )
+        check_launch_settings(names)
 
 
-def _tunings(words: Iterable[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice."""
+def _possible(cell: Cell, framework: Framework) -> list[str]:
+    """Return the launch settings to try in turn; none for a framework that computes nothing."""
+    names = framework.launchable(cell.mode, cell.device) if framework.computes else ()
+    return [name for name in names if not lacking(name)]
+
+
+def _tunings(words: Iterable[str], cell: Cell, framework: Framework, names: Sequence[str]) -> Iterator[str]:
+    """Yield the words for the settings in force, each choice once; a setting that the row lacks is no choice.
+
+    ``names`` are the settings of the row.
+    """
     for word in words:
         if word == tuning.EACH:
             yield from tuning.each(names)
-        elif set(tuning.named(word)) <= set(names):
+        elif word == tuning.LAUNCH:
+            yield TUNED
+            yield from (tuning.written({*names, name}, names) for name in _possible(cell, framework))
+        elif set(tuning.named(word)) <= {*names, *framework.launchable(cell.mode, cell.device)}:
             yield tuning.written(tuning.in_force(word, names), names)
 
 
@@ -427,7 +493,7 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
         return ""
     family = plan.network_of(cell).family
     there = min(machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes)
-    needed, where = family.least_bytes(cell.batch_size, cell.world_size), "this machine"
+    needed, where = family.least_bytes(cell.batch_size, cell.world_size) * cell.instances, "this machine"
     if needed <= there and not cell.on_cpu:
         gpu = next((each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None)
         needed = family.least_bytes(max(1, cell.batch_size // cell.world_size)) // 2  # half where of 16 bits

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, create_model
 
+from dlbench.adapters.axes import word
 from dlbench.adapters.families import ALPHABET
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.networks import Network
@@ -21,7 +22,7 @@ from dlbench.adapters.protocol import Cell, Protocol
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import SuiteError, UsageError, unknown_name
-from . import devices, networks, values
+from . import devices, networks, settings, values
 from .axes import AXIS_OPTIONS, PLAIN, AxisOption, joined, option_of, parse_plain
 from .framework import catalogue, offered
 from .toml_files import TomlTable, parse_toml, read_text, validated
@@ -55,6 +56,7 @@ class ProtocolSection(TomlTable):
     curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it the first row trains so long on a text
     curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # and every further row so long, to check it
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
+    cold_start: bool = False  # each launch finds an empty cache: it compiles what an earlier launch had compiled
 
     def protocol(self) -> Protocol:
         """Return the part that the guest carries out."""
@@ -118,7 +120,7 @@ def _check_words(suite: Suite, where: str) -> None:
     networks.known(suite.network, suite.grid, where)
 
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("threads", lambda: values.parse_counts(suite.threads, _SOME_CAPACITY)),
+        ("threads", lambda: values.parse_threads(suite.threads, _SOME_CAPACITY)),
         ("threads_limit", lambda: values.count(suite.threads_limit, _SOME_CAPACITY)),
         ("device_threads", lambda: values.one_count(suite.device_threads, _SOME_CAPACITY)),
         ("devices", lambda: [devices.check(word) for word in suite.devices]),
@@ -190,7 +192,7 @@ def shipped() -> Mapping[str, Suite]:
     folder = resources.files("dlbench.suites") / "definitions"
     found = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".toml") and entry.name != networks.FILE:
+        if entry.name.endswith(".toml") and entry.name not in (networks.FILE, settings.FILE):
             suite = parse(entry.read_text(encoding="utf-8"), f"suites/definitions/{entry.name}")
             found[suite.name] = suite
     return MappingProxyType(found)
@@ -215,10 +217,10 @@ def rerun_command(cell: Cell, suite: str, step: Path | None = None, **given: obj
     words = ["dlbench run", shlex.quote(suite)]
     words += [f"--step {shlex.quote(str(step))}"] if step else [f"--networks {shlex.quote(cell.network)}"]
     words += [] if step else [f"--frameworks {shlex.quote(f'{cell.framework}:{cell.mode}')}"]
-    words.append(f"{option_of('threads' if cell.on_cpu else 'device_threads')} {cell.threads}")
+    words.append(f"{option_of('threads' if cell.on_cpu else 'device_threads')} {word('threads', cell.threads)}")
     for option in AXIS_OPTIONS:
         if option.axis not in ("network", "framework", "threads", *given):
-            value = str(getattr(cell, option.axis))
+            value = word(option.axis, getattr(cell, option.axis))
             if {value} != {option.usual, *_of_suite(suite, option)}:
                 words.append(f"{option.option} {shlex.quote(value)}")
     words += [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]

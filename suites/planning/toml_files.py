@@ -86,7 +86,7 @@ _SAID: Mapping[str, str] = {
 }
 """By pydantic's name of the complaint, with its limits and the value."""
 _TYPES = ("int", "str", "float", "bool")
-_COUNTS = ("threads", "device_threads", "world_sizes")
+_COUNTS = ("threads", "device_threads", "world_sizes", "instances")
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:

@@ -1,10 +1,12 @@
 """The words of the command line and of suite files for axis values: "1,2,4-8", "2*cores", "10m", "torch=/path"."""
 
+import math
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlbench.adapters.axes import DEFAULT, NO_QUOTA
 from dlbench.adapters.protocol import PLACEMENTS
 from dlbench.hardware_probe import Gpus
 
@@ -13,12 +15,15 @@ from .framework import Framework, catalogue, find, fits, modes_meant, offered
 
 # So many digits and no more: Python refuses to read thousands of them.
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_COUNT = re.compile(r"(?:([0-9]{1,18})\*)?(cores|cpus)")
+_COUNT = re.compile(r"(?:([0-9]{1,18})\*)?(cores|cpus|quota)")
+_QUOTA = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 MOST_THREADS = 4096
+LEAST_QUOTA = 0.01
+"""CPUs: the kernel gives a group at least 1 ms in each period of 100 ms."""
 MOST_LAUNCHES = 1_000_000
 RESIDENT = PLACEMENTS[0]
 NO_GPUS = Gpus((), None, None, "not looked for")
@@ -33,6 +38,15 @@ class Capacity:
     gpus: Gpus = NO_GPUS
     visible: str | None = None
     """CUDA_VISIBLE_DEVICES as the command got it; None where it is not set."""
+    mask: int = 0
+    """Logical CPUs that this process may use, whatever its quota; 0: as many as ``cpus``."""
+    quota: float = 0.0
+    """Of the cells whose threads are meant; 0: none."""
+
+    @property
+    def machine_cpus(self) -> int:
+        """The most CPUs that a quota can give."""
+        return self.mask or self.cpus
 
 
 @dataclass(frozen=True)
@@ -66,16 +80,60 @@ def words(text: str) -> list[str]:
 
 
 def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
-    """Return the number meant by "8", "cores", "cpus" or "2*cores"."""
+    """Return the number meant by "8", "cores", "cpus", "quota" or "2*cores"."""
     named = _COUNT.fullmatch(word)
     if named:
-        number = int(named[1] or 1) * (capacity.cores if named[2] == "cores" else capacity.cpus)
+        of_quota = min(capacity.cpus, math.ceil(capacity.quota)) if capacity.quota else capacity.cpus
+        number = int(named[1] or 1) * {"cores": capacity.cores, "cpus": capacity.cpus, "quota": of_quota}[named[2]]
     else:
         number = int(word) if _NUMBER.fullmatch(word) else 0
     if number < 1:
         shown = word if len(word) < 60 else word[:50] + "..."
         raise UsageError(f"{shown!r} is not a {what}. Give a whole number from 1, or cores, cpus, 2*cores, 4*cpus.")
     return number
+
+
+def parse_threads(text: str, capacity: Capacity) -> tuple[int, ...]:
+    """Return the thread counts that a list means, as `parse_counts`; 0 for `default`: none is set."""
+    counted = [word for word in words(text) if word != DEFAULT]
+    counts = parse_counts(",".join(counted), capacity) if counted else ()
+    return counts if len(counted) == len(words(text)) else (0, *counts)
+
+
+def parse_quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
+    """Return the distinct CPU quotas, rising, meant by a list such as "none,0.5,1" or "0.5..cpus"; 0.0 is `none`."""
+    found: set[float] = set()
+    for word in words(text):
+        first, dots, last = word.partition("..")
+        if word == NO_QUOTA:
+            found.add(0.0)
+            continue
+        if dots and not (first.strip() and last.strip()):
+            raise UsageError(f"The range {word!r} lacks an end. Write both, as in 0.5..2.")
+        low = _quota(first.strip(), capacity)
+        high = _quota(last.strip(), capacity) if dots else low
+        if high < low:
+            raise UsageError(f"The range {word!r} runs backwards. Write {last}..{first}.")
+        halves = _ladder(math.ceil(2 * low), math.floor(2 * high)) if dots else ()
+        found |= {low, high, *(half / 2 for half in halves if low <= half / 2 <= high)}
+    return tuple(sorted(found))
+
+
+def _quota(word: str, capacity: Capacity) -> float:
+    if word == "cpus":
+        return float(capacity.cpus)
+    quota = float(word) if _QUOTA.fullmatch(word) else -1.0
+    if quota < 0:
+        raise UsageError(
+            f"{word[:40]!r} is not a CPU quota. Give CPUs such as 0.5 or 2, a range such as 0.5..cpus, or {NO_QUOTA}."
+        )
+    if quota == 0:
+        raise UsageError(f"A CPU quota of 0 lets nothing run. Give more than 0, or {NO_QUOTA}.")
+    if quota < LEAST_QUOTA:
+        raise UsageError(
+            f"A CPU quota of {word} is less than the kernel can give, 1 ms in each 100 ms. Give at least {LEAST_QUOTA}."
+        )
+    return quota
 
 
 def parse_counts(

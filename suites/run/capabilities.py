@@ -7,7 +7,6 @@ are kept for each machine and environment.
 
 import contextlib
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from dlbench.adapters.networks import to_data
 from dlbench.adapters.protocol import INSTALLED, Cell, Launch, Outcome, Protocol, Status
 from dlbench.hardware_probe import Machine
-from dlbench.reports.thread_evidence import wanting_threads, working_threads
+from dlbench.reports.thread_evidence import threads_seen
 
 from ..environments import folders
 from ..environments.digests import code_digest
@@ -88,14 +87,8 @@ def ask(
     return launcher(LaunchRequest(launch, source.interpreter, named, _SECONDS), no_tick).outcome
 
 
-def threads_seen(outcome: Outcome) -> int | None:
-    """Return how many threads the operating system saw working at once; None where that is unknown."""
-    if outcome.threads is None:
-        return None
-    # No more than wanted to run at any one moment: threads that take turns (TensorFlow's caller and its pool) are fewer
-    # than they look. The quarter is what the clocks and helper threads may add.
-    at_once = max(1, math.ceil(wanting_threads(outcome.threads, outcome.contention) - 0.25))
-    return min(at_once, working_threads(outcome.threads) or at_once)
+def _seen(outcome: Outcome) -> int | None:
+    return None if outcome.threads is None else threads_seen(outcome.threads, outcome.contention)
 
 
 def place_of(machine: Machine) -> str:
@@ -130,7 +123,7 @@ def threads_by_default(
             report(f"asking {name} {mode}{words} for its default thread count, once")
             outcome = ask(framework, source, launcher, mode, installed=installed)
             says = outcome.threads.framework_says if outcome.threads is not None else None
-            answers[key] = says or threads_seen(outcome)
+            answers[key] = says or _seen(outcome)
             _keep(path, {each: count for each, count in answers.items() if count})
         if count := answers[key]:
             found[name, mode, tuning] = count
@@ -214,7 +207,7 @@ def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[s
     """Ask for a count that is not the default, in each way alone and in both."""
 
     def seen(calls: int, variables: int) -> int | None:
-        return threads_seen(ask(framework, source, launcher, calls=calls, variables=variables))
+        return _seen(ask(framework, source, launcher, calls=calls, variables=variables))
 
     by_nothing = seen(0, 0)
     asked = 2 if by_nothing == 1 else 1

@@ -9,8 +9,7 @@ time are compared (`reports.compare.comparison.common_time`).
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from pathlib import Path
+from functools import partial
 
 from dlbench.adapters.protocol import Cell, Protocol
 from dlbench.hardware_probe import Cpu
@@ -23,9 +22,9 @@ from ..errors import UsageError
 from ..planning import values
 from ..planning.plan import PlannedLaunch
 from .launch import LaunchRunner
-from .launcher import Tick
+from .launcher import Tick, at_once
 
-AUTO, DUET, SEQUENTIAL = PAIRINGS = ("auto", "duet", "sequential")
+SEQUENTIAL, DUET = PAIRINGS = ("sequential", "duet")
 Masks = tuple[tuple[int, ...], tuple[int, ...]]
 """The CPUs of each of two launches."""
 
@@ -34,8 +33,12 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
     """Return CPUs for both launches of a pair, a core for each thread; or why two launches cannot run at once here."""
     if not cell.on_cpu:
         return "on a GPU both would share the device"
+    if cell.instances > 1:
+        return "its instances run at once already"
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot bind a process to CPUs"
+    if not cell.threads:
+        return "without a thread count nothing says how many CPUs each side needs"
     needed, usable = 2 * cell.all_threads, len(cpu.affinity)
     if needed > usable:
         return f"both sides need {needed} CPUs and may use {usable}"
@@ -53,34 +56,20 @@ def masks_of(cell: Cell, cpu: Cpu) -> Masks | str:
     return first, second
 
 
-def worthwhile(cell: Cell) -> bool:
-    """Tell whether `auto` measures a cell in duet pairs: not yet, until tests/benchmarks/duet_study.py says where."""
-    return False
-
-
 def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Masks], list[str]]:
     """Return the CPUs of the cells that are measured in duet pairs, and lines that say why others are not.
 
     Raises UsageError for an unknown pairing, and for duet pairs where no cell can have them.
     """
     values.one_of(pairing, "pairing", PAIRINGS)
-    found: dict[Cell, Masks] = {}
-    refused: list[str] = []
-    for cell in cells:
-        if pairing == SEQUENTIAL or (pairing == AUTO and not worthwhile(cell)):
-            continue
-        masks = masks_of(cell, cpu)
-        if not isinstance(masks, str):
-            found[cell] = masks
-        elif pairing == DUET:
-            refused.append(f"{name_of(cell)}: {masks}")
+    if pairing == SEQUENTIAL:
+        return {}, []
+    masks = {cell: masks_of(cell, cpu) for cell in cells}
+    found = {cell: each for cell, each in masks.items() if not isinstance(each, str)}
+    refused = [f"{name_of(cell)}: {each}" for cell, each in masks.items() if isinstance(each, str)]
     if refused and not found:
         raise UsageError(f"No cell can be measured in duet pairs. {refused[0]}. Use --pairing sequential.")
     return found, [f"sequential pairs of {each}" for each in refused]
-
-
-class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
-    """The other launch of the pair was interrupted."""
 
 
 def run_duet(
@@ -103,28 +92,9 @@ def run_duet(
 def _attempt(
     runners: Mapping[str, LaunchRunner], pair: Sequence[PlannedLaunch], protocol: Protocol, attempt: int, tick: Tick
 ) -> list[Record]:
-    meeting, stopped = threading.Barrier(len(pair)), threading.Event()
+    meeting = threading.Barrier(len(pair))
 
-    def launch(planned: PlannedLaunch) -> Record:
-        def look(directory: Path) -> None:
-            if stopped.is_set():
-                raise _Stopped
-            if planned is pair[0]:  # it shows the progress of both
-                tick(directory)
+    def launch(planned: PlannedLaunch, look: Tick) -> Record:
+        return runners[planned.side].attempt(planned, protocol, attempt, tick=look, meeting=meeting)
 
-        try:
-            return runners[planned.side].attempt(planned, protocol, attempt, tick=look, meeting=meeting)
-        finally:
-            meeting.abort()  # the other one need not wait any longer
-
-    with ThreadPoolExecutor(len(pair)) as pool:
-        try:
-            futures = [pool.submit(launch, planned) for planned in pair]
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-                future.result()
-            return [future.result() for future in futures]
-        except BaseException:
-            # Ctrl-C comes to this thread alone: the launches end at their next look.
-            stopped.set()
-            meeting.abort()
-            raise
+    return at_once([partial(launch, planned) for planned in pair], meeting, tick)

@@ -219,6 +219,8 @@ _SLOWER, _SLOWER_SECONDS = 1.7, 0.05
 _FASTER = 0.15
 # More than any GPU's data sheet promises of dense products: an H100 has 67, 495 and 989 TFLOP/s, a B200 80 to 2250.
 _GPU_FLOPS = {"float32": 2e14, "tf32": 3e15, "bfloat16": 6e15, "float16": 6e15}
+# A CPU quota is given out in periods of so many seconds; of what it allows a launch may have this much more.
+_PERIOD_SECONDS, _QUOTA_SHARE = 0.1, 0.15
 # NVML's utilisation is of the last second, at most.
 _GPU_SECONDS = 2.0
 # To put the weights in place, or to read them, takes no more CPU time than this.
@@ -238,7 +240,7 @@ def implausible(
     ``telemetry`` is that of its GPU, by the driver.
     """
     assert outcome.outside is not None
-    found = list(_clock(outcome, outcome.outside))
+    found = [*_clock(outcome, outcome.outside), *_of_quota(cell, outcome.outside)]
     if computes:
         step = median_high(outcome.step_seconds())
         # The least that a step must compute.
@@ -269,6 +271,16 @@ def _clock(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
     between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + min(outside.timed_waiting_seconds, _WAITING_SECONDS)
     if not seen - between <= claimed <= seen * 1.02 + 0.01:
         yield f"its samples add up to {_s(claimed)}, and the host's clock saw {_s(seen)}"
+
+
+def _of_quota(cell: Cell, outside: HostObservation) -> Iterator[str]:
+    """All processes together use no more CPU time than the quota allows, unless some left its control group."""
+    allowed = cell.cpu_quota * (outside.timed_seconds * (1 + _QUOTA_SHARE) + 2 * _PERIOD_SECONDS) + _TICK_SECONDS
+    if cell.cpu_quota and outside.timed_cpu_seconds > allowed:
+        yield (
+            f"its processes used {_s(outside.timed_cpu_seconds)} of CPU time in {_s(outside.timed_seconds)} under a "
+            f"CPU quota of {cell.cpu_quota:g}: some of them left their control group"
+        )
 
 
 def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObservation, step: float) -> Iterator[str]:
@@ -304,11 +316,18 @@ def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObserva
 
 def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits) -> Iterator[str]:
     assert outcome.outside is not None
-    threads, steps, used = cell.all_threads, outcome.observed_steps(), outcome.outside.timed_cpu_seconds
-    if flops / step > (limit := limits.flops(threads, cell.precision)):
+    # Where none were asked for it may have a thread for each CPU.
+    threads, steps, used = cell.all_threads or limits.cpus, outcome.observed_steps(), outcome.outside.timed_cpu_seconds
+    limit, under = limits.flops(threads, cell.precision), ""
+    if cell.cpu_quota:
+        # A sample may begin and end with the work of a period each.
+        cpus = cell.cpu_quota * (1 + _PERIOD_SECONDS / (step * outcome.steps_per_sample))
+        limit = min(limit, cpus * limits.flops_of_a_cpu(cell.precision))
+        under = f" under a CPU quota of {cell.cpu_quota:g}"
+    if flops / step > limit:
         yield (
             f"a step of {_s(step)} is {flops / step / 1e9:.3g} GFLOP/s, and {threads} thread"
-            f"{'s' if threads != 1 else ''} can do {limit / 1e9:.3g} GFLOP/s at most here"
+            f"{'s' if threads != 1 else ''}{under} can do {limit / 1e9:.3g} GFLOP/s at most here"
         )
     least = flops * steps / limits.flops_of_a_cpu(cell.precision)
     if used + _TICK_SECONDS < least:

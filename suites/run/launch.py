@@ -16,6 +16,7 @@ import getpass
 import os
 import re
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -26,16 +27,16 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.adapters.networks import specification, to_data
-from dlbench.adapters.protocol import BOUND, Cell, Launch, Outcome, Protocol, Status
-from dlbench.adapters.tuning import TUNABLE, in_force
+from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
+from dlbench.adapters.tuning import THREAD_SETTING, TUNABLE, in_force
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
-from dlbench.hardware_probe.cpu import bound_mask
+from dlbench.hardware_probe.cpu import bound_mask, node_mask
 from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.formats.inert import without_credentials
 from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import GATE, Record, Run
 
 from ..environments import folders
 from ..environments.digests import DIGEST, adapter_digest
@@ -43,7 +44,8 @@ from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
 from ..planning.framework import GUEST_DIRECTORY
-from ..planning.plan import Plan, PlannedLaunch, too_large
+from ..planning.plan import Plan, PlannedLaunch, binds, too_large
+from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .preparation import Reference
@@ -132,6 +134,8 @@ class LaunchRunner:
         note_losses(self.first_losses, cell, outcome, network.family)
         if outcome.software:
             software[TUNABLE] = list(tunable)
+            if cell.cpu_quota and cell.threads and (setting := framework.thread_setting(cell.mode, cell.threads)):
+                software[THREAD_SETTING] = setting
             if framework.external:  # dlbench's own adapters come with its version
                 software[DIGEST] = adapter_digest(framework)
         else:
@@ -153,7 +157,7 @@ class LaunchRunner:
             version=self.run.version,
             attempt=attempt,
             side=planned.side,
-            stage=planned.stage,
+            stage=self.run.purpose if self.run.purpose == GATE else "",
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
             telemetry=telemetry,
             network=specification(network.family),
@@ -186,7 +190,7 @@ class LaunchRunner:
             protocol,
             {**framework.launch_settings(cell.mode, chosen), **self.plan.settings.get(framework.name, {})},
             str(cache),
-            cpus=self._cpus(cell) if planned.cpus is None else list(planned.cpus),
+            cpus=self._cpus(cell, framework.bound_to_one_node(chosen)) if planned.cpus is None else list(planned.cpus),
             adapter_directory=framework.outside,
             gpu=uuids,
             repeated_batch=None if reference is None else reference.repeated_batch,
@@ -200,6 +204,8 @@ class LaunchRunner:
             software["repeated_batch"] = launch.repeated_batch
         if launch.label_sets > 1:
             software["label_sets"] = launch.label_sets
+        if self.plan.cold_start:
+            software["cold_start"] = True
         if self.text is not None and protocol.curve_steps:
             launch = launch._replace(text=str(self.text.file()))
             software["text"] = self.text.described()
@@ -245,23 +251,36 @@ class LaunchRunner:
         return found, {"gpu": identities[0], **({"gpus": identities} if len(identities) > 1 else {})}
 
     def _launch(self, request: LaunchRequest, gpu: str | None, tick: Tick) -> tuple[Launched, Telemetry]:
-        """Carry out a launch while its GPU is watched, and judge it."""
+        """Carry out a launch while its GPU is watched, and judge it; several instances each by itself."""
+        if request.launch.cell.instances > 1:
+            return run_instances(request, lambda each, look: self._launch(each, None, look)[0], tick), None
         sampler = None if gpu is None else Sampler(gpu, self.nvml, own=of_a_launch)
         telemetry: Telemetry = None
         if sampler is not None:
             sampler.start()
         try:
-            launched = self.launcher(request, tick)
+            launched = self._with_its_cache(request, tick)
         finally:
             if sampler is not None:
                 telemetry = sampler.stop()
         return replace(launched, outcome=judged(request, launched.outcome, self._limits, telemetry)), telemetry
 
-    def _cpus(self, cell: Cell) -> list[int] | None:
-        """Return the CPUs that a bound cell may use; raises UsageError where there are too few of them."""
-        if cell.affinity != BOUND:
-            return None
-        mask = None if self.machine is None else bound_mask(self.machine.cpu, cell.all_threads, cell.world_size)
+    def _with_its_cache(self, request: LaunchRequest, tick: Tick) -> Launched:
+        """Carry out a launch, with an empty cache where each start is to be a cold one."""
+        if not self.plan.cold_start:
+            return self.launcher(request, tick)
+        with tempfile.TemporaryDirectory(prefix="dlbench-cache-", ignore_cleanup_errors=True) as folder:
+            before = request.launch.cache_directory
+            variables = {name: value.replace(before, folder) for name, value in request.variables.items()}
+            launch = request.launch._replace(cache_directory=folder)
+            return self.launcher(replace(request, launch=launch, variables=variables), tick)
+
+    def _cpus(self, cell: Cell, one_node: bool) -> list[int] | None:
+        """Return the CPUs that a cell may use, None for all; raises UsageError where a bound cell finds too few."""
+        if not binds(cell):
+            return list(node_mask(self.machine.cpu)) if one_node and self.machine is not None else None
+        workers = cell.world_size * cell.instances
+        mask = None if self.machine is None else bound_mask(self.machine.cpu, cell.all_threads, workers)
         if mask is None:
             raise UsageError(
                 f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."

@@ -22,8 +22,11 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -39,17 +42,21 @@ from dlbench.adapters.protocol import (
     RESET,
     STEPS,
     TRAINING,
+    CpuEnergy,
     HostObservation,
     Launch,
     Outcome,
+    QuotaUse,
     Status,
     write_launch,
 )
+from dlbench.hardware_probe.energy import Microjoules, PackageCounters
 from dlbench.hardware_probe.telemetry import descends_from_this_process
 from dlbench.reports.formats.inert import one_line
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
+from . import quota
 from .outcomes import UnreadableError, bytes_in, read_answer, read_phase
 from .supervisor import TAIL_BYTES
 
@@ -109,10 +116,48 @@ class Launched:
 Tick = Callable[[Path], None]
 """Called now and then during a launch, with its control directory."""
 Launcher = Callable[[LaunchRequest, Tick], Launched]
+Result = TypeVar("Result")
 
 
 def no_tick(directory: Path) -> None:
     """Show nothing."""
+
+
+class _Stopped(Exception):  # noqa: N818 - raised and caught in this module
+    """Another of the launches at once was interrupted."""
+
+
+def at_once(launches: Sequence[Callable[[Tick], Result]], meeting: threading.Barrier, tick: Tick) -> list[Result]:
+    """Carry out launches that meet at this barrier, each in a thread, and return what they return.
+
+    The first shows the progress of all. Raises what a launch raises, and KeyboardInterrupt as it comes; no process of
+    any launch is left then.
+    """
+    stopped = threading.Event()
+
+    def look(directory: Path, number: int) -> None:
+        if stopped.is_set():
+            raise _Stopped
+        if number == 0:
+            tick(directory)
+
+    def carry_out(number: int) -> Result:
+        try:
+            return launches[number](partial(look, number=number))
+        finally:
+            meeting.abort()  # the others need not wait any longer
+
+    with ThreadPoolExecutor(len(launches)) as pool:
+        try:
+            futures = [pool.submit(carry_out, number) for number in range(len(launches))]
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            # Ctrl-C comes to this thread alone: the launches end at their next look.
+            stopped.set()
+            meeting.abort()
+            raise
 
 
 def guest_environment(variables: dict[str, str]) -> dict[str, str]:
@@ -139,10 +184,17 @@ class LaunchMonitor:
     """Watches one launch."""
 
     def __init__(
-        self, line: socket.socket, supervisor: int, check_steps: Sequence[int], meeting: threading.Barrier | None = None
+        self,
+        line: socket.socket,
+        supervisor: int,
+        check_steps: Sequence[int],
+        meeting: threading.Barrier | None = None,
+        group: quota.Group | None = None,
+        counters: PackageCounters | None = None,
     ) -> None:
         """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
         steps; without any there are none. ``meeting`` joins it with the monitor of another launch, in another thread.
+        ``group`` is that of a launch with a CPU quota, ``counters`` are those of the packages' energy (None: here).
         """
         line.setblocking(False)
         self.line = line
@@ -154,7 +206,10 @@ class LaunchMonitor:
         """Nothing more is to be heard."""
         self.held_seconds = 0.0
         """For which the guest had to wait for the other launch."""
-        self._meeting = meeting
+        self._meeting, self._group = meeting, group
+        self._quota: list[QuotaUse] = []  # at the marks around the timed steps
+        self._counters = PackageCounters() if counters is None else counters
+        self._microjoules: list[Microjoules | str] = []  # before and after the timed samples
         self._supervisor, self._check_steps = supervisor, check_steps
         self._chance = random.Random(secrets.randbits(64))
         self._heard = b""
@@ -190,9 +245,21 @@ class LaunchMonitor:
         steps, rounds = self._check if self._asked else (0, 0)
         seconds, cpu_seconds, waiting = self._spent[END]
         reset, checked, read = (self._spent.get(word, (0.0, 0.0))[:2] for word in (RESET, STEPS, READ))
-        return HostObservation(seconds, cpu_seconds, steps, rounds, *reset, *checked, *read, waiting, self._checks)
+        used = quota.used_between(*self._quota) if len(self._quota) == 2 else None
+        check = (steps, rounds, *reset, *checked, *read)
+        return HostObservation(
+            seconds, cpu_seconds, *check, waiting, self._checks, energy=self._energy(seconds), quota=used
+        )
+
+    def _energy(self, seconds: float) -> CpuEnergy:
+        if self._meeting is not None:
+            return CpuEnergy(None, "several launches ran at once, and the counters are of all programs")
+        before, after = self._microjoules
+        return CpuEnergy(*self._counters.spent(before, after, seconds))
 
     def _mark(self, words: str) -> None:
+        if words.startswith(END):
+            self._microjoules.append(self._counters.read())
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
         if not self._expected or word != self._expected[0] or (word == END) != number.isdecimal():
@@ -203,6 +270,8 @@ class LaunchMonitor:
         spent = self._spent.get(word, (0.0, 0.0, 0.0))
         since = (max(0.0, here - there) for here, there in zip(now, self._last, strict=True))
         self._spent[word] = (spent[0] + next(since), spent[1] + next(since), spent[2] + next(since))
+        if self._group is not None and word in (BEGIN, END):
+            self._quota.append(self._group.use())
         if word == BEGIN:
             self._expected = [END]
         answer = b"{}\n"
@@ -223,6 +292,8 @@ class LaunchMonitor:
             with contextlib.suppress(threading.BrokenBarrierError):
                 self._meeting.wait()
             self.held_seconds += time.monotonic() - now[0]
+        if word == BEGIN:
+            self._microjoules = [self._counters.read()]
         # The guest waits meanwhile: it used no CPU time since.
         self._last = (time.monotonic(), now[1], now[2])
         try:
@@ -278,17 +349,32 @@ def _waited(process: int) -> float:
 
 
 def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
-    """Carry out one launch in a process group of its own; its processes are gone when this returns or raises."""
+    """Carry out one launch in a process group of its own; its processes are gone when this returns or raises.
+
+    A launch whose CPU quota cannot be set is skipped.
+    """
+    try:
+        with quota.limited(request.launch.cell.cpu_quota) as group:
+            return _launched(request, tick, group)
+    except quota.NoQuotaError as error:
+        return Launched(Outcome(Status.SKIPPED, str(error)), 0.0)
+
+
+def _launched(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> Launched:
     check_steps = request.check_steps
     directory = _control_directory(request.launch)
     ours, theirs = socket.socketpair()
     try:
         start, kills = time.monotonic(), oom_kills()
-        child = _start(request, directory, theirs.fileno())
+        child = _start(request, directory, theirs.fileno(), group)
         theirs.close()
-        monitor = LaunchMonitor(ours, child.pid, check_steps, request.meeting)
+        monitor = LaunchMonitor(ours, child.pid, check_steps, request.meeting, group)
         try:
-            ended, suspended = _wait(child, request.timeout, monitor, directory, tick)
+            try:
+                ended, suspended = _wait(child, request.timeout, monitor, directory, tick)
+            finally:
+                if group is not None:
+                    group.lift()
             if ended:
                 signal_group(child.pid, signal.SIGTERM)
                 _wait(child, _GRACE_SECONDS, monitor, directory, no_tick)
@@ -307,8 +393,8 @@ def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(request: LaunchRequest, directory: Path, line: int) -> "subprocess.Popen[bytes]":
-    """Start the supervisor, which starts the guest."""
+def _start(request: LaunchRequest, directory: Path, line: int, group: quota.Group | None) -> "subprocess.Popen[bytes]":
+    """Start the supervisor, which starts the guest; raises NoQuotaError where it cannot be put into its group."""
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     command = [str(request.interpreter), "-I", str(request.guest or GUEST_DIRECTORY), str(directory)]
     own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), MARK: str(directory)}
@@ -323,6 +409,13 @@ def _start(request: LaunchRequest, directory: Path, line: int) -> "subprocess.Po
         start_new_session=True,
     )
     assert child.stdin is not None
+    if group is not None:
+        try:
+            group.add(child.pid)  # it starts the guest only when it has the variables
+        except quota.NoQuotaError:
+            child.stdin.close()
+            _reap(child)
+            raise
     with contextlib.suppress(BrokenPipeError), child.stdin:
         child.stdin.write(json.dumps({**guest_environment(request.variables), **own}).encode())
     return child

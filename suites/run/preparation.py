@@ -49,7 +49,8 @@ def capacity(machine: Machine) -> Capacity:
     """Return the physical cores and effective CPUs that thread counts are given in, and the GPUs."""
     effective = machine.cpu.effective_cpus
     cores = max(1, min(machine.cpu.usable_physical_cores, effective))
-    return Capacity(cores, effective, machine.gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return Capacity(cores, effective, machine.gpus, visible, len(machine.cpu.affinity))
 
 
 def new_seed() -> int:
@@ -97,13 +98,14 @@ def new_run(
 
 def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
     """Measure this machine's ceilings at those of the plan's thread counts that the store has none for yet."""
-    on_cpu = {cell.all_threads for cell in plan.cells if cell.on_cpu}
+    cpus = machine.cpu.effective_cpus
+    on_cpu = {cell.all_threads or cpus for cell in plan.cells if cell.on_cpu}
     if not on_cpu or not plan.computes:
         return
     kept = store.ceilings(machine.fingerprint)
     known = Ceilings.from_dict(kept).measured if kept else ()
     # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p' <= p.
-    wanted = {min(threads, machine.cpu.effective_cpus) for threads in on_cpu} | {1}
+    wanted = {min(threads, cpus) for threads in on_cpu} | {1}
     missing = wanted - {each.threads for each in known}
     if not missing:
         return

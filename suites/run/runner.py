@@ -23,7 +23,7 @@ from ..display.progress import ProgressDisplay
 from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
 from ..planning.plan import Plan
-from . import capabilities, preparation, sides, weights
+from . import capabilities, preparation, quota, sides, weights
 from .duet import run_duet
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
@@ -71,6 +71,7 @@ def run_plan(
     store.add_machine(machine.fingerprint, machine.to_dict())
     sources = profile.sources or sides.prepare(plan, profile.sides, say, build_missing)
     with measuring(say, wait=True, computes=plan.computes):
+        quota.remove_left()
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
@@ -86,7 +87,9 @@ def run_plan(
         size, *lines = profile.lines()
         say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
         described = [f"  {name}: {words}" for name, words in run.sides.items()]
-        for line in filter(None, (*lines, *busy_gpus(plan.cells, machine.gpus), *described)):
+        for line in filter(
+            None, (*lines, *busy_gpus(plan.cells, machine.gpus), *quota.notes(plan.cells, machine), *described)
+        ):
             say(line)
         gate = None
         if profile.quiet_gate and plan.computes:

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, CRASHES, ONCE_BY_CHANCE, pairs_of
+from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -43,7 +43,7 @@ from dlbench.reports.statistics import (
     student_half,
 )
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import GATE_STAGE, Record, last_attempts
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
 
@@ -67,6 +67,10 @@ DOUBT_FREEDOM = 3
 """Its weight where no other cells are known."""
 SEARCHABLE = 3
 """Samples more than the fewest with which a search for the end of warm-up begins; see adapters/launch/timing.py."""
+DECISIVE = DEFAULT.tolerance / 2
+"""Where pairs deviate by no more, the first looks decide: `verdict.outlook` says 6.7 pairs, and 13.6 at +5 %."""
+LONGER = 10
+"""A launch of a pair times at most so many times the suite's samples."""
 _ENOUGH_SAMPLES = 10
 """Degrees of freedom with which a cell's own samples say how samples vary."""
 _QUARTILES_APART = 1.349  # standard deviations of a normal distribution
@@ -154,22 +158,23 @@ def samples_of_launch(
     searching: bool = False,
     spread: Spread = UNKNOWN_SPREAD,
     alike: Sequence[LaunchStats] = (),
+    enough: float = 0.0,
 ) -> int:
     """Return how many samples the next launch should time, between ``fewest`` and ``most``.
 
     n = sqrt((cost of a launch / cost of a sample) * (variance within / variance between launches)): Kalibera and Jones
     2013, "Rigorous benchmarking in reasonable time". The variance between launches is that of the log-medians less the
     part that the samples' own spread adds; of too few launches it is the other cells', else `LEAST_DEVIATION`. Until
-    the cell has samples enough, the launches of cells ``alike`` count too; without any launch the result is ``fewest``.
-    Samples never last longer than all the rest of a launch: that could save half of the launches at best. With
-    ``searching`` for the end of warm-up the result includes as many samples as warm-up took so far, and at first those
-    that a search needs.
+    the cell has samples enough, the launches of cells ``alike`` count too; without any the result is ``fewest``, and
+    two at least: one sample shows no spread. Samples never last longer than all the rest of a launch: that could save
+    half of the launches at best. With ``searching`` for the end of warm-up the result includes as many samples as
+    warm-up took so far, and at first those that a search needs. Launches that deviate by ``enough`` need not be longer.
     """
     few = sum(launch.samples - 1 for launch in launches) < _ENOUGH_SAMPLES
-    known = [*launches, *alike] if few else launches
+    known = [each for each in (*launches, *(alike if few else ())) if each.samples > 1]
     if not known or (searching and len(launches) < ENOUGH_LAUNCHES):
-        return min(most, fewest + SEARCHABLE) if searching else fewest
-    within = float(np.average([each.log_variance for each in known], weights=[each.samples - 0.9 for each in known]))
+        return min(most, fewest + SEARCHABLE if searching else max(fewest, 2))
+    within = float(np.average([each.log_variance for each in known], weights=[each.samples - 1 for each in known]))
     between = _expected_variance(launches, spread)
     if len(launches) >= ENOUGH_LAUNCHES:
         between -= float(
@@ -179,6 +184,8 @@ def samples_of_launch(
     sample = float(np.mean([each.sample_seconds for each in launches or alike]))
     affordable = startup / sample
     best = min(affordable, math.sqrt(affordable * within / between)) if between > 0 else affordable
+    if enough and between < enough**2:
+        best = min(best, _MEDIAN_VARIANCE * within / (enough**2 - between))
     least = fewest + (max(launch.warmup_samples for launch in launches) if searching else 0)
     return min(most, max(least, math.ceil(best)))
 
@@ -351,7 +358,8 @@ class Schedule:
         ]
         if not self.stats[cell] and min(out_of_memory, default=cell.batch_size) < cell.batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
-        first = min(self._records[group_of(cell)], key=lambda each: each.cell.threads, default=None)
+        given = (each for each in self._records[group_of(cell)] if each.cell.threads)
+        first = min(given, key=lambda each: each.cell.threads, default=None)
         if first is None or first.cell.threads >= cell.threads:
             return ""
         limit, outcome = self.plan.cell_seconds, first.outcome
@@ -367,12 +375,16 @@ class Schedule:
         return MOST_ATTEMPTS if self.repeated < _REPEATS + _REPEATS_SHARE * self.count else 1
 
 
-PairRule = Callable[[Cell, Sequence[Record]], tuple[str, int] | None]
-"""Given a cell and its records: the stage that needs a pair, and how many more at most; None when it is done."""
+PairRule = Callable[[Sequence[Record]], int]
+"""Returns how many more pairs a cell with these records needs at most; 0 when it is done."""
 
 
 class PairSchedule(Schedule):
-    """Pairs of launches, one of each side, until a rule wants no more."""
+    """Pairs of launches, one of each side, until a rule wants no more.
+
+    A pair times as many samples as the suite says, which suits the intervals of a matrix, and more where the noise
+    within the cell's launches so far makes that pay (`samples_of_launch`).
+    """
 
     strict = True
 
@@ -385,12 +397,10 @@ class PairSchedule(Schedule):
     ) -> None:
         """Take up the records so far; ``duets`` are cells whose pairs are launched at once, on these CPUs."""
         self._rule, self._duets = rule, duets or {}
-        self._stages: dict[Cell, str] = {}
         super().__init__(replace(plan, interval=None), records)
 
     def _update(self, cell: Cell) -> None:
-        self._stages[cell], pairs = self._rule(cell, self._records[cell]) or ("", 0)
-        self._left[cell] = 2 * pairs
+        self._left[cell] = 2 * self._rule(self._records[cell])
 
     def blocks(self) -> Iterator[int]:
         return itertools.takewhile(lambda _: any(self._left.values()), itertools.count())
@@ -401,14 +411,11 @@ class PairSchedule(Schedule):
         The order of its sides, which in a duet is that of their CPUs, is drawn by the seed.
         """
         pairs = []
-        for cell, stage in self._stages.items():
-            if self._left[cell]:
-                index = _next_index(self._records[cell], stage)
-                sides = [BASELINE, CANDIDATE]
-                random.Random(f"{self.plan.seed}:{stage}:{index}:{cell!r}").shuffle(sides)
-                masks = self._duets.get(cell, (None, None))
-                placed = zip(sides, masks, strict=True)
-                pairs.append(tuple(PlannedLaunch(cell, index, side, stage, cpus) for side, cpus in placed))
+        for cell in [cell for cell, left in self._left.items() if left]:
+            index, sides = _pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
+            random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
+            placed = zip(sides, self._duets.get(cell, (None, None)), strict=True)
+            pairs.append(tuple(PlannedLaunch(cell, index, side, cpus) for side, cpus in placed))
         random.Random(f"{self.plan.seed}:{[pair[0].block for pair in pairs]}").shuffle(pairs)
         return pairs
 
@@ -419,6 +426,29 @@ class PairSchedule(Schedule):
         # Two launches of a duet take the time of one.
         at_once = sum(self._left[cell] * self.seconds(cell) for cell in self._duets)
         return super().seconds_left() - at_once / 2
+
+    def protocol(self, cell: Cell) -> Protocol:
+        """Return how both launches of the next pair measure, from the whole pairs before it.
+
+        What counts is how far apart the sides of a pair are, never which of them is slower: a gate takes the signs of
+        identical code's pairs for fair coins, so nothing that follows may depend on them.
+        """
+        protocol = self.plan.protocol_of(cell)
+        launches: list[LaunchStats] = []
+        for pair in complete_pairs(self._records[cell]):
+            first, second = map(launch_stats, pair)
+            if first is not None and second is not None:
+                # Two launches differ by sqrt(2) times what each deviates by.
+                apart = math.exp(abs(math.log(first.seconds / second.seconds)) / math.sqrt(2))
+                launches += [replace(first, seconds=apart), replace(second, seconds=1 / apart)]
+        if not launches:
+            return protocol
+        sample = statistics.fmean(each.sample_seconds for each in launches)
+        # A launch must stay far from the time at which it is ended.
+        allowed = self.plan.cell_seconds / 2 - max(each.startup_seconds for each in launches)
+        most = min(LONGER * protocol.steps, int(allowed / sample))
+        steps = samples_of_launch(launches, protocol.minimum_steps, most, enough=DECISIVE / math.sqrt(2))
+        return protocol._replace(steps=max(protocol.steps, steps), seconds=max(protocol.seconds, steps * sample))
 
     def skip_reason(self, cell: Cell) -> str:
         return ""  # each side of each cell is tried
@@ -437,8 +467,8 @@ def _given_up(records: Sequence[Record]) -> bool:
     return False
 
 
-def _next_index(records: Sequence[Record], stage: str) -> int:
-    return 1 + max((record.launch for record in records if record.stage == stage), default=-1)
+def _pairs_begun(records: Sequence[Record]) -> int:
+    return 1 + max((record.launch for record in records), default=-1)
 
 
 def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
@@ -446,16 +476,15 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     at_ease = next(look.pairs for look in rule.looks if look.suspect < 1)
     """Any cell may have so many pairs, a suspect one more."""
 
-    def next_pairs(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
+    def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
         if _given_up(records) or deciding_look(baseline, candidate, rule) is not None:
-            return None
+            return 0
         wanted = next_look(len(baseline), rule).pairs
-        if _next_index(records, GATE_STAGE) >= int((1 + rule.spare) * max(wanted, at_ease)):
-            return None
-        return GATE_STAGE, wanted - len(baseline)
+        spent = _pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))
+        return 0 if spent else wanted - len(baseline)
 
-    return next_pairs
+    return pairs_needed
 
 
 def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT) -> PairRule:
@@ -468,21 +497,21 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
     while looks[-1] < most:
         looks.append(min(most, math.ceil(LOOKS_APART * looks[-1])))
 
-    def next_pairs(cell: Cell, records: Sequence[Record]) -> tuple[str, int] | None:
+    def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
         made = len(baseline)
-        spent = made >= looks[-1] or _next_index(records, "") >= int((1 + rule.spare) * looks[-1])
+        spent = made >= looks[-1] or _pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
         if spent or _given_up(records):
-            return None
+            return 0
         reached = max((look for look in looks if look <= made), default=0)
         needed = 0.0
         if reached:
             found = estimate_pairs(baseline[:reached], candidate[:reached], rule.confidence)
             half = (found.high - found.low) / (2 * found.ratio)
             if half <= width:
-                return None
+                return 0
             needed = min(made * (half / width) ** 2, looks[-1])
         following = next(look for look in looks if look > made)
-        return "", max(following, int(needed)) - made
+        return max(following, int(needed)) - made
 
-    return next_pairs
+    return pairs_needed

@@ -25,6 +25,7 @@ from dlbench.reports.storage.record import SEARCH, Record, last_attempts
 from ..display.screen import as_called, counted
 from ..environments import environment
 from ..planning.plan import Plan, PlannedLaunch
+from ..planning.settings import LaunchSetting
 from .schedules import Group, Schedule
 
 FINALISTS = 2
@@ -229,6 +230,8 @@ def _forgiven(counting: Sequence[Record]) -> bool:
 
 
 _CONFIDENCE = 0.95
+VARIABLES = "Variables: "
+"""How the line of a result with its variables begins."""
 _REASONS = 3
 
 
@@ -304,7 +307,7 @@ def recipe(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str], list
     """
     build = plan.row_of(cell).build
     framework = build.framework
-    in_force = {name: framework.tuning[name] for name in tuning.in_force(cell.tuning, plan.tunable(cell))}
+    in_force = {name: framework.setting(name) for name in tuning.in_force(cell.tuning, plan.tunable(cell))}
     chosen = [framework.modes[cell.mode].variables, *(tuned.variables for tuned in in_force.values())]
     of_threads = {name for each in (framework.variables, *chosen) for name, text in each.items() if "{threads}" in text}
     own = build.interpreter is None
@@ -315,11 +318,17 @@ def recipe(plan: Plan, cell: Cell) -> tuple[dict[str, str], dict[str, str], list
     for name, tuned in in_force.items():
         values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned.settings.items())
         settings[name] = f"{tuned.why} ({values})" if values else tuned.why
+        if isinstance(tuned, LaunchSetting) and tuned.package:
+            settings[name] += f" (of {tuned.package})"
     besides = []
     if cell.world_size > 1:
         besides.append(f"Workers: {cell.world_size}, on equal parts of the mini-batch")
-    if cell.affinity == BOUND:
+    if cell.instances > 1:
+        besides.append(f"Instances: {cell.instances} independent processes, each bound to CPUs of its own")
+    elif cell.affinity == BOUND:
         besides.append(f"CPUs: the process is bound to {cell.all_threads} of them, as by taskset")
+    elif framework.bound_to_one_node(in_force):
+        besides.append("CPUs: the process is bound to those of one NUMA node, as by numactl --cpunodebind")
     if cell.on_cpu and cell.threads and not of_threads:
         hint = f"`dlbench list --capabilities` says how {framework.title} takes a thread count"
         besides.append(f"Threads: {cell.threads}; {hint}")
@@ -345,7 +354,7 @@ def lines(plan: Plan, found: SearchResult, command: str | None) -> list[str]:
     variables, settings, besides = recipe(plan, best)
     sentences += besides
     if variables:
-        sentences.append("Variables: " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
+        sentences.append(VARIABLES + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
     sentences += [f"Setting {name}: {effect}" for name, effect in settings.items()]
     sentences += reasons(found.failed)
     if others := found.planned - found.tried:

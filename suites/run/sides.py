@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Comparison, compare_sides
+from dlbench.reports.compare.comparison import Comparison, compare_sides
 from dlbench.reports.compare.verdict import Rule, chosen
 from dlbench.reports.storage.hosts import Host, read_host
-from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.reports.storage.store import Store
 
 from ..environments import environment, folders

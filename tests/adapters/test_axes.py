@@ -24,7 +24,7 @@ OPTIONAL = [axis for axis in axes.AXES if axis.usual is not None]
 def changed(axis: axes.Axis) -> Cell:
     """Return the usual cell with another value of this axis."""
     value = getattr(USUAL, axis.name)
-    other = OTHER.get(axis.name, value + 1 if isinstance(value, int) else f"{value}other")
+    other = OTHER.get(axis.name, value + 1 if isinstance(value, int | float) else f"{value}other")
     return USUAL._replace(**{axis.name: other})
 
 

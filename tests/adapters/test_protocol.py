@@ -119,9 +119,12 @@ NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), unique=T
 @given(st.data(), NAMES)
 def test_a_choice_is_read_back_from_its_word(data, names):
     chosen = data.draw(st.sets(st.sampled_from(names))) if names else set()
-    word = tuning.written(chosen, names)
-    assert tuning.in_force(word, names) == tuple(name for name in names if name in chosen)
-    assert set(tuning.named(word)) <= set(names)
+    of_launch = set(data.draw(NAMES)) - set(names)
+    word = tuning.written(chosen | of_launch, names)
+    found = tuning.in_force(word, names)
+    assert found == (*(name for name in names if name in chosen), *sorted(of_launch))
+    assert tuning.written(found, names) == word
+    assert set(tuning.named(word)) <= {*names, *of_launch}
 
 
 @given(NAMES)
@@ -133,7 +136,7 @@ def test_each_is_every_setting_alone_and_left_out_once(names):
     assert set(choices) == (wanted if names else set())
 
 
-@pytest.mark.parametrize("word", ["", "each", "fast", "installed-a", "tuned+a", "installed+", "tuned-A", "tuned-a+b"])
+@pytest.mark.parametrize("word", ["", "each", "fast", "installed-a", "tuned+", "installed+", "tuned-A", "tuned-a+b"])
 def test_other_words_are_none(word):
     with pytest.raises(ValueError, match=r"installed, tuned, installed\+NAME, tuned-NAME"):
         tuning.named(word)

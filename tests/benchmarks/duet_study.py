@@ -42,15 +42,15 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from dlbench.adapters.launch.worker import EXTRA_PRODUCTS
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import EXTRA_PRODUCTS, Cell
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, common_time, complete_pairs, seconds_of_pair
+from dlbench.reports.compare.comparison import common_time, complete_pairs, seconds_of_pair
 from dlbench.reports.compare.verdict import Verdict, estimate_pairs
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.storage.hosts import Host, host_of
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.reports.storage.store import Store
+from dlbench.suites.commands.qualify import products_for
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import Plan, PlannedLaunch, expand, narrow_to
@@ -114,7 +114,6 @@ NEIGHBOURS = {
     "quota": (),
 }
 QUOTA_GROUP, QUOTA_MICROSECONDS = Path("/sys/fs/cgroup/cpu/dlbench-duet-study"), 150_000
-ORDER = 192  # of the extra products
 REPLAYS = 300
 ALIKE = 0.05  # difference of the logarithms of how much longer waiting made the launches of a pair
 
@@ -186,7 +185,7 @@ class Study:
             self.store.append(record)
         rate = record.outcome.gemm_flops_per_second
         assert rate is not None, record.outcome.reason
-        return f"{max(1, round(min(record.outcome.step_seconds()) * effect / 100 * rate / (2 * ORDER**3)))}x{ORDER}"
+        return products_for(effect / 100 * min(record.outcome.step_seconds()), rate)
 
     def pair(self, kind: Kind) -> None:
         """Measure one pair and store it."""
@@ -200,7 +199,7 @@ class Study:
         launchers = {side: self.launcher(run, extra) for side, extra in run.sides.items()}
         duets = {cell: masks} if kind.pairing == DUET else {}
         plan = replace(narrow_to(self.plan, [cell]), seed=run.seed)
-        schedule = PairSchedule(plan, self.store.records(run=run.id), lambda *_: ("", 1), duets)
+        schedule = PairSchedule(plan, self.store.records(run=run.id), lambda _: 1, duets)
         (planned,) = schedule.wanted(0)
         with beside(kind.neighbour):
             if duets:

@@ -118,7 +118,7 @@ def nulls_of(store: Store) -> tuple[list[Null], int]:
         seconds = (last - run.started).total_seconds() / len(of_cell)
         wants = for_gate(host)
         for cell in compare_sides(run, records, host).cells:
-            if wants(cell.cell, of_cell[cell.cell]) is not None:
+            if wants(of_cell[cell.cell]):
                 unfinished += 1
                 continue
             logs = [math.log(after / before) for before, after in zip(*cell.pairs, strict=True)]

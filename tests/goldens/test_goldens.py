@@ -45,6 +45,8 @@ COMMANDS = {
     **both("tables-cpu", "report tables --store cpu.sqlite"),
     **both("ceilings-gpu", "report ceilings --store gpu.sqlite"),
     **both("launches", "report launches --store launches.sqlite"),
+    **both("costs-cpu", "report costs --store cpu.sqlite --networks fcn5"),
+    "matrix-memory-terminal": "report matrix --store cpu.sqlite --networks fcn5 --quantity memory",
     **both("progress-cpu", "report progress --store cpu.sqlite --networks fcn5 --frameworks torch"),
     **both("against-cpu", "report matrix --store cpu.sqlite --against shi2016"),
     **both("fastest-cpu", "report fastest --store cpu.sqlite --networks fcn5"),

@@ -5,7 +5,7 @@ is what Linux shows on such machines.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dlbench.hardware_probe.sentinel import Reading
@@ -215,6 +215,22 @@ def arm() -> Tree:
     tree = _machine(system, 4, lambda cpu: (0, cpu, str(cpu)), lambda cpu: about)
     tree["proc/cpuinfo"] += f"\nRevision\t: d03115\nSerial\t\t: {SERIAL}\nModel\t\t: Raspberry Pi 4 Model B Rev 1.5\n"
     return tree
+
+
+def rapl(microjoules: Mapping[str, int], range_of: int) -> Tree:
+    """Return the energy counters of CPU packages, with parts of a package, the platform's, and the same ones again."""
+    tree = {}
+
+    def zone(name: str, kind: str, spent: int) -> Tree:
+        files = {"name": kind, "energy_uj": str(spent), "max_energy_range_uj": str(range_of)}
+        return {f"sys/class/powercap/{name}/{file}": f"{text}\n" for file, text in files.items()}
+
+    for number, (name, spent) in enumerate(microjoules.items()):
+        tree |= zone(f"intel-rapl:{number}", name, spent)
+        tree |= zone(f"intel-rapl:{number}:0", "core", spent // 2)
+        tree |= zone(f"intel-rapl:{number}:1", "dram", spent // 3)
+        tree |= zone(f"intel-rapl-mmio:{number}", name, spent)
+    return tree | zone(f"intel-rapl:{len(microjoules)}", "psys", 3 * sum(microjoules.values()))
 
 
 ALL: dict[str, Callable[[], Tree]] = {

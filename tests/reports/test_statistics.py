@@ -21,13 +21,16 @@ from dlbench.reports.statistics import (
     Ratio,
     Summary,
     adjust,
+    break_even,
     clearly_slower,
+    combination,
     common_spread,
     contrast,
     deviation_of_launches,
     holm,
     launches_to_decide,
     launches_to_settle,
+    of_launches,
     ratio,
     summarise,
     tied,
@@ -267,3 +270,88 @@ def test_a_contrast_the_other_way_round_says_the_opposite(value: float, width: f
     found = Contrast(4, 2, Ratio(value, value / width, value * width, ""), p_adjusted, p_adjusted)
     assert found.swapped.verdict == opposite[found.verdict]
     assert (found.swapped.threads, found.swapped.against) == (2, 4)
+
+
+def known(value: float, down: float, up: float | None = None) -> Summary:
+    """Return a time of several launches with an interval that reaches so far down and up."""
+    ends = value - down, value + (down if up is None else up)
+    return replace(summarise([[value]] * ENOUGH_LAUNCHES), median=value, low=ends[0], high=ends[1])
+
+
+SHARES = st.floats(0.001, 0.3)
+"""Of a time, by which its interval reaches down or up."""
+
+
+@given(st.floats(0.1, 5.0), st.floats(0.1, 60.0), st.floats(0.01, 1.0), st.floats(0.1, 0.99), st.tuples(*[SHARES] * 4))
+def test_a_break_even_with_even_intervals_is_fiellers(
+    start: float, later: float, step: float, share: float, widths: tuple[float, float, float, float]
+) -> None:
+    times = (start + later, share * step, start, step)
+    reach = [time * width for time, width in zip(times, widths, strict=True)]
+    found = break_even(*(known(time, down) for time, down in zip(times, reach, strict=True)))
+    gain, of_starts, of_steps = step - share * step, math.hypot(reach[0], reach[2]), math.hypot(reach[1], reach[3])
+    if of_steps >= gain:
+        assert (found.steps, found.high) == (None, None)
+        return
+    # Fieller 1954, without a covariance; the first step belongs to the start.
+    g = (of_steps / gain) ** 2
+    half = math.sqrt(of_starts**2 * (1 - g) + (later / gain * of_steps) ** 2) / gain
+    low, high = ((later / gain + sign * half) / (1 - g) for sign in (-1, 1))
+    assert found.steps == pytest.approx(1 + later / gain)
+    assert found.low == pytest.approx(1 + max(0.0, low), rel=1e-6)
+    assert found.high == pytest.approx(1 + high, rel=1e-6)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 10.0), SHARES, SHARES), min_size=4, max_size=4))
+def test_within_a_break_even_neither_way_clearly_takes_less(given_to: list[tuple[float, float, float]]) -> None:
+    times = [known(time, time * down, time * up) for time, down, up in given_to]
+    other_start, start = sorted(times[:2], key=lambda each: each.median)
+    step, other_step = times[2:]
+    found = break_even(start, step, other_start, other_step)
+
+    def more(steps: float) -> tuple[float, float]:
+        further = steps - 1
+        _, *ends = combination((1, start), (further, step), (-1, other_start), (-further, other_step))
+        return ends[0], ends[1]
+
+    if found.low is None or found.low > 1:
+        assert more(1 + 0.99 * ((found.low or 1e6) - 1))[0] > 0
+    if found.high is None:
+        # However many steps: it never clearly takes less.
+        assert all(more(1 + 10.0**power)[1] >= 0 for power in range(8))
+        return
+    assert found.steps is not None
+    assert found.low is not None
+    assert found.low <= found.steps <= found.high
+    assert more(found.high * 1.01)[1] < 0
+    if found.high > 1:
+        low, high = more(1 + 0.99 * (found.high - 1) + 0.01 * (found.low - 1))
+        assert low <= 0 <= high
+
+
+@pytest.mark.parametrize("launches", [3, 6])
+def test_a_break_even_covers_as_it_says(launches: int) -> None:
+    random = np.random.default_rng(20260304)
+
+    def measured(median: float, deviation: float) -> Summary:
+        found = of_launches([median * math.exp(deviation * each) for each in random.standard_normal(launches)])
+        assert found is not None
+        return found
+
+    inside = 0
+    for _ in range(SIMULATIONS // 3):
+        found = break_even(measured(30.0, 0.05), measured(0.08, 0.02), measured(3.0, 0.05), measured(0.1, 0.02))
+        inside += (found.low or math.inf) <= 1 + 27.0 / 0.02 <= (found.high or math.inf)
+    # As every interval by MOVER from Student's of few launches it covers somewhat more.
+    assert 0.94 <= inside / (SIMULATIONS // 3) <= 1.0
+
+
+def test_what_a_launch_gives_once_has_an_interval_from_three_launches_on() -> None:
+    assert of_launches([]) is None
+    few, several = of_launches([2.0, 8.0]), of_launches([2.0, 4.0, 8.0])
+    assert few is not None
+    assert several is not None
+    assert (few.low, few.high, few.launches) == (None, None, 2)
+    assert several.median == pytest.approx(4.0)
+    assert several.low is not None
+    assert several.low < 2.0

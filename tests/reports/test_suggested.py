@@ -17,7 +17,7 @@ from dlbench.reports.catalogue import suggested
         ({"batch_size": (32, 64)}, {"tables", "figure1"}),
         ({"world_size": (1, 2)}, {"tables", "scaling"}),
         ({"framework": ("torch", "mxnet")}, {"tables", "progress", "fastest"}),
-        ({"mode": ("eager", "compile")}, {"tables", "fastest"}),
+        ({"mode": ("eager", "compile")}, {"tables", "fastest", "costs"}),
         ({"network": ("fcn5", "lstm32")}, {"tables"}),
     ],
     ids=lambda given: " ".join(sorted(given)),

@@ -11,20 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dlbench.adapters.protocol import Outcome, Status
-from dlbench.reports.compare.comparison import (
-    BASELINE,
-    CANDIDATE,
-    CellComparison,
-    Comparison,
-    compare_runs,
-    compare_sides,
-    pairs_of,
-)
+from dlbench.reports.compare.comparison import CellComparison, Comparison, compare_runs, compare_sides, pairs_of
 from dlbench.reports.compare.report import outcome_of
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, judge_pairs
 from dlbench.reports.flags import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import GATE_STAGE, Record
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
 
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0)
 OTHER = Host("m-two", "Ryzen, 8 CPUs", 8, 8, 8.0)
@@ -34,15 +26,12 @@ ENOUGH = next(look.pairs for look in DEFAULT.looks if look.slower)
 DISTURBED = make.contention(steal_seconds=5.0)
 
 
-def launch(side: str, number: int, seconds: float, stage: str = "", attempt: int = 0, **changes: Any) -> Record:
-    return replace(make.record([seconds] * 3, launch=number, **changes), side=side, stage=stage, attempt=attempt)
+def launch(side: str, number: int, seconds: float, **changes: Any) -> Record:
+    return replace(make.record([seconds] * 3, launch=number, **changes), side=side)
 
 
-def disturbed(
-    side: str, number: int, seconds: float = 9.0, stage: str = "", attempt: int = 0, **of_cell: Any
-) -> Record:
-    result = make.outcome([seconds] * 3)._replace(contention=DISTURBED)
-    return launch(side, number, seconds, stage, attempt, result=result, **of_cell)
+def disturbed(side: str, number: int) -> Record:
+    return launch(side, number, 9.0, result=make.outcome([9.0] * 3)._replace(contention=DISTURBED))
 
 
 def failed(side: str, number: int, status: Status = Status.CRASHED, why: str = "signal 11", **changes: Any) -> Record:
@@ -54,9 +43,9 @@ def times(count: int, ratio: float, deviation: float = 0.004, seed: int = 0) -> 
     return [(0.5 * math.exp(a), 0.5 * ratio * math.exp(b)) for a, b in logs]
 
 
-def pairs(found: Sequence[tuple[float, float]], stage: str = "", first: int = 0, **of_cell: Any) -> list[Record]:
+def pairs(found: Sequence[tuple[float, float]], first: int = 0, **of_cell: Any) -> list[Record]:
     return [
-        launch(side, number, value, stage, **of_cell)
+        launch(side, number, value, **of_cell)
         for number, pair in enumerate(found, first)
         for side, value in zip((BASELINE, CANDIDATE), pair, strict=True)
     ]
@@ -92,10 +81,9 @@ def test_a_pair_with_a_disturbed_launch_is_left_out() -> None:
 
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
 def test_a_cell_that_lost_half_of_its_pairs_is_contended_and_never_a_regression(purpose: str) -> None:
-    stage = GATE_STAGE if purpose == "gate" else ""
-    records = pairs(times(10, 2.0), stage)
+    records = pairs(times(10, 2.0))
     for number in range(10, 20):
-        records += [launch(BASELINE, number, 0.5, stage), disturbed(CANDIDATE, number, 9.0, stage)]
+        records += [launch(BASELINE, number, 0.5), disturbed(CANDIDATE, number)]
     cell = only(compared(records, purpose))
     assert cell.judgement.verdict is Verdict.CONTENDED
     assert "10 of 20 pairs" in cell.judgement.sentence
@@ -107,13 +95,9 @@ def test_a_pair_that_was_interrupted_between_its_launches_is_no_pair() -> None:
     assert only(compared(records)).judgement.baseline_launches == 8
 
 
-@pytest.mark.parametrize("stages", [(GATE_STAGE, GATE_STAGE), ("screen", "confirm")])
-def test_a_gate_rests_on_its_pairs_up_to_the_look_that_decides(stages: tuple[str, str]) -> None:
-    """Those of older gates, in two stages, are one sequence too."""
-    slow = times(ENOUGH, 1.1)
-    second = 6 if stages[0] == stages[1] else 0
-    records = pairs(slow[:6], stages[0]) + pairs(slow[6:], stages[1], second)
-    later = pairs(times(20, 0.5), stages[1], second + ENOUGH - 6)
+def test_a_gate_rests_on_its_pairs_up_to_the_look_that_decides() -> None:
+    records = pairs(times(ENOUGH, 1.1))
+    later = pairs(times(20, 0.5), ENOUGH)
     cell = only(compared(records[::-1] + later, "gate"))
     assert (cell.judgement.verdict, cell.judgement.candidate_launches) == (Verdict.REGRESSION, ENOUGH)
     assert cell.judgement.adjusted_p is None
@@ -124,9 +108,8 @@ def test_a_gate_rests_on_its_pairs_up_to_the_look_that_decides(stages: tuple[str
 @pytest.mark.parametrize("status", [Status.CRASHED, Status.OUT_OF_MEMORY, Status.UNSUPPORTED, Status.PARITY_FAILED])
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
 def test_a_candidate_that_fails_where_the_baseline_does_not_is_broken(purpose: str, status: Status) -> None:
-    stage = GATE_STAGE if purpose == "gate" else ""
-    records = [launch(BASELINE, number, 0.5, stage) for number in range(6)]
-    records += [failed(CANDIDATE, number, status, "because", stage=stage) for number in range(6)]
+    records = [launch(BASELINE, number, 0.5) for number in range(6)]
+    records += [failed(CANDIDATE, number, status, "because") for number in range(6)]
     found = compared(records, purpose)
     assert only(found).verdict is Verdict.BROKEN
     assert only(found).judgement.sentence == f"candidate: {status.value.replace('_', ' ')}, because"

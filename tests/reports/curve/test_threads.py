@@ -143,7 +143,7 @@ def test_what_is_left_out_is_said() -> None:
     found = found_in([*of_one, *of_two, unknown, make.record(device="cuda:0")])
     assert list(found.curves) == curves_of(of_one)
     assert found.notes[0].startswith("Not shown: 3 cells of several workers")
-    assert found.notes[1] == "Not shown: 1 cell with an unknown thread count."
+    assert found.notes[1] == "Not shown: 1 cell for which no thread count was set."
     assert found_in(of_one).notes == ()
 
 
@@ -371,3 +371,23 @@ def test_the_picture_has_a_panel_for_each_network_and_explains_its_marks(tmp_pat
     assert {"fcn5, mini-batch 64", "fcn8, mini-batch 64", "mxnet eager", "torch eager"} <= said
     assert {"threads to use", "T(1)/p of the fastest with one", f"the machine's own cores: {HOST.own_cores}"} <= said
     assert drawn_curves(curves_of(records_of({2: 1.0}))) == []
+
+
+# CPU quotas.
+
+
+def test_a_quota_counts_as_cpus_do() -> None:
+    quick = records_of({1: 1.0, 2: 0.5}, cpu_quota=0.0)
+    limited = records_of({1: 1.0, 2: 1.3, 3: 1.6}, cpu_quota=1.0)
+    own = make.record(
+        result=make.outcome([1.3] * 5, threads=make.threads(0, 6.5, 1.0, says=2)), threads=0, cpu_quota=1.0
+    )
+    free, under = curves_of([*quick, *limited, own], TWO_CPUS)
+    assert (best(free), best(under)) == (2, 1)
+    assert [past and past.against for past in values(under, PAST_CPUS)] == [None, 1, 1]
+    assert advice(under).endswith("the framework's default is 2")
+    assert under.host.effective_cpus == 1
+    assert headline([under])[0].startswith(
+        "two CPUs under a CPU quota of 1: more threads than 1 CPU cost time on 1 of 1"
+    )
+    assert found_in([*quick, *limited, own], TWO_CPUS).notes == ()

@@ -16,7 +16,7 @@ import dlbench.reports
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Outcome, Status
 from dlbench.reports import flags
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, Verdict, compare_sides
+from dlbench.reports.compare.comparison import Verdict, compare_sides
 from dlbench.reports.disturbance import contended, disturbed, left_out
 from dlbench.reports.flags import KINDS, record_flags
 from dlbench.reports.gpu_evidence import (
@@ -31,7 +31,7 @@ from dlbench.reports.gpu_evidence import (
     region_of,
 )
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Record, last_attempts
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
 from dlbench.reports.storage.results import Results
 
 ORIGIN = 1000.0

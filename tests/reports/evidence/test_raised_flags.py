@@ -23,6 +23,7 @@ def flags(
     says: int | None = -1,
     host: Host | None = HOST,
     device: str = "cpu",
+    quota: float = 0.0,
     other: dict[str, Any] | None = None,
     **contention: Any,
 ) -> list[str]:
@@ -30,7 +31,7 @@ def flags(
     of_threads = {} if each is None else {"cpu_seconds_by_thread": each}
     seen = make.threads(requested, 10.0, cpu_per_wall, says, **of_threads)
     result = make.outcome([1.0] * 10, threads=seen, contention=make.contention(**contention))._replace(**(other or {}))
-    cell = make.cell(threads=requested, device=device)
+    cell = make.cell(threads=requested, device=device, cpu_quota=quota)
     return [flag.kind.name for flag in launch_flags(cell, result, host)]
 
 
@@ -77,6 +78,30 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "four on four of no host": ((4, 1.0), {"host": None, "other": {"cpus": [0, 1, 2, 3]}}, "threads_unused"),
     # 64 CPUs lost 1 s of 10 each; the launch had two of them.
     "stolen from all": ((2, 2.0), {"host": LARGE, "steal_seconds": 64.0, "other": {"cpus": [0, 1]}}, "contended"),
+    # A quota of the cell's own is no disturbance, and the CPUs that it leaves to others are theirs.
+    "a helper thread throttled": ((1, 1.0), {"quota": 1.0, "throttled_seconds": 2.0, "pressure_seconds": 9.0}, ""),
+    "two threads in a quota of 1": (
+        (2, 1.0),
+        {"quota": 1.0, "throttled_seconds": 9.0, "run_queue_seconds": 10.0, "others_cpu_seconds": 9.0},
+        "throttled",
+    ),
+    "others on the CPUs of a quota": (
+        (2, 0.7),
+        {"quota": 1.0, "throttled_seconds": 9.0, "run_queue_seconds": 13.0, "others_cpu_seconds": 13.0},
+        "throttled contended",
+    ),
+    # As many threads as the framework takes by itself.
+    "two of its own": ((0, 2.0, [10.0, 10.0]), {"says": None}, ""),
+    "two of its own, throttled": (
+        (0, 1.0, [5.0, 5.0]),
+        {"says": None, "quota": 1.0, "throttled_seconds": 9.0, "run_queue_seconds": 10.0, "others_cpu_seconds": 1.0},
+        "throttled",
+    ),
+    "two of its own, and others": (
+        (0, 1.4, [7.0, 7.0]),
+        {"says": None, "run_queue_seconds": 6.0, "others_cpu_seconds": 6.0},
+        "contended",
+    ),
     # Unknown evidence raises nothing.
     "no contention known": ((2, 1.9), NOTHING_KNOWN, ""),
     # Results.

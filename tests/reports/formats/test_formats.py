@@ -22,6 +22,7 @@ from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.formats.terminal import page_to_terminal, wrapped
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
@@ -161,7 +162,7 @@ some_records = st.builds(
 
 
 @examples(40, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(layout.QUANTITIES)))
+@given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(QUANTITIES)))
 def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
     matrix = build_matrix(results_of(*records))
     text = OF_MATRIX["terminal"](matrix, quantity)

@@ -111,6 +111,25 @@ def test_a_row_without_settings_and_one_measured_one_way_only_are_not_shown():
     assert applies([make.cell(), make.cell(tuning=INSTALLED)])
 
 
+def test_a_launch_setting_is_compared_with_the_same_without_it():
+    made = [
+        record(seconds, names, launch=block, tuning=word, framework=framework)
+        for block in range(6)
+        for framework, names, times in (
+            ("torch", ["alpha"], {INSTALLED: 2.0, "installed+jemalloc": 1.6, TUNED: 1.0, "tuned+jemalloc": 0.9}),
+            ("jax", [], {TUNED: 1.0, "tuned+jemalloc": 1.2}),
+            ("mxnet", [], {TUNED: 1.0}),
+        )
+        for word, seconds in times.items()
+    ]
+    found = {(each.cell.framework, each.setting): each for each in worth_of_settings(made, {}).worths if each.setting}
+    assert set(found) == {("torch", "alpha"), ("torch", "jemalloc"), ("jax", "jemalloc")}
+    assert found["torch", "jemalloc"].alone.ratio == pytest.approx(0.8)
+    assert found["torch", "jemalloc"].among.ratio == pytest.approx(0.9)
+    assert found["torch", "alpha"].alone.ratio == pytest.approx(0.5)
+    assert found["jax", "jemalloc"].verdict == SLOWER
+
+
 def test_the_report_says_what_helps_and_what_hurts():
     made = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
     source = Source(lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)}))

@@ -4,26 +4,35 @@ import random
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from processes import suite_of_null
 
 from dlbench.adapters.protocol import Outcome, Status
+from dlbench.suites.commands.qualify import LARGEST_ORDER, products_for
 from dlbench.suites.run import runner
 from dlbench.suites.run.launcher import Launched
+
+RATE = 1e10
+
+
+def seconds_of(products: str) -> float:
+    count, order = map(int, products.split("x"))
+    return count * 2 * order**3 / RATE
 
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Launches of 10 s, whose steps of 0.02 s deviate by this much; a product takes ``order`` microseconds."""
+    """Launches of 10 s, whose steps of 0.02 s deviate by this much, and products at this rate."""
     (tmp_path / "mine.toml").write_text(suite_of_null("mine", threads=[1]))
-    made = SimpleNamespace(deviation=0.005, offers_products=True)
+    made = SimpleNamespace(deviation=0.005, rate=RATE)
     rng = random.Random(1)
 
     def launch(request, tick):
-        count, _, order = request.variables.get("DLBENCH_EXTRA_PRODUCTS", "0x0").partition("x")
-        if int(count) and not made.offers_products:
-            return Launched(Outcome(Status.UNSUPPORTED, "this framework offers no matrix product"), 10.0)
-        step = 0.02 * rng.lognormvariate(0.0, made.deviation) + int(count) * int(order) * 1e-6
-        return Launched(Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3), 10.0)
+        extra = seconds_of(request.variables.get("DLBENCH_EXTRA_PRODUCTS", "0x0"))
+        step = 0.02 * rng.lognormvariate(0.0, made.deviation) + extra
+        outcome = Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3, gemm_flops_per_second=made.rate)
+        return Launched(outcome, 10.0)
 
     monkeypatch.setattr(runner, "launch_process", launch)
     return made
@@ -43,7 +52,7 @@ def test_a_quiet_machine_finds_the_known_slowdown_and_says_how_soon(machine, com
     ("name", "value", "words"),
     [
         ("deviation", 0.3, "5% more work put in: "),
-        ("offers_products", False, "5% more work put in: could not be tried"),
+        ("rate", None, "5% more work put in: could not be tried: this framework offers no matrix product"),
     ],
 )
 def test_where_the_known_slowdown_is_not_found_the_exit_code_says_so(machine, command, name, value, words):
@@ -61,3 +70,10 @@ def test_a_budget_that_is_spent_before_the_first_look_is_said_and_proves_nothing
     code, said, complaints = command("gate", "mine.toml", "--qualify", "--write", "report.md")
     assert (code, said) == (2, "")
     assert "keeps nothing" in complaints
+
+
+@given(st.floats(1e-4, 10.0))
+def test_products_take_as_long_as_they_should_and_are_no_larger_than_those_that_were_timed(seconds):
+    found = products_for(seconds, RATE)
+    assert seconds_of(found) == pytest.approx(seconds, rel=0.03)
+    assert int(found.partition("x")[2]) <= LARGEST_ORDER

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from hostile import STORES, check_html, check_xml, hostile_store
 
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.storage.record import FIRST_LOOK, Record, Run
 from dlbench.reports.storage.store import Store
 
 OTHER = {"": "", "baseline": "candidate", "candidate": "baseline"}
@@ -26,7 +26,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object],
         found = []
         for run in store.runs()[4:]:
             # What a history is made of: the pairs of the first look.
-            records = [each for each in store.records(run=run.id) if each.launch < 6 and each.stage == "screen"]
+            records = [each for each in store.records(run=run.id) if each.launch < FIRST_LOOK]
             found.append((run, [replace(each, side=OTHER[each.side]) for each in records]))
         return store.machines(), found
 

@@ -22,7 +22,15 @@ from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import framework, networks, suite, values
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.framework import find
-from dlbench.suites.planning.plan import LaunchDurations, expand, group_of, rough_duration, sizes_of, too_large
+from dlbench.suites.planning.plan import (
+    QUOTA_SAMPLE_SECONDS,
+    LaunchDurations,
+    expand,
+    group_of,
+    rough_duration,
+    sizes_of,
+    too_large,
+)
 from dlbench.suites.planning.suite import load, parse
 from dlbench.suites.planning.values import Capacity
 
@@ -83,6 +91,7 @@ def values_of(plan, field):
         (SuiteOverrides(frameworks="torch:compile"), "mode", {"compile"}),
         (SuiteOverrides(threads="3,5-6"), "threads", {3, 5, 6}),
         (SuiteOverrides(threads="2*cpus"), "threads", {8}),
+        (SuiteOverrides(cpu_quota="none,1.5"), "cpu_quota", {0.0, 1.5}),
         (SuiteOverrides(batch_sizes="16,64"), "batch_size", {16, 64}),
         (SuiteOverrides(devices="cuda:all"), "device", {"cuda:0", "cuda:1"}),
         (SuiteOverrides(devices="cuda:0"), "threads", {2}),  # the cores
@@ -126,6 +135,36 @@ def test_the_suites_threads_keep_to_its_limit():
     assert values_of(plan_of(SuiteOverrides(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2}
     with pytest.raises(UsageError, match="Raise --threads-limit"):
         plan_of(SuiteOverrides(threads="8", threads_limit="4"))
+
+
+def counts_by_quota(**words):
+    plan = plan_of(SuiteOverrides(networks="fcn5", frameworks="null", **words))
+    found = {}
+    for cell in plan.cells:
+        found.setdefault(cell.cpu_quota, []).append(cell.threads)
+    return plan, found
+
+
+def test_threads_follow_the_quota_of_their_cell():
+    plan, found = counts_by_quota(threads="default,quota,cpus", cpu_quota="none,0.5..cpus")
+    halves = {0.5: [0, 1, 4], 1.0: [0, 1, 4], 1.5: [0, 2, 4], 2.0: [0, 2, 4]}
+    assert found == {0.0: [0, 4], **halves, 3.0: [0, 3, 4], 4.0: [0, 4]}
+    unlimited, limited = (next(cell for cell in plan.cells if bool(cell.cpu_quota) is has) for has in (False, True))
+    assert plan.protocol_of(unlimited) == plan.protocol
+    assert plan.protocol_of(limited).sample_seconds == QUOTA_SAMPLE_SECONDS
+    assert counts_by_quota(threads="default,2", affinity="bound")[1] == {0.0: [2]}
+
+
+def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_typed():
+    with pytest.raises(UsageError, match=r"A CPU quota of 4\.5 is more than the 4 CPUs"):
+        counts_by_quota(cpu_quota="1,4.5")
+    suite = QUICK.model_copy(update={"cpu_quota": "1,64"})
+    assert values_of(plan_of(of=suite), "cpu_quota") == {1.0}
+    # A tighter quota around dlbench counts in the number of CPUs, not in what can be asked for.
+    within = plan_of(SuiteOverrides(cpu_quota="2"), machine=Capacity(1, 1, mask=2))
+    assert values_of(within, "cpu_quota") == {2.0}
+    with pytest.raises(UsageError, match="Only a given number of threads can be bound"):
+        counts_by_quota(threads="default", affinity="bound")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_counts_are_positive_or_refused(text):
         return
     assert found
     assert all(1 <= n <= values.MOST_THREADS for n in found)
-    assert set(text) <= set(string.digits + string.whitespace + "-*,coresps" + "u")
+    assert set(text) <= set(string.digits + string.whitespace + "-*.,coresps" + "uqta")
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,56 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
 )
 def test_a_wrong_build_is_refused_with_the_remedy(text, remedy):
     assert remedy in refused(values.build, text)
+
+
+@given(st.lists(st.integers(1, 4000).map(lambda n: n / 100), min_size=1, max_size=6))
+def test_quotas_are_the_distinct_numbers_rising_and_none_is_0(quotas):
+    text = ", ".join(["none", *(f"{each:g}" for each in quotas)])
+    assert values.parse_quotas(text, MACHINE) == (0.0, *sorted(set(quotas)))
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_a_range_of_quotas_goes_by_halves_then_as_counts_do(low, high):
+    low, high = sorted((low / 2, high / 2))
+    found = values.parse_quotas(f"{low}..{high}", MACHINE)
+    assert (found[0], found[-1]) == (low, high)
+    assert set(found) >= {each for each in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if low <= each <= high}
+    assert all(2 * each == int(2 * each) for each in found)
+
+
+@given(typed)
+@example("0")
+@example("1e3")
+@example("nan")
+@example("inf")
+@example("-1")
+@example("٣")
+@example("0.5..")
+@example("9" * 400)
+def test_quotas_are_positive_and_finite_or_refused(text):
+    found, refusal = tried(values.parse_quotas, text, MACHINE)
+    assert "\n" not in refusal
+    if not refusal:
+        assert found
+        assert all(each == 0 or values.LEAST_QUOTA <= each < 1e9 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("0", "Give more than 0, or none"),
+        ("0.001", "1 ms in each 100 ms. Give at least 0.01"),
+        ("half", "such as 0.5 or 2"),
+        ("2..0.5", "Write 0.5..2"),
+        ("0.5..", "lacks an end"),
+    ],
+)
+def test_a_wrong_quota_is_refused_with_the_remedy(text, remedy):
+    assert remedy in refused(values.parse_quotas, text, MACHINE)
+
+
+def test_threads_may_be_the_frameworks_own_or_follow_the_quota():
+    assert values.parse_threads("cores,default", MACHINE) == (0, 3)
+    assert values.parse_threads("default", MACHINE) == (0,)
+    assert [values.parse_threads("quota", Capacity(3, 7, quota=each)) for each in (0.5, 1.5, 9.0)] == [(1,), (2,), (7,)]
+    assert values.parse_threads("quota", MACHINE) == (7,)  # without one every CPU

@@ -21,8 +21,8 @@ from recorded_trees import write_tree
 
 from dlbench.adapters.protocol import BEGIN, END, Cell, Status
 from dlbench.hardware_probe import Cpu, probe, probe_cpu
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, common_time
-from dlbench.reports.storage.record import Record, Run
+from dlbench.reports.compare.comparison import common_time
+from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import suite
@@ -150,7 +150,7 @@ def duet(folder: Path, bodies: dict[str, str], limits: dict[str, float] | None =
         runners[side] = LaunchRunner(plan, run, launch_process, source, lambda cell: None, machine=MACHINE)
     masks = masks_of(PLAN.cells[0], MACHINE.cpu)
     assert not isinstance(masks, str)
-    pair = [PlannedLaunch(PLAN.cells[0], 0, side, "", cpus) for side, cpus in zip(bodies, masks, strict=True)]
+    pair = [PlannedLaunch(PLAN.cells[0], 0, side, cpus) for side, cpus in zip(bodies, masks, strict=True)]
     (records,) = run_duet(runners, pair, PROTOCOL, 1, no_tick)
     return records
 

@@ -67,6 +67,26 @@ def test_a_bound_cell_is_given_as_many_cpus_as_threads_and_another_none():
     assert free.launch.cpus is None
 
 
+def test_a_launch_setting_changes_the_variables_of_the_guest_and_nothing_else():
+    launcher = taker()
+    cell = planned().cell
+    for word in ("tuned", "tuned+passive_waiting"):
+        records_of(runner_with(launcher), PlannedLaunch(cell._replace(tuning=word), 0), PLAN.protocol)
+    plain, waiting = launcher.orders
+    assert waiting.variables == {**plain.variables, "OMP_WAIT_POLICY": "PASSIVE"}
+    assert waiting.launch._replace(cell=cell) == plain.launch._replace(cell=cell)
+    assert replace(waiting, launch=plain.launch, variables={}) == replace(plain, variables={})
+
+
+def test_a_launch_on_one_node_may_use_the_cpus_of_the_largest_alone():
+    launcher = taker()
+    places = tuple({"socket": 0, "node": node, "kind": 0} for node in (0, 1, 1))
+    cpu = replace(MACHINE.cpu, affinity=(0, 1, 2, 3), core_siblings=((0,), (1, 2), (3,)), core_places=places)
+    on_one = PlannedLaunch(planned().cell._replace(tuning="tuned+one_node"), 0)
+    records_of(runner_with(launcher, machine=replace(MACHINE, cpu=cpu)), on_one, PLAN.protocol)
+    assert launcher.orders[0].launch.cpus == [1, 2, 3]
+
+
 def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
     too_many = PlannedLaunch(planned("bound").cell._replace(threads=10**6), 0)
     with pytest.raises(UsageError, match="1000000 threads cannot be bound"):
@@ -76,7 +96,8 @@ def test_more_bound_threads_than_cpus_are_refused_in_a_sentence():
 def test_a_side_has_variables_and_adapters_of_its_own():
     launcher = taker()
     side = runner_with(launcher, variables={"OMP_NUM_THREADS": "7", "MINE": "yes"}, guest=Path("/other/adapters"))
-    (record,) = records_of(side, replace(planned(), side="candidate", stage="gate"), PLAN.protocol)
+    of_gate = replace(side, run=replace(side.run, purpose="gate"))
+    (record,) = records_of(of_gate, replace(planned(), side="candidate"), PLAN.protocol)
     records_of(runner_with(launcher), planned(), PLAN.protocol)
     changed, usual = launcher.orders
     assert (changed.variables["OMP_NUM_THREADS"], changed.variables["MINE"]) == ("7", "yes")
@@ -84,6 +105,26 @@ def test_a_side_has_variables_and_adapters_of_its_own():
     assert (usual.variables["OMP_NUM_THREADS"], usual.guest) == ("1", None)
     assert {**usual.variables, "OMP_NUM_THREADS": "7", "MINE": "yes"} == changed.variables
     assert (record.side, record.stage, record.attempt, record.launch) == ("candidate", "gate", 0, 4)
+
+
+def test_a_cold_start_finds_an_empty_cache_and_leaves_none():
+    found = []
+
+    def compiles(cell):
+        folder = Path(launcher.orders[-1].launch.cache_directory)
+        found.append([each.name for each in folder.iterdir()])
+        (folder / "program").touch()
+        return Outcome(Status.OK, samples_ns=[10**7] * 3, software={"version": "1"})
+
+    launcher = Pretender(compiles)
+    runner = runner_with(launcher)
+    for each in (runner, runner, replace(runner, plan=replace(PLAN, cold_start=True))):
+        (record,) = records_of(each, planned(), PLAN.protocol)
+    assert found == [[], ["program"], []]
+    kept, _, cold = (Path(order.launch.cache_directory) for order in launcher.orders)
+    assert kept.exists()
+    assert not cold.exists()
+    assert record.outcome.software["cold_start"] is True
 
 
 def on_gpu(number=1, network="fcn5"):

@@ -8,14 +8,17 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 from made_up_pythons import script
 from processes import BRIEF, gone, null_order, wait_until
+from recorded_trees import rapl, write_tree
 
 from dlbench.adapters.protocol import Status
+from dlbench.hardware_probe.energy import PackageCounters
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.run import launcher, outcomes
 from dlbench.suites.run.judge import judged
@@ -53,6 +56,25 @@ def test_a_launch_answers(tmp_path):
     assert begun == sorted(begun)
     assert begun[-1] - begun[0] <= launched.wall_seconds
     assert outcome.phases["timed"] <= outcome.timed_between[0] <= outcome.timed_between[1] <= outcome.phases["check"]
+
+
+class At50Watts(PackageCounters):
+    """The counter of a package that always takes 50 W."""
+
+    def read(self):
+        return {"package-0": int(50e6 * time.monotonic())}
+
+
+def test_the_energy_of_the_timed_steps_is_read_at_the_marks_around_them(tmp_path, monkeypatch):
+    tree = write_tree(tmp_path / "tree", rapl({"package-0": 1}, 10**15))
+    monkeypatch.setattr(launcher, "PackageCounters", partial(At50Watts, tree))
+    outside = launch(tmp_path, {"step_seconds": 0.1}).outcome.outside
+    assert outside.energy.reason == ""
+    assert outside.energy.joules == {"package-0": pytest.approx(50 * outside.timed_seconds, rel=0.1)}
+    monkeypatch.setattr(launcher, "PackageCounters", partial(PackageCounters, tmp_path / "empty"))
+    energy = launch(tmp_path, {"step_seconds": 0.1}).outcome.outside.energy
+    assert energy.joules is None
+    assert "no CPU package" in energy.reason
 
 
 @pytest.mark.parametrize(

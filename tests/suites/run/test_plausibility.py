@@ -193,3 +193,22 @@ def test_a_gpu_is_held_against_what_gpus_do_and_against_what_its_driver_saw():
     assert reason((cell, network, outcome, limits, sampled(60))) == ""
     idle = reason((cell, network, outcome, limits, sampled(0)))
     assert idle == "the driver saw the GPU idle for all of the 20 s in which steps were timed"
+
+
+def under(quota, step=1.0, threads=2, **changes):
+    return reason(claim(step, cell={"threads": threads, "cpu_quota": quota}, **changes))
+
+
+def test_a_launch_gets_no_more_than_its_quota():
+    assert under(1.0) == ""
+    assert under(0.5, timed_cpu_seconds=10.5, reported_cpu=10.5, steps_cpu_seconds=0.5) == ""
+    said = under(0.5)
+    assert "its processes used 20 s of CPU time in 20 s under a CPU quota of 0.5: some of them left" in said
+    # Two CPUs would do it, half of one does not.
+    fast = {"timed_cpu_seconds": 0.6, "reported_cpu": 0.6, "steps_cpu_seconds": 0.03, "steps_seconds": 0.06}
+    assert "GFLOP/s" not in under(2.0, 0.06, **fast)
+    assert "2 threads under a CPU quota of 0.05 can do" in under(0.05, 0.06, **fast)
+
+
+def test_with_its_own_threads_a_launch_may_use_every_cpu():
+    assert "2 threads can do 832 GFLOP/s" in reason(claim(1e-3, cell={"threads": 0}))

@@ -1,23 +1,41 @@
-"""A real CPU quota around real launches: it is seen by the probe, by the guest, and in the flags of the cells.
+"""Real CPU quotas: around dlbench, seen by the probe, the guest and the flags; and those that it sets for a launch.
 
 A control group with a quota is made where this process may (root, version 1 or 2); else the test is skipped.
 """
 
 import contextlib
+import json
+import os
+import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from processes import COMMAND, PATIENCE, suite_of_null, variables_of_command
+from made_up_adapters import write_adapter
+from processes import (
+    COMMAND,
+    PATIENCE,
+    null_cell,
+    null_order,
+    run_command,
+    running_command,
+    suite_of_null,
+    variables_of_command,
+    wait_until,
+)
 
-from dlbench.hardware_probe import probe_cpu
+from dlbench.adapters.protocol import QuotaUse, Status
+from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.cells import build_matrix
 from dlbench.reports.flags import CONTENDED, THROTTLED
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
+from dlbench.suites.run import quota
+from dlbench.suites.run.launcher import launch_process
 
 pytestmark = pytest.mark.alone
 
@@ -80,3 +98,161 @@ def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: Wit
     assert cell.has(THROTTLED)
     assert not cell.has(CONTENDED)
     assert THROTTLED.legend in done.stdout
+
+
+# Quotas that dlbench sets itself.
+
+PROCESSES = "cgroup.procs"
+
+
+@pytest.fixture
+def places() -> tuple[Path, ...]:
+    """Return the groups in which those of launches are made here."""
+    found = quota.groups_of_launches()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+def own_groups(places: tuple[Path, ...], process: int) -> list[Path]:
+    """Return the groups that this process made."""
+    return [each for place in places for each in place.glob(f"dlbench-{process}-*")]
+
+
+def test_a_launch_has_its_quota_and_its_group_goes_with_it(tmp_path: Path, places: tuple[Path, ...]) -> None:
+    seen: list[str] = []
+
+    def look(directory: Path) -> None:
+        seen.extend((each / PROCESSES).read_text() for each in own_groups(places, os.getpid()))
+
+    outcome = launch_process(null_order(tmp_path, {"step_seconds": 0.3}, cpu_quota=0.5), look).outcome
+    assert outcome.status is Status.OK
+    assert any(seen)
+    assert outcome.outside is not None
+    assert outcome.outside.quota is not None
+    assert outcome.outside.quota.periods >= 0
+    assert own_groups(places, os.getpid()) == []
+
+
+def test_a_group_is_gone_whatever_ends_the_launch(tmp_path: Path, places: tuple[Path, ...]) -> None:
+    def interrupt(directory: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch_process(null_order(tmp_path, {"fault": "hang"}, cpu_quota=0.5), interrupt)
+    assert own_groups(places, os.getpid()) == []
+    outcome = launch_process(null_order(tmp_path, {"fault": "hang"}, timeout=1.0, cpu_quota=0.05)).outcome
+    assert outcome.status is Status.TIMED_OUT
+    assert own_groups(places, os.getpid()) == []
+
+
+@pytest.mark.slow
+def test_the_next_run_removes_the_groups_of_one_that_was_killed(tmp_path: Path, places: tuple[Path, ...]) -> None:
+    (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.05, cpu_quota=[0.5], protocol={"steps": 1000}))
+    with running_command(tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate") as process:
+        left = wait_until(lambda: own_groups(places, process.pid), "a group")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = run_command(tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate", "--steps", "2")
+    assert done.returncode == 0, done.stderr
+    assert [each for each in left if each.exists()] == []
+
+
+#: Keeps ``count()`` threads at work, whose library releases Python's lock.
+BUSY = """
+def effective_threads(self): return None
+def step(self):
+    import concurrent.futures, hashlib
+    if not hasattr(self, "pool"):
+        self.size = self.cell.threads or self.count()
+        self.pool = concurrent.futures.ThreadPoolExecutor(self.size)
+    work = [self.pool.submit(hashlib.pbkdf2_hmac, "sha256", b"a", b"b", 40_000) for _ in range(self.size)]
+    for each in work: each.result()
+"""
+IGNORES = "def count(self): return len(os.sched_getaffinity(0))"
+HEEDS = """
+def count(self):
+    from dlbench.hardware_probe import probe_cpu
+    return probe_cpu().effective_cpus
+"""
+OF_TWO = """
+name = "contained"
+summary = "for tests"
+networks = ["fcn5"]
+frameworks = ["heeds", "ignores"]
+threads = ["default", "quota"]
+cpu_quota = ["none", 0.25]
+[protocol]
+launches = 1
+warmup_steps = 1
+steps = 3
+minimum_steps = 2
+seconds = 1.0
+"""
+
+
+@pytest.mark.slow
+def test_a_framework_that_ignores_the_quota_is_distinguished_from_one_that_heeds_it(
+    tmp_path: Path, places: tuple[Path, ...]
+) -> None:
+    if probe_cpu().capacity_cpus < 2:
+        pytest.skip("with one CPU there is no thread too many")
+    adapters = [
+        word
+        for name, count in (("heeds", HEEDS), ("ignores", IGNORES))
+        for word in ("--adapter", f"{name}={write_adapter(tmp_path / name, count + BUSY, name)}")
+    ]
+    (tmp_path / "contained.toml").write_text(OF_TWO)
+    done = run_command(tmp_path, "run", "contained.toml", "--no-ceilings", "--no-quiet-gate", *adapters)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        records = [each for each in store.records() if each.cell.cpu_quota and not each.cell.threads]
+    used = {each.cell.framework: each.outcome.outside.quota for each in records}  # type: ignore[union-attr]
+    # So low that both come up against it, on a machine that other programs use too.
+    assert all(each is not None and each.throttled_seconds > 0 for each in used.values())
+    assert all(each is not None and each.throttled_periods > 0.5 * each.periods for each in used.values())
+    rows = json.loads(run_command(tmp_path, "report", "containers", "--json").stdout)["rows"]
+    assert {row["framework"]: row["sees_quota"] for row in rows} == {"heeds": True, "ignores": False}
+    taken = {row["framework"]: row["threads_taken"] for row in rows}
+    assert taken["heeds"] == 1 < taken["ignores"]
+
+
+def test_without_permission_a_cell_is_skipped_with_reason_and_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota, "groups_of_launches", lambda: "no control group can be made here; run dlbench as root")
+    launched = launch_process(null_order(tmp_path, cpu_quota=0.5))
+    assert (launched.outcome.status, launched.wall_seconds) == (Status.SKIPPED, 0.0)
+    assert "run dlbench as root" in launched.outcome.reason
+    (line,) = quota.notes([null_cell(cpu_quota=0.5), null_cell()], probe())
+    assert line.startswith("1 cell with a CPU quota will not be launched")
+
+
+def test_a_tighter_quota_around_dlbench_is_said(places: tuple[Path, ...]) -> None:
+    machine = probe()
+    machine = replace(machine, cpu=replace(machine.cpu, quota_cpus=0.5))
+    (line,) = quota.notes([null_cell(cpu_quota=each) for each in (0.25, 0.5, 1.0)], machine)
+    assert line == "dlbench runs under a CPU quota of 0.5: 1 cell with a larger one get that."
+
+
+def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, around = tmp_path / "slice" / "session", tmp_path / "slice"
+    own.mkdir(parents=True)
+    for folder, handed_on in ((own, ""), (around, "cpu memory")):
+        (folder / "cgroup.controllers").write_text("cpu memory")
+        (folder / "cgroup.subtree_control").write_text(handed_on)
+        (folder / PROCESSES).write_text("1\n")
+    monkeypatch.setattr(quota, "directories", lambda root, controller: [own, around])
+    assert quota.groups_of_launches.__wrapped__() == (around,)
+    group = quota.Group((around,))
+    group.limit(0.5)
+    assert (around / "cpu.max").read_text() == "50000 100000"
+    group.limit(0.001)
+    assert (around / "cpu.max").read_text() == "1000 100000"  # the least that the kernel takes
+    group.lift()
+    assert (around / "cpu.max").read_text() == "max"
+    stat = "usage_usec 2500000\nuser_usec 1\nnr_periods 40\nnr_throttled 30\nthrottled_usec 1500000\n"
+    (around / "cpu.stat").write_text(stat)
+    assert group.use() == QuotaUse(40, 30, pytest.approx(1.5), pytest.approx(2.5))

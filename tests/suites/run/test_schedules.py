@@ -24,10 +24,11 @@ from scipy import stats
 from dlbench.adapters.protocol import INSTALLED, Outcome, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.cells import build_matrix as make_matrix
-from dlbench.reports.compare.comparison import BASELINE, CANDIDATE, compare_sides
+from dlbench.reports.compare.comparison import compare_sides
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
 from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
+from dlbench.reports.storage.record import BASELINE, CANDIDATE
 from dlbench.reports.storage.results import Results
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
@@ -334,6 +335,51 @@ def test_a_side_that_crashes_in_one_pair_loses_that_pair_alone():
     assert verdicts(store) == {SLOWER: Verdict.REGRESSION}
 
 
+def protocol_after(pairs, cell_seconds=100.0):
+    """Return how the next pair measures after pairs of launches with these steps (the baseline's, the candidate's)."""
+    records = [
+        replace(make.record(steps, launch=number, **STEADY._asdict()), side=side)
+        for number, pair in enumerate(pairs)
+        for side, steps in zip(SIDES, pair, strict=False)
+    ]
+    plan = replace(narrow_to(PLAN, (STEADY,)), cell_seconds=cell_seconds)
+    return PairSchedule(plan, records, for_gate(HOST)).protocol(STEADY)
+
+
+steps_of_launch = st.lists(st.floats(0.01, 0.04), min_size=1, max_size=9)
+
+
+@given(st.lists(st.tuples(steps_of_launch, steps_of_launch), max_size=6), st.randoms())
+def test_a_pair_is_timed_as_those_before_it_want_whichever_side_was_slower_and_both_sides_alike(pairs, rng):
+    usual, planned = PLAN.protocol_of(STEADY), protocol_after(pairs)
+    assert usual.steps <= planned.steps <= 10 * usual.steps
+    assert planned._replace(steps=usual.steps, seconds=usual.seconds) == usual
+    assert protocol_after([*pairs, ([0.02, 0.03],)]) == planned  # the first launch of the next pair
+    exchanged = protocol_after([pair[::-1] if rng.random() < 0.5 else pair for pair in pairs])
+    assert (exchanged.steps, exchanged.seconds) == pytest.approx((planned.steps, planned.seconds), rel=1e-9)
+
+
+# In launches whose start takes 9 s and a step 0.05 s.
+@pytest.mark.parametrize(
+    ("between", "within", "steps"),
+    [
+        (0.02, 0.001, 20),  # the suite's own
+        (0.02, 0.10, math.sqrt(9.0 / 0.05) * 0.10 / 0.02),  # Kalibera and Jones' optimum
+        (0.002, 0.10, math.pi / 2 * 0.10**2 / (0.025**2 / 2)),  # until pairs deviate by 2.5 %
+    ],
+)
+def test_a_pair_is_timed_for_as_long_as_it_pays_however_the_machine_changes_between_pairs(between, within, steps):
+    rng = np.random.default_rng(4)
+
+    def launch(level):
+        return (0.05 * level * np.exp(rng.normal(0, between) + rng.normal(0, within, 20))).tolist()
+
+    pairs = [(launch(level), launch(level)) for level in np.exp(rng.normal(0, 0.2, 400))]
+    assert protocol_after(pairs).steps == pytest.approx(steps, rel=0.15)
+    # A launch must not come near the time at which it is ended: these last 10 s.
+    assert protocol_after(pairs, cell_seconds=20.0).steps == 20
+
+
 # Successive halving.
 
 WRONG = Outcome(Status.PARITY_FAILED, "it computed something else")
@@ -638,6 +684,8 @@ def test_the_first_launches_of_a_cell_time_as_many_steps_as_cells_alike_need():
     first = [samples_of_launch([], 2, 40, alike=alike) for alike in ((), quiet, noisy)]
     assert first[0] == first[1] == 2
     assert first[2] == 40
+    # A single sample shows no spread.
+    assert samples_of_launch(launches_of([1.0] * 3, 0.0, samples=1), 1, 40) == 2
     # No launch times its steps for longer than all the rest lasts.
     slow = launches_of([1.0] * 3, 0.2, 10, sample_seconds=1.0, startup_seconds=3.0)
     assert samples_of_launch(slow, 2, 40) == 3

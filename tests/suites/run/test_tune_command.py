@@ -48,7 +48,8 @@ def dlbench(tmp_path):
 
 @pytest.mark.slow
 def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(adapter, dlbench, tmp_path):
-    done = dlbench("tune", "--network", "fcn5", "--framework", "mine", "--threads", 1, *adapter, "--json")
+    words = ("--network", "fcn5", "--framework", "mine", "--threads", 1, "--write", "tuned.sh")
+    done = dlbench("tune", *words, *adapter, "--json")
     reported = json.loads(done.stdout)
     assert reported["ways"][0]["tuning"] == "installed+half"
     assert reported["against"]["tuning"] == "installed"
@@ -56,6 +57,7 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     assert 1.5 < reported["gain"]["ratio"] < 2.5
     assert reported["settings"] == {"half": "half of the work is left out (factor = 0.5)"}
     assert reported["tried"] == 4
+    assert "half of the work is left out" in (tmp_path / "tuned.sh").read_text()
     command = "dlbench run tuning --networks fcn5 --frameworks mine:only --threads 1 --batch-sizes 64"
     assert reported["command"].startswith(f"{command} --tuning installed+half --launches 8 --adapter mine=")
     # A search is in no report that did not ask for it.
@@ -76,6 +78,7 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
         (["--network", "nosuch", "--framework", "null"], "nosuch"),
         (["--network", "fcn5", "--framework", "null", "--suite", "nosuch"], "nosuch"),
         (["--network", "fcn5", "--framework", "null", "--threads", "1"], "There is one way only"),
+        (["--network", "fcn5", "--framework", "null", "--write", "tuned.txt"], "Name it FILE.sh"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_in_one_line(words, reported, tmp_path):

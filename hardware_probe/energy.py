@@ -1,0 +1,74 @@
+"""Energy of the CPU packages, by the RAPL counters that Linux shows in ``/sys/class/powercap``.
+
+A counter (``energy_uj``, microjoules) covers a whole package, of Intel's or, since Zen, AMD's CPUs: the energy of every
+program on it. It grows about once a millisecond, and beyond ``max_energy_range_uj`` it begins again at 0 (Linux,
+Documentation/power/powercap/powercap.rst). Virtual machines and containers mostly show none, and since Linux 5.10 only
+root may read it, because it shows what other programs compute (CVE-2020-8694). Parts of a package (``core``, ``dram``)
+are not added to it, nor is ``psys``, which covers more than the CPU.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlbench.hardware_probe.files import ROOT, read_int, read_text
+
+SHORTEST_SECONDS = 0.1
+"""A counter that grows once a millisecond shows the energy of such a time to 2 %."""
+MOST_WATTS = 1000.0
+"""No package takes more: in the time in which this would use up a counter's range, it can begin again but once."""
+_POWERCAP = "sys/class/powercap"
+_NONE = "/sys/class/powercap has no CPU package; virtual machines and containers rarely show one"
+
+Microjoules = Mapping[str, int]
+"""The counter of each package."""
+
+
+class PackageCounters:
+    """The counters of this machine's packages, or of those in a tree recorded from another one."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._files: dict[str, Path] = {}
+        self._ranges: dict[str, int] = {}
+        # The same packages are there a second time as intel-rapl-mmio:0, and their parts as intel-rapl:0:0.
+        for zone in sorted((root / _POWERCAP).glob("intel-rapl:*")):
+            name = read_text(zone / "name") or ""
+            if name.startswith("package") and zone.name.count(":") == 1:
+                self._files[name] = zone / "energy_uj"
+                self._ranges[name] = read_int(zone / "max_energy_range_uj") or 0
+
+    def read(self) -> Microjoules | str:
+        """Return every package's counter, or why there is none to read."""
+        found = {}
+        for name, file in self._files.items():
+            try:
+                found[name] = int(file.read_text())
+            except PermissionError:
+                return (
+                    f"only root may read the energy counter of {name}; until the next boot `sudo chmod a+r "
+                    "/sys/class/powercap/intel-rapl:*/energy_uj` lets every user"
+                )
+            except (OSError, ValueError) as error:
+                return f"the energy counter of {name} cannot be read: {error}"
+        return found or _NONE
+
+    def spent(
+        self, before: Microjoules | str, after: Microjoules | str, seconds: float
+    ) -> tuple[dict[str, float] | None, str]:
+        """Return the joules of each package between two readings so many seconds apart, or None and the reason."""
+        if isinstance(before, str):
+            return None, before
+        if isinstance(after, str):
+            return None, after
+        if seconds < SHORTEST_SECONDS:
+            return None, f"the timed steps lasted {seconds:.3f} s, too short for counters that grow once a millisecond"
+        joules = {}
+        for name, range_of in self._ranges.items():
+            grown = after[name] - before[name]
+            if 0 < range_of * 1e-6 < MOST_WATTS * seconds:
+                return None, f"in {seconds:.0f} s the energy counter of {name} may have begun again more than once"
+            if grown < 0:
+                grown += range_of
+            if grown <= 0:
+                return None, f"the energy counter of {name} did not grow in {seconds:.1f} s"
+            joules[name] = grown * 1e-6
+        return joules, ""

@@ -1,0 +1,280 @@
+"""`dlbench report costs`: the start, memory and energy of each row, and which mode takes least for how many steps.
+
+The start is the time to the end of the first step, so that n steps take the start and n - 1 times the step. Of two rows
+one takes clearly less for n steps where the interval of the difference excludes 0; between the two ends of a break-even
+(`statistics.break_even`) neither does.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
+from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_columns, table
+from dlbench.reports.formats.csv import MEDIAN, VALUE
+from dlbench.reports.formats.layout import BEST, MISSING, NEVER, Entry, Page, Table, deviation, number
+from dlbench.reports.naming import counted, group_name, place_name, row_name
+from dlbench.reports.quantities import QUANTITIES, legend, reasons
+from dlbench.reports.ratio.pairs import Compared
+from dlbench.reports.report import ALL_RUNS, Report
+from dlbench.reports.statistics import BreakEven, Summary, clearly_slower, combination
+
+STEPS = (10, 1_000, 100_000)
+NOTHING = "No cell here has a time and the seconds of its start."
+_PARTS = ("import", "prepare", "first_step")
+_LEAST = ("start", "memory", "gpu_memory", "cpu_joules")
+_LEGEND = (
+    "Medians over launches. n steps: seconds of the start and of n - 1 further steps.",
+    f"{BEST} the least at its place, or not clearly more. ± is the wider side of the 95 % interval over launches; with "
+    "fewer than 3 that of n steps takes launches to deviate as those of other cells do (5 % where too few show it).",
+)
+_OR = "x or y: the intervals do not say which takes less; the first has the lower value."
+
+
+class Cost(NamedTuple):
+    """A row at a place, beside the others there."""
+
+    cell: CellResult
+    after: dict[int, tuple[float, float, float]]
+    """Seconds of so many steps, with the ends of their interval."""
+    least: frozenset[object]
+    """Quantities, and numbers of steps, of which no other row there has clearly less."""
+
+
+class Choice(NamedTuple):
+    """The rows that take least at a place."""
+
+    machine: str
+    at: Cell
+    """The axes of work and place; the framework, or "" for all frameworks."""
+    rows: dict[int, tuple[CellResult, ...]]
+    """For so many steps the row with the least time, and those that do not clearly take longer."""
+
+
+Costs = Compared[list[Cost]]
+"""A list for each place of each network on each machine."""
+
+
+def costs(matrix: Matrix) -> Costs:
+    """Return at each place what the rows cost that may be the fastest there, the earliest end of a first step first."""
+    found = []
+    started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
+    for here in grouped(started, lambda cell: (cell.column, cell.group)).values():
+        cells = [cell for cell, _ in in_the_running(here)]
+        if cells:
+            found.append([_cost(cell, cells) for cell in sorted(cells, key=lambda cell: _times(cell)[0].median)])
+    return Compared(matrix, tuple(found))
+
+
+def _times(cell: CellResult) -> tuple[Summary, Summary]:
+    """Return the seconds of start and step."""
+    assert cell.seconds is not None  # it is timed
+    return cell.measured["start"], cell.seconds
+
+
+def seconds_after(cell: CellResult, steps: int) -> tuple[float, float, float]:
+    """Return the seconds of so many steps, the start included, with the ends of their interval."""
+    start, step = _times(cell)
+    return combination((1, start), (steps - 1, step))
+
+
+def takes_longer(cell: CellResult, other: CellResult, steps: int) -> bool:
+    """Tell whether a row clearly takes longer than another for so many steps."""
+    (start, step), (other_start, other_step) = _times(cell), _times(other)
+    _, low, _ = combination((1, start), (steps - 1, step), (-1, other_start), (1 - steps, other_step))
+    return low > 0
+
+
+def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]:
+    """Return the row that takes least for so many steps, and those that do not clearly take longer."""
+    first, *others = sorted(cells, key=lambda cell: seconds_after(cell, steps)[0])
+    return (first, *(each for each in others if not takes_longer(each, first, steps)))
+
+
+def _cost(cell: CellResult, cells: Sequence[CellResult]) -> Cost:
+    least: set[object] = {steps for steps in STEPS if any(each is cell for each in least_for(cells, steps))}
+    for name in _LEAST:
+        known = [each.measured[name] for each in cells if name in each.measured]
+        if name in cell.measured and not clearly_slower(cell.measured[name], min(known, key=lambda of: of.median)):
+            least.add(name)
+    after = {steps: seconds_after(cell, steps) for steps in STEPS}
+    return Cost(cell, after, frozenset(least if len(cells) > 1 else ()))
+
+
+def choices(found: Costs) -> Iterator[Choice]:
+    """Yield which mode of a framework takes least at a place, and where there are several frameworks, which row."""
+    for here in found.rows:
+        cells = [each.cell for each in here]
+        of_frameworks = grouped(cells, lambda cell: cell.row.framework)
+        several = {name: of for name, of in of_frameworks.items() if len(of) > 1}
+        for name, of in {**several, **({"": cells} if len(of_frameworks) > 1 else {})}.items():
+            at = cells[0].group._replace(**{axis: getattr(cells[0].cell, axis) for axis in PLACE}, framework=name)
+            yield Choice(cells[0].machine, at, {steps: least_for(of, steps) for steps in STEPS})
+
+
+# Its tables.
+
+
+def _value(cost: Cost, name: str) -> dict[str, Any] | None:
+    found = cost.cell.measured.get(name)
+    return None if found is None else {part: getattr(found, part) for part in MEDIAN}
+
+
+def _measured(found: Costs, name: str) -> Column[Cost]:
+    """Return the column of a quantity; tables have it where any row does."""
+
+    def text(cost: Cost) -> Entry:
+        summary = cost.cell.measured.get(name)
+        if summary is None:
+            return Entry(MISSING)
+        spread = "" if name in _PARTS else deviation(summary.median, summary.low, summary.high)
+        return Entry(number(summary.median), spread, best=name in cost.least)
+
+    known = any(name in cost.cell.measured for here in found.rows for cost in here)
+    return Column(name, QUANTITIES[name].unit if known else None, lambda cost: _value(cost, name), text, MEDIAN)
+
+
+def _after(steps: int) -> Column[Cost]:
+    def text(cost: Cost) -> Entry:
+        return Entry(number(cost.after[steps][0]), deviation(*cost.after[steps]), best=steps in cost.least)
+
+    def value(cost: Cost) -> dict[str, float]:
+        return dict(zip(VALUE, cost.after[steps], strict=True))
+
+    return Column(f"seconds_of_{steps}_steps", f"{steps:,} steps", value, text, VALUE)
+
+
+def even(found: BreakEven | None) -> Entry:
+    """Return a break-even as a field: "412 350-510", or "never"."""
+    if found is None:
+        return Entry(MISSING)
+    if found.steps is None or found.low is None or found.high is None:
+        return Entry(NEVER)
+    return Entry(number(found.steps), f" {number(found.low)}-{number(found.high)}")
+
+
+def _columns(found: Costs) -> tuple[Column[Cost], ...]:
+    return (
+        *host_columns(lambda cost: found.matrix.hosts[cost.cell.machine]),
+        *axis_columns(lambda cost: cost.cell.cell),
+        Column("", "", lambda cost: row_name(cost.cell.row)),
+        *(_measured(found, name) for name in (*_PARTS, "start")),
+        Column("cold_start", None, lambda cost: cost.cell.cold_start),
+        Column("seconds_per_minibatch", "s/batch", lambda cost: cost.cell.seconds, fields=MEDIAN),
+        *(_measured(found, name) for name in _LEAST[1:]),
+        Column(
+            "break_even",
+            QUANTITIES["break_even"].unit,
+            lambda cost: cost.cell.break_even,
+            lambda cost: even(cost.cell.break_even),
+            ("steps", "low", "high"),
+        ),
+        *map(_after, STEPS),
+    )
+
+
+def _choice(steps: int) -> Column[Choice]:
+    def names(choice: Choice) -> list[str]:
+        framework = choice.at.framework
+        rows = (row_name(each.row) for each in choice.rows[steps])
+        return [row.removeprefix(f"{framework} ") if framework else row for row in rows]
+
+    return Column(
+        f"least_of_{steps}_steps",
+        f"{steps:,} steps",
+        names,
+        lambda choice: " or ".join(names(choice)),
+        csv=lambda choice: "; ".join(names(choice)),
+    )
+
+
+def _whose(choice: Choice) -> str:
+    return f"{_place(choice.at)}: {choice.at.framework or 'all'}"
+
+
+def _choices(found: Costs) -> tuple[Column[Choice], ...]:
+    return (
+        *host_columns(lambda choice: found.matrix.hosts[choice.machine]),
+        *axis_columns(lambda choice: choice.at, (*GROUP, *PLACE)),
+        Column("framework", "", lambda each: each.at.framework or None, _whose),
+        *map(_choice, STEPS),
+    )
+
+
+def _place(cell: Cell) -> str:
+    return f"{group_name(cell)}, {place_name(cell)}"
+
+
+def _page(found: Costs) -> Page:
+    """Return for each machine a table of its rows, and one of which takes least for how many steps."""
+    if not found.rows:
+        return Page((NOTHING, *found.matrix.notes), ())
+    tables = []
+    columns, of_choices, chosen = _columns(found), _choices(found), list(choices(found))
+    for machine in found.matrix.machines:
+        here = [cost for of in found.rows for cost in of if cost.cell.machine == machine]
+        if here:
+            title = f"What a step costs, on {found.name(machine)}"
+            tables.append(table(columns, here, title, "cells", lambda cost: _place(cost.cell.cell), _LEGEND))
+            tables += _table_of_choices(of_choices, [each for each in chosen if each.machine == machine])
+    return Page((), tuple(tables), tuple(_notes(found)))
+
+
+def _table_of_choices(columns: Sequence[Column[Choice]], here: Sequence[Choice]) -> list[Table]:
+    if not here:
+        return []
+    title = "Which takes least for how many steps"
+    return [table(columns, here, title, "choices", notes=(_OR,), words=True)]
+
+
+def _notes(found: Costs) -> Iterator[str]:
+    cells = [cost.cell for here in found.rows for cost in here]
+    for name in ("start", "memory", "gpu_memory", "cpu_joules", "break_even"):
+        if any(QUANTITIES[name].value(cell) is not None for cell in cells):
+            yield f"{QUANTITIES[name].unit}: {legend(name)}"
+    if warm := sum(not cell.cold_start for cell in cells):
+        yield (
+            f"{counted(warm, 'cell')} may have found in a cache what earlier launches had compiled; `dlbench run "
+            "costs` gives each launch an empty one."
+        )
+    for why, of in reasons(cells, "cpu_joules").items():
+        yield f"{QUANTITIES['cpu_joules'].title}: not measured of {counted(len(of), 'cell')}: {why}."
+    yield from found.matrix.notes
+
+
+def headline(found: Costs) -> list[str]:
+    """Return for each machine how many modes make up for a later first step, and within how many steps."""
+    lines = []
+    for machine, places in grouped(found.rows, lambda here: here[0].cell.machine).items():
+        evens = [each for here in places for cost in here if (each := cost.cell.break_even) is not None]
+        soon = sum(each.high is not None and each.high <= STEPS[1] for each in evens)
+        never = sum(each.steps is None for each in evens)
+        if evens:
+            lines.append(
+                f"{found.name(machine)}: of {counted(len(evens), 'cell')} that end their first step later than another "
+                f"mode of their framework, {soon} clearly make up for it within {STEPS[1]:,} steps, {never} never."
+            )
+    return lines
+
+
+REPORT = Report(
+    name="costs",
+    summary="""The start, memory and energy of each row, and which mode takes least for 10, 1,000 and 100,000 steps.
+
+The start is import, building the network and the first step, compilation included. A mode has made up for its start
+where it has taken less time altogether than the mode of the same framework that starts first.""",
+    examples=(
+        "dlbench report costs",
+        "dlbench report costs --networks fcn5 --frameworks torch --threads 2",
+        "dlbench report costs --run latest --json",
+    ),
+    analyse=lambda source: costs(source.matrix()),
+    page=lambda found, options: _page(found),
+    suggestion="which mode takes least for how many steps, and where the least memory stands",
+    applies=lambda cells: differ(cells, "mode"),
+    options=frozenset({ALL_RUNS}),
+    heading="What else a step costs",
+    place=30,
+    headline=headline,
+    has_section=lambda found: bool(found.rows),
+)

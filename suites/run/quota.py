@@ -1,0 +1,196 @@
+"""CPU quotas: a control group around all processes of one launch, to which the kernel gives so many CPUs.
+
+With control groups of version 2 it is made in the nearest group around dlbench that this user may write to and that
+hands the CPU controller on, of version 1 in dlbench's own group. Either way a tighter quota that dlbench runs under
+stays in force. The group goes with its launch; where dlbench was killed, the next run removes it.
+"""
+
+import contextlib
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dlbench.adapters.protocol import Cell, QuotaUse
+from dlbench.hardware_probe import Machine
+from dlbench.hardware_probe.cgroups import cpu_quota, directories
+from dlbench.hardware_probe.files import ROOT, read_int, read_text
+
+from ..display.screen import counted
+
+PERIOD_US = 100_000
+_REMOVED_SECONDS = 5.0
+_NUMBERS = itertools.count()
+_REMEDY = "run dlbench as root, or with `systemd-run --user --scope -p Delegate=yes dlbench ...`"
+
+
+class NoQuotaError(Exception):
+    """The reason why no launch can have a CPU quota here, with the remedy."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The control group of one launch."""
+
+    folders: tuple[Path, ...]
+    """In the hierarchy of the quota, then in that of CPU time where version 1 has another for it."""
+
+    def add(self, process: int) -> None:
+        """Put a process into the group, and with it all that it starts from now on; raises NoQuotaError."""
+        for folder in self.folders:
+            _write(folder / "cgroup.procs", str(process))
+
+    def limit(self, cpus: float) -> None:
+        """Set the quota; raises NoQuotaError."""
+        amount, folder = max(1000, round(cpus * PERIOD_US)), self.folders[0]
+        if _first_version(folder):
+            _write(folder / "cpu.cfs_period_us", str(PERIOD_US))
+            _write(folder / "cpu.cfs_quota_us", str(amount))
+        else:
+            _write(folder / "cpu.max", f"{amount} {PERIOD_US}")
+
+    def lift(self) -> None:
+        """Remove the quota, so that what is left of the launch can end at once."""
+        first = _first_version(self.folders[0])
+        with contextlib.suppress(NoQuotaError):
+            _write(self.folders[0] / ("cpu.cfs_quota_us" if first else "cpu.max"), "-1" if first else "max")
+
+    def use(self) -> QuotaUse:
+        """Return the use of the quota so far."""
+        lines = (read_text(self.folders[0] / "cpu.stat") or "").splitlines()
+        counts = {name: int(count) for name, _, count in (line.partition(" ") for line in lines) if count.isdecimal()}
+        throttled = counts.get("throttled_usec", 0) * 1e-6 + counts.get("throttled_time", 0) * 1e-9
+        spent = read_int(self.folders[-1] / "cpuacct.usage")
+        seconds = counts["usage_usec"] * 1e-6 if "usage_usec" in counts else None if spent is None else spent * 1e-9
+        return QuotaUse(counts.get("nr_periods", 0), counts.get("nr_throttled", 0), throttled, seconds)
+
+
+def used_between(before: QuotaUse, after: QuotaUse) -> QuotaUse:
+    """Return the use of a quota between two readings."""
+    seconds = (before.cpu_seconds, after.cpu_seconds)
+    return QuotaUse(
+        after.periods - before.periods,
+        after.throttled_periods - before.throttled_periods,
+        after.throttled_seconds - before.throttled_seconds,
+        None if None in seconds else (after.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0),
+    )
+
+
+@contextlib.contextmanager
+def limited(cpus: float) -> Iterator[Group | None]:
+    """Give a group with this quota, and remove it in the end with whatever still runs in it; None for a quota of 0.
+
+    Raises NoQuotaError.
+    """
+    if not cpus:
+        yield None
+        return
+    place = groups_of_launches()
+    if isinstance(place, str):
+        raise NoQuotaError(place)
+    remove_left()
+    name = f"dlbench-{os.getpid()}-{_started(os.getpid())}-{next(_NUMBERS)}"
+    group = Group(tuple(folder / name for folder in place))
+    try:
+        for folder in group.folders:
+            _make(folder)
+        group.limit(min(cpus, cpu_quota() or cpus))
+        yield group
+    finally:
+        for folder in group.folders:
+            _remove(folder)
+
+
+def notes(cells: Iterable[Cell], machine: Machine) -> list[str]:
+    """Return what a user must know of the quotas of a plan's cells before they are launched, in sentences."""
+    wanted = [cell for cell in cells if cell.cpu_quota]
+    outer, place = machine.cpu.quota_cpus, groups_of_launches() if wanted else ()
+    if isinstance(place, str):
+        return [f"{counted(len(wanted), 'cell')} with a CPU quota will not be launched: {place}."]
+    if outer is None or not (larger := [cell for cell in wanted if cell.cpu_quota > outer]):
+        return []
+    return [f"dlbench runs under a CPU quota of {outer:g}: {counted(len(larger), 'cell')} with a larger one get that."]
+
+
+@cache
+def groups_of_launches() -> tuple[Path, ...] | str:
+    """Return the groups in which those of launches are made, that of the quota first; else why there is none."""
+    around = list(directories(ROOT, "cpu"))
+    own = [folder for folder in around if all(os.access(each, os.W_OK) for each in (folder, folder / "cgroup.procs"))]
+    for folder in own:
+        if "cpu" in _words(folder / "cgroup.subtree_control") or _hands_on(folder):
+            return (folder,)
+    for folder in filter(_first_version, own):
+        times = [each for each in directories(ROOT, "cpuacct") if (each / "cpuacct.usage").exists()]
+        return tuple(dict.fromkeys([folder, *times[:1]]))
+    if not around:
+        return "this system shows no control groups, by which the kernel sets a CPU quota"
+    return f"no control group for a CPU quota can be made here; {_REMEDY}"
+
+
+@cache
+def remove_left() -> None:
+    """Remove the groups that killed dlbench processes left, once in this process."""
+    place = groups_of_launches()
+    if isinstance(place, str):
+        return
+    for group in (each for folder in place for each in folder.glob("dlbench-*-*-*")):
+        _, process, started, _ = group.name.split("-", 3)
+        if process.isdecimal() and started.isdecimal() and _started(int(process)) != started:
+            _remove(group)
+
+
+def _hands_on(folder: Path) -> bool:
+    """Let a group of version 2 hand the CPU controller on, which it can without processes of its own."""
+    if "cpu" not in _words(folder / "cgroup.controllers") or _words(folder / "cgroup.procs"):
+        return False
+    try:
+        _write(folder / "cgroup.subtree_control", "+cpu")
+    except NoQuotaError:
+        return False
+    return True
+
+
+def _first_version(folder: Path) -> bool:
+    return (folder / "cpu.cfs_quota_us").exists()
+
+
+def _words(path: Path) -> list[str]:
+    return (read_text(path) or "").split()
+
+
+def _started(process: int) -> str:
+    """Return when a process started, in the kernel's ticks; empty where there is none of this number."""
+    fields = (read_text(Path(f"/proc/{process}/stat")) or "").rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise NoQuotaError(f"no control group can be made: {error.strerror or error}; {_REMEDY}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise NoQuotaError(f"{path.name} of a control group cannot be set: {error.strerror or error}") from error
+
+
+def _remove(folder: Path) -> None:
+    """Remove a group and end what runs in it; one that stays is removed by the next run."""
+    until = time.monotonic() + _REMOVED_SECONDS
+    while folder.exists() and time.monotonic() < until:
+        for process in filter(None, map(int, _words(folder / "cgroup.procs"))):
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            folder.rmdir()
+        except OSError:
+            time.sleep(0.01)  # until its processes have ended

@@ -1,0 +1,130 @@
+"""Launch settings: which are possible, what they change of a launch, and that nothing else changes."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from processes import run_command
+
+from dlbench.adapters.protocol import TUNED, Status
+from dlbench.reports.storage.store import Store
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning import settings
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.framework import find, offered
+from dlbench.suites.planning.plan import expand
+from dlbench.suites.planning.settings import check_launch_settings, known_launch_settings, lacking
+from dlbench.suites.planning.suite import load
+from dlbench.suites.planning.values import Capacity
+
+JEMALLOC = "libjemalloc.so.2"
+
+
+def any_library() -> str:
+    """Return a shared library that this interpreter has loaded, and could do without."""
+    mapped = re.findall(
+        r"/\S+/lib(?:m|z|ffi|expat|lzma|gcc_s|stdc\+\+|crypto)[-.]\S*$",
+        Path("/proc/self/maps").read_text(),
+        re.MULTILINE,
+    )
+    return mapped[0]
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Put a library of jemalloc's name into a folder of its own, and return its path."""
+    folder = tmp_path / "libraries"
+    folder.mkdir()
+    shutil.copy(any_library(), folder / JEMALLOC)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    for each in (settings.lacking, settings.launch_setting):
+        each.cache_clear()
+    yield folder / JEMALLOC
+    for each in (settings.lacking, settings.launch_setting):
+        each.cache_clear()
+
+
+def planned(framework, tuning, networks="fcn5"):
+    choices = SuiteOverrides(frameworks=framework, networks=networks, threads="1", tuning=tuning)
+    return [cell.tuning for cell in expand(load("table4"), choices, Capacity(2, 2), 1).cells]
+
+
+@pytest.mark.parametrize("name", [name for name, each in known_launch_settings().items() if each.libraries])
+def test_a_setting_without_its_library_is_refused_with_the_name_of_the_package(name):
+    if lacking(name):
+        with pytest.raises(UsageError, match=re.escape(known_launch_settings()[name].package)):
+            planned("torch", f"tuned+{name}")
+    else:
+        assert planned("torch", f"tuned+{name}") == [f"tuned+{name}"]
+
+
+def test_a_library_that_is_installed_is_preloaded_beside_that_of_the_row(installed):
+    assert planned("torch", "tuned+jemalloc") == ["tuned+jemalloc"]
+    mlx = find("mlx").launch_variables("compiled", 1, Path("/e"), ("openblas", "jemalloc"))
+    assert mlx["LD_PRELOAD"] == f"/e/openblas/libopenblas.so.0:{installed}"
+    assert "LD_PRELOAD" not in find("torch").launch_variables("eager", 1, Path("/e"))
+
+
+def test_each_launch_setting_that_is_possible_comes_on_top_of_all_settings(installed):
+    words = planned("torch", "launch")
+    possible = [name for name in find("torch").launchable("eager", "cpu") if not lacking(name)]
+    assert words == [TUNED, *(f"tuned+{name}" for name in possible)]
+    assert {"jemalloc", "passive_waiting", "pinned_threads"} <= set(possible)
+    # JAX has threads of its own, and a framework that computes nothing has no use for any.
+    assert "tuned+jemalloc" in planned("jax", "launch")
+    assert not any("waiting" in word for word in planned("jax", "launch"))
+    with pytest.raises(UsageError, match="No launch setting can be tried here"):
+        planned("null", "launch")
+
+
+@pytest.mark.parametrize(
+    ("words", "reported"),
+    [
+        ("tuned+active_waiting+passive_waiting", "both set OMP_WAIT_POLICY"),
+        ("tuned+nosuch", "No row has a setting 'nosuch'.*for any launch: jemalloc"),
+        ("installed+short_blocktime", "No cell here has the setting short_blocktime"),
+    ],
+)
+def test_what_cannot_be_in_force_is_refused(words, reported):
+    with pytest.raises(UsageError, match=reported):
+        planned("torch", words)
+
+
+def test_of_the_allocators_one_can_be_in_force(installed):
+    shutil.copy(installed, installed.with_name("libmimalloc.so.2"))
+    with pytest.raises(UsageError, match="one allocator can be in force"):
+        check_launch_settings(["jemalloc", "mimalloc"])
+
+
+def test_no_row_has_a_setting_of_the_same_name():
+    assert not set(known_launch_settings()) & {name for each in offered().values() for name in each.tuning}
+
+
+def records_of(folder, *words, **variables):
+    """Run the null framework and return the records."""
+    store = folder / "s.sqlite"
+    common = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--no-quiet-gate")
+    done = run_command(folder, "run", "quick", *common, *words, "--store", str(store), **variables)
+    with Store.open(store) as opened:
+        return done, list(opened.records())
+
+
+@pytest.mark.alone
+def test_a_launch_has_the_library_in_its_process_and_its_record_says_so(tmp_path, installed):
+    done, records = records_of(tmp_path, "--tuning", "tuned,tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent))
+    assert done.returncode == 0, done.stderr
+    found = {record.cell.tuning: record.outcome for record in records}
+    assert {outcome.status for outcome in found.values()} == {Status.OK}
+    plain, preloaded = (found[word].software["variables"] for word in ("tuned", "tuned+jemalloc"))
+    assert preloaded.pop("LD_PRELOAD").endswith(JEMALLOC)
+    assert preloaded.pop("MALLOC_CONF")
+    assert preloaded == plain
+
+
+@pytest.mark.alone
+def test_a_library_that_the_loader_skips_gives_no_number(tmp_path, installed):
+    installed.write_text("no library at all")
+    _, (record,) = records_of(tmp_path, "--tuning", "tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent))
+    assert record.outcome.status is Status.UNSUPPORTED
+    assert JEMALLOC in record.outcome.reason

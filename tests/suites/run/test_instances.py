@@ -1,0 +1,82 @@
+"""Instances: independent processes at once, as one launch."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import run_command
+
+from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
+from dlbench.reports.storage.store import Store
+from dlbench.suites.errors import UsageError
+from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.plan import expand
+from dlbench.suites.planning.suite import load
+from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run.instances import SAMPLES, together
+
+
+def outcome(milliseconds, steps=10, start=0.0, **changes):
+    """Return an outcome whose every step took so long."""
+    lasted = steps * milliseconds * 1e-3
+    samples = [int(milliseconds * 1e6)] * steps
+    return Outcome(Status.OK, samples_ns=samples, timed_between=[start, start + lasted], **changes)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=4))
+def test_rates_of_all_add_up(milliseconds):
+    found = together([outcome(each) for each in milliseconds])
+    assert 1 / found.step_seconds()[0] == pytest.approx(sum(1e3 / each for each in milliseconds), rel=1e-5)
+    assert found.observed_steps() == 10 * len(milliseconds)
+
+
+def test_only_the_time_that_all_share_counts():
+    quick, slow = outcome(10, steps=10), outcome(10, steps=20, start=0.05)
+    quick = quick._replace(samples_ns=[10**7] * 5 + [4 * 10**6] * 5, timed_between=[0.0, 0.07])
+    found = together([quick, slow])
+    assert found.timed_between == [0.05, 0.07]
+    assert len(found.samples_ns) == 2
+    assert len(found.software[SAMPLES][1]) == 20
+
+
+def test_threads_and_memory_are_those_of_all_and_a_failure_is_that_of_one():
+    evidence = ThreadEvidence(1, None, 3, 2.0, 1.0, [1.5, 0.5])
+    both = [outcome(10, threads=evidence, peak_memory_bytes=100, cpus=[cpu]) for cpu in (2, 1)]
+    found = together(both)
+    assert found.threads == ThreadEvidence(2, None, 6, 4.0, 1.0, [1.5, 1.5, 0.5, 0.5])
+    assert (found.peak_memory_bytes, found.cpus) == (200, [1, 2])
+    failed = together([both[0], Outcome(Status.OUT_OF_MEMORY, "no room")])
+    assert (failed.status, failed.reason, failed.samples_ns) == (Status.OUT_OF_MEMORY, "an instance: no room", [])
+
+
+def planned(threads, instances):
+    choices = SuiteOverrides(frameworks="null", networks="fcn5", threads=threads, instances=instances)
+    return expand(load("table4"), choices, Capacity(2, 2), 1)
+
+
+def test_instances_that_do_not_fit_are_left_out_or_refused():
+    plan = planned("1,2", "1,2")
+    assert [(cell.threads, cell.instances) for cell in plan.cells] == [(1, 1), (2, 1), (1, 2)]
+    assert [(cell.threads, cell.instances) for cell in plan.left_out] == [(2, 2)]
+    with pytest.raises(UsageError, match="2 CPUs to bind threads to"):
+        planned("2", "2")
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
+    words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--instances", "1,2")
+    done = run_command(tmp_path, "run", "quick", *words, "--no-quiet-gate", "--store", str(tmp_path / "s.sqlite"))
+    assert done.returncode == 0, done.stderr
+    with Store.open(tmp_path / "s.sqlite") as store:
+        one, two = sorted((record for record in store.records()), key=lambda record: record.cell.instances)
+    assert two.outcome.status is Status.OK, two.outcome.reason
+    assert len(two.outcome.cpus) == 2
+    assert two.outcome.threads.requested == 2
+    assert len(two.outcome.software[SAMPLES]) == 2
+    # They were timed at the same time, and together take less for a step than each.
+    begin, end = two.outcome.timed_between
+    assert begin < end
+    assert max(two.outcome.step_seconds()) < 1e-9 * max(map(max, two.outcome.software[SAMPLES]))
+    assert one.outcome.software.get(SAMPLES) is None
