@@ -441,7 +441,7 @@ class PairSchedule(Schedule):
                 # Two launches differ by sqrt(2) times what each deviates by.
                 apart = math.exp(abs(math.log(first.seconds / second.seconds)) / math.sqrt(2))
                 launches += [replace(first, seconds=apart), replace(second, seconds=1 / apart)]
-        if not launches:
+        if len(launches) < ENOUGH_LAUNCHES:
             return protocol
         sample = statistics.fmean(each.sample_seconds for each in launches)
         # A launch must stay far from the time at which it is ended.

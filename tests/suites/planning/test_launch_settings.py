@@ -104,8 +104,8 @@ def test_no_row_has_a_setting_of_the_same_name():
 def records_of(folder, *words, **variables):
     """Run the null framework and return the records."""
     store = folder / "s.sqlite"
-    common = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--no-quiet-gate")
-    done = run_command(folder, "run", "quick", *common, *words, "--store", str(store), **variables)
+    common = "--frameworks null --networks fcn5 --threads 1 --launches 1 --steps 5 --no-quiet-gate --no-ceilings"
+    done = run_command(folder, "run", "quick", *common.split(), *words, "--store", str(store), **variables)
     with Store.open(store) as opened:
         return done, list(opened.records())
 
