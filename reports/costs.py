@@ -12,7 +12,19 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_columns, table
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import BEST, MISSING, NEVER, Entry, Page, Table, deviation, number
+from dlbench.reports.formats.layout import (
+    BEST,
+    MISSING,
+    NEVER,
+    Entry,
+    Page,
+    Table,
+    common_flags,
+    deviation,
+    entry,
+    flag_lines,
+    number,
+)
 from dlbench.reports.naming import counted, group_name, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES, legend, reasons
 from dlbench.reports.ratio.pairs import Compared
@@ -153,14 +165,25 @@ def even(found: BreakEven | None) -> Entry:
     return Entry(number(found.steps), f" {number(found.low)}-{number(found.high)}")
 
 
+def _cells(found: Costs) -> list[CellResult]:
+    return [cost.cell for here in found.rows for cost in here]
+
+
 def _columns(found: Costs) -> tuple[Column[Cost], ...]:
+    seconds, common = QUANTITIES["seconds"], common_flags(_cells(found))
     return (
         *host_columns(lambda cost: found.matrix.hosts[cost.cell.machine]),
         *axis_columns(lambda cost: cost.cell.cell),
         Column("", "", lambda cost: row_name(cost.cell.row)),
         *(_measured(found, name) for name in (*_PARTS, "start")),
         Column("cold_start", None, lambda cost: cost.cell.cold_start),
-        Column("seconds_per_minibatch", "s/batch", lambda cost: cost.cell.seconds, fields=MEDIAN),
+        Column(
+            "seconds_per_minibatch",
+            seconds.unit,
+            lambda cost: cost.cell.seconds,
+            lambda cost: entry(cost.cell, seconds, common),
+            MEDIAN,
+        ),
         *(_measured(found, name) for name in _LEAST[1:]),
         Column(
             "break_even",
@@ -228,7 +251,8 @@ def _table_of_choices(columns: Sequence[Column[Choice]], here: Sequence[Choice])
 
 
 def _notes(found: Costs) -> Iterator[str]:
-    cells = [cost.cell for here in found.rows for cost in here]
+    cells = _cells(found)
+    yield from flag_lines(cells, common_flags(cells))
     for name in ("start", "memory", "gpu_memory", "cpu_joules", "break_even"):
         if any(QUANTITIES[name].value(cell) is not None for cell in cells):
             yield f"{QUANTITIES[name].unit}: {legend(name)}"

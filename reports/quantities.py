@@ -107,7 +107,7 @@ SECONDS = "seconds"
 OF_LAUNCHES: dict[str, tuple[str, str, OfLaunch]] = {
     "start": ("Seconds to the end of the first step", "start s", start_seconds),
     "import": ("Seconds to import the framework", "import s", lambda outcome: outcome.import_seconds),
-    "prepare": ("Seconds to build the network", "prepare s", lambda outcome: outcome.prepare_seconds),
+    "prepare": ("Seconds to build the network", "build s", lambda outcome: outcome.prepare_seconds),
     "first_step": ("Seconds of the first step", "first s", lambda outcome: outcome.first_step_seconds),
     "memory": ("Peak memory, MiB", "MiB", lambda outcome: _mebibytes(outcome.peak_memory_bytes)),
     "gpu_memory": (

@@ -34,7 +34,7 @@ _LEGEND = (
     "Means over different networks do not compare with one another: rows with a part of the reference's times stand "
     "apart. ± is the wider side of the 95 % interval: it holds "
     "for these very networks.",
-    "wins, losses: networks at places where the row is clearly faster, or clearly slower, than the reference; without "
+    "wins, losses: networks at places where the row is clearly better, or clearly worse, than the reference; without "
     "a real difference, about 1 comparison in 20 still shows one.",
 )
 _FEW = (
@@ -126,8 +126,11 @@ def _page(found: Frameworks) -> Page:
     legends = axes.legends(place.cell for means in found.rows for place in _places(found, means))
     quantity, what = found.matrix.quantity, _OF_SECONDS
     if quantity != SECONDS:
-        what = f"{QUANTITIES[quantity].title}: those of the row over those of the reference; below 1 it has less."
-    legend = [f"{what} {_LEGEND[0]}", *filter(None, [legend_of(quantity)]), _LEGEND[1], _LEGEND[2]]
+        meant = f" ({legend_of(quantity)})" if legend_of(quantity) else ""
+        what = (
+            f"{QUANTITIES[quantity].title}{meant}: those of the row over those of the reference; below 1 it has less."
+        )
+    legend = [f"{what} {_LEGEND[0]}", _LEGEND[1], _LEGEND[2]]
     after = (*legend, *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 

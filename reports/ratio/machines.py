@@ -136,7 +136,8 @@ def _page(found: Machines) -> Page:
         ]
     legends = axes.legends(pair.cell.cell for _, _, pairs in found.rows for pair in pairs)
     some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
-    meant = [legend(found.matrix.quantity)] if legend(found.matrix.quantity) else []
+    quantity = found.matrix.quantity
+    meant = [f"{QUANTITIES[quantity].title}: {legend(quantity)}"] if legend(quantity) else []
     after = (*meant, *_LEGEND[: 1 + some_alike], _MEANS, *legends, *found.matrix.notes)
     return Page(tuple(before), tuple(tables), after)
 
