@@ -150,7 +150,7 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         raise typer.Exit(NOTHING_MEASURED)
 
 
-_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device"]
+_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device", "cpu_quota"]
 _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 
@@ -296,5 +296,5 @@ def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
     if len(found.cells) == 1:
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
-        raise UsageError("Times of different work do not compare. Name one network, mini-batch, device and precision.")
+        raise UsageError("Times of different work do not compare. Name one network, mini-batch, device, CPU quota and precision.")
     return chosen, search.halving_plan(found)
