@@ -296,5 +296,7 @@ def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
     if len(found.cells) == 1:
         raise UsageError("There is one way only. Give several of --threads, --frameworks, modes or --tuning.")
     if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
-        raise UsageError("Times of different work do not compare. Name one network, mini-batch, device, CPU quota and precision.")
+        raise UsageError(
+            "Times of different work do not compare. Name one network, mini-batch, device, CPU quota and precision."
+        )
     return chosen, search.halving_plan(found)
