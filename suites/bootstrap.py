@@ -30,11 +30,9 @@ PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
-# Groups of tests: three at a time for each CPU, since many wait for something, in the order of their files: those of
-# adapters take longest and come first. Then those that must not run beside others.
-WORKERS = ["-n", str(min(8, 3 * len(os.sched_getaffinity(0)))), "--dist", "loadgroup", "--no-loadscope-reorder"]
-SIDE_BY_SIDE = [*WORKERS, "-m", "not slow and not alone"]
-ALONE = "alone and not slow"
+# Groups of tests: two at a time for each CPU, since many wait for something, in the order of their files: those of
+# adapters take longest and come first.
+WORKERS = ["-n", str(min(8, 2 * len(os.sched_getaffinity(0)))), "--dist", "loadgroup", "--no-loadscope-reorder"]
 DURATIONS = ["--durations=30"] if os.environ.get("CI") else []
 
 
@@ -97,12 +95,8 @@ def run_tests(arguments: list[str]) -> int:
     compiling.wait()
     if built != 0 and os.environ.get("CI"):
         return built
-    # Only their files are read for them: to read all takes as long as to run them.
-    with_alone = [str(path) for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.alone" in path.read_text()]
-    alone = ["-m", ALONE, *with_alone, *DURATIONS]
-    parts = [arguments] if arguments else [[*SIDE_BY_SIDE, *DURATIONS], alone]
-    codes = [subprocess.run([*PYTEST, *part], cwd=ROOT, env=variables).returncode for part in parts]
-    return next((code for code in codes if code != 0), 0)
+    chosen = arguments or [*WORKERS, *DURATIONS]
+    return subprocess.run([*PYTEST, *chosen], cwd=ROOT, env=variables).returncode
 
 
 def frameworks(on_request: bool) -> list[str]:
@@ -172,7 +166,10 @@ def run_kills(arguments: list[str]) -> int:
 def check(arguments: list[str]) -> int:
     """Run every static check; return 1 when one fails."""
     python = [str(PYTHON), "-m"]
-    commands = [["ruff", "format", "--check", str(ROOT)], ["ruff", "check", str(ROOT)], ["mypy", "-p", "dlbench"]]
+    # The cache of a fresh clone is never read.
+    uncached = ["--cache-dir", os.devnull] if os.environ.get("CI") else []
+    types = ["mypy", "-p", "dlbench", *uncached]
+    commands = [["ruff", "format", "--check", str(ROOT)], ["ruff", "check", str(ROOT)], types]
     codes = [subprocess.run([*python, *command], cwd=ROOT).returncode for command in commands]
     for version, files in sorted(guest_modules(ROOT / "adapters").items()):
         found = too_new(version, files)

@@ -6,13 +6,13 @@ were set under the same quota; `report threads` finds that one. Ratios are adjus
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
@@ -42,7 +42,7 @@ from dlbench.reports.storage.record import Record
 
 NOTHING = "Nothing was measured under a CPU quota without a thread count; `dlbench run containers` does."
 _LEGEND = (
-    "takes: threads that the framework takes where none are set; sees quota: whether those are no more than the CPUs "
+    "takes: threads that the framework takes where none are set; sees it: whether those are no more than the CPUs "
     "of the quota, and fewer than without one (-: it would take no more anyway); best p: the thread count to use.",
     "vs best: time with its own threads over that with the best p, with the 95 % interval; throttled: share of the "
     "kernel's periods of 0.1 s in which the quota ran out.",
@@ -119,12 +119,25 @@ def _is_own(cell: Cell) -> bool:
     return bool(cell.cpu_quota) and cell.on_cpu and cell.threads == 0 and cell.world_size == 1
 
 
+def _name(row: Cell) -> str:
+    return row_name(row._replace(tuning=TUNED))
+
+
+def _names(rows: Iterable[Taken]) -> tuple[Callable[[Taken], str], str]:
+    """Return the names of rows, without their settings where these tell none apart, and what to add to a title then."""
+    cells = {each.own.row for each in rows}
+    if len({cell._replace(tuning=TUNED) for cell in cells}) < len(cells):
+        return (lambda each: row_name(each.own.row)), ""
+    installed = any(cell.tuning == INSTALLED for cell in cells)
+    return (lambda each: _name(each.own.row)), ", as installed" if installed else ""
+
+
 def advice(each: Taken) -> str:
     """Return one sentence: the threads that a row takes under the quota, what they cost, and what to set."""
     under = f"under a CPU quota of {each.quota:g}"
     if each.own.timed is None:
-        return f"{row_name(each.own.row)} has no time {under}: {why_hole(each.own)}."
-    takes = f"{row_name(each.own.row)} takes {threads_name(each.threads) or 'its own threads'} {under}"
+        return f"{_name(each.own.row)} has no time {under}: {why_hole(each.own)}."
+    takes = f"{_name(each.own.row)} takes {threads_name(each.threads) or 'its own threads'} {under}"
     if each.pair is None:
         return f"{takes}; no thread count was set there to compare with."
     ratio, as_with = each.pair.ratio, f"as long as with {each.best}"
@@ -162,22 +175,23 @@ def _of_ratio(found: Ratio, verdict: str = "") -> Entry:
 def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
     """Return the table of rows and quotas: first the means over networks, then each network."""
     lines = []
+    name, condition = _names(here)
     for group, of_group in grouped(here, lambda each: each.own.group).items():
-        for row, of_row in grouped(of_group, lambda each: each.own.row).items():
-            lines.append(_Line(group_name(group), row_name(row), {each.quota: _field(each) for each in of_row}))
+        for of_row in grouped(of_group, lambda each: each.own.row).values():
+            lines.append(_Line(group_name(group), name(of_row[0]), {each.quota: _field(each) for each in of_row}))
     networks = len({each.own.group for each in here})
     means = []
-    for row, of_row in grouped(here, lambda each: each.own.row).items() if networks > 1 else ():
+    for of_row in grouped(here, lambda each: each.own.row).values() if networks > 1 else ():
         pairs = grouped((each for each in of_row if each.pair), lambda each: each.quota)
         complete = {
             quota: [each.pair for each in of if each.pair] for quota, of in pairs.items() if len(of) == networks
         }
         fields = {quota: _of_ratio(mean_of(of).ratio) for quota, of in complete.items()}
-        means += [_Line(f"geometric mean of {networks} networks", row_name(row), fields)] if fields else []
+        means += [_Line(f"geometric mean of {networks} networks", name(of_row[0]), fields)] if fields else []
     columns: list[Column[_Line]] = [Column("", "CPU quota", lambda line: line.name)]
     for quota in sorted({each.quota for each in here}):
         columns.append(Column("", f"{quota:g}", lambda line, of=quota: line.fields.get(of, MISSING)))  # type: ignore[misc]
-    title = f"Time with a framework's own threads over that with the best count, on {found.name(machine)}"
+    title = f"Time with its own threads over that with the best count{condition}, on {found.name(machine)}"
     return table(columns, [*means, *lines], title, group=lambda line: line.group, notes=_marks(here))
 
 
@@ -196,19 +210,20 @@ def _share(each: Taken) -> str:
 
 def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], ...]:
     common = common_flags(each.own for each in rows if each.own.shown)
+    name, _ = _names(rows)
     seconds = QUANTITIES["seconds"]
     return (
         *host_columns(lambda each: found.matrix.hosts[each.own.machine]),
         *axis_columns(
             lambda each: each.own.cell, [name for name in axes.NAMES if name not in ("threads", "cpu_quota")]
         ),
-        Column("", "", lambda each: row_name(each.own.row)),
+        Column("", "", name),
         Column("cpu_quota", "quota", lambda each: each.quota, lambda each: f"{each.quota:g}"),
         Column("status", None, lambda each: each.own.status),
         Column("reason", None, lambda each: each.own.reason),
         Column("threads_taken", "takes", lambda each: each.threads),
         Column("threads_without_quota", None, lambda each: each.unlimited),
-        Column("sees_quota", "sees quota", lambda each: each.sees_quota),
+        Column("sees_quota", "sees it", lambda each: each.sees_quota),
         Column(
             "seconds_per_minibatch",
             "s/batch",
@@ -217,13 +232,7 @@ def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], .
             MEDIAN,
         ),
         Column("best_threads", "best p", lambda each: each.best),
-        Column(
-            "ratio",
-            "vs best",
-            lambda each: None if each.pair is None else each.pair.ratio,
-            lambda each: MISSING if each.pair is None else times(each.pair.ratio),
-            VALUE,
-        ),
+        Column("ratio", "vs best", lambda each: None if each.pair is None else each.pair.ratio, _field, VALUE),
         Column("verdict", None, lambda each: None if each.pair is None else each.pair.verdict),
         Column("throttled_periods", "throttled", lambda each: each.throttled, _share),
         Column("setting", None, lambda each: each.setting),
@@ -232,7 +241,7 @@ def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], .
 
 
 def _table(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
-    title = f"Threads under a CPU quota, on {found.name(machine)}"
+    title = f"Threads under a CPU quota{_names(here)[1]}, on {found.name(machine)}"
     of_group = grouped(here, lambda each: each.own.group)
     notes = []
     for group, of in of_group.items():
@@ -263,10 +272,9 @@ def headline(found: Containers) -> list[str]:
             lines.append(f"{head} cost no significant time in {counted(len(here), 'cell')}.")
             continue
         most, pair = max(pairs, key=lambda each: each[1].ratio.value)
-        where = f"{group_name(most.own.group)}: {row_name(most.own.row)} takes {times(pair.ratio)} the time"
-        lines.append(
-            f"{head} cost time in {len(pairs)} of {counted(len(here), 'cell')}, most on {where} under {most.quota:g}."
-        )
+        where = f"{group_name(most.own.group)}: {_name(most.own.row)} takes {times(pair.ratio)} the time"
+        share = f"cost time in {len(pairs)} of {counted(len(here), 'cell')}"
+        lines.append(f"{head} {share}, most on {where} under a quota of {most.quota:g}.")
     return lines
 
 
@@ -275,7 +283,7 @@ def _draw(found: Containers, path: Path) -> list[Path]:
     pages = []
     for machine, here in grouped((each for each in found.rows if each.pair), lambda each: each.own.machine).items():
         points = [
-            (group_name(each.own.group), row_name(each.own.row), f"{each.quota:g}", each.pair.ratio)
+            (group_name(each.own.group), _name(each.own.row), f"{each.quota:g}", each.pair.ratio)
             for each in here
             if each.pair is not None
         ]

@@ -172,10 +172,10 @@ def queue(guest: Guest) -> None:
     """A step of a wide network comes back well before it is done; ``synchronize`` waits for it."""
     queued, waited = guest("""
         import time
-        wide = families.Feedforward(2048, (4096,), 2048, "relu")
+        wide = families.Feedforward(1024, (2048,), 1024, "relu")
         network = SMALL["small-dense"]._replace(family=wide)
         adapter = make("small-dense")
-        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 256))
+        adapter.prepare(network, batches.initial_weights(network), batches.mini_batch(network, 128))
         adapter.step(); adapter.synchronize()
         queued, waited = [], []
         for _ in range(5):

@@ -90,7 +90,16 @@ def attack(name, folder, like="reference", mode="float32", network=NETWORK, **op
     )
 
 
-@pytest.mark.parametrize("name", sorted(CAUGHT))
+#: Caught by the evidence that catches another one, which is tried in every run.
+ALIKE = {
+    *("skips_after_the_first_steps", "skips_until_it_is_reset", "updates_the_last_layer_alone", "reuses_gradients"),
+    *("reuses_gradients_of_the_same_data", "tells_losses_from_a_table", "computes_a_quarter"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in ALIKE)) for each in sorted(CAUGHT)]
+)
 def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
     status, seen = CAUGHT[name]
     for attempt in range(3):
@@ -118,6 +127,7 @@ def test_a_check_among_others_is_carried_out_once_more(tmp_path):
     assert outcome.parity.verdict == "agrees"
 
 
+@pytest.mark.slow
 @pytest.mark.framework
 @pytest.mark.parametrize("name", sorted(OF_TORCH))
 def test_a_mistake_inside_a_framework_is_caught(name, tmp_path):

@@ -1,7 +1,7 @@
 """One suite over every adapter: the promises of the contract, seen from outside, framework by mode by network.
 
 Each combination is launched once, in the framework's own interpreter, as the product launches it. A framework's default
-mode trains two small networks, and PyTorch's one at full size; a further mode one small network; all other pairs are
+mode trains one small network, and PyTorch's one at full size; a further mode one small network; all other pairs are
 slow: `test_frameworks.py` has each framework train every network in one process. A framework that is not built here is
 skipped with the reason. DLBENCH_TEST_DEVICE=cuda:0 asks the same of a GPU, with builds that drive it
 (DLBENCH_PYTHON_TORCH and so on); what is about CPUs is skipped then.
@@ -32,7 +32,7 @@ OF_EACH_FAMILY = (
     *("small-convolutional", "small-residual", "small-recurrent"),
     *("one-hot-gru", "small-elman", "small-attention"),
 )
-OF_EACH_FRAMEWORK = ("small-residual", "small-recurrent")
+OF_EACH_FRAMEWORK = (REFERRED,)
 OF_FURTHER_MODES = "small-relu"
 #: Modes that take half a minute for their first step.
 COMPILED = (("torch", "compile"),)
@@ -74,8 +74,6 @@ def modes(only_default=False):
 
 def looked_at(framework, mode):
     """Return the networks that are launched in every run: a launch costs seconds however small its network is."""
-    if framework.name == "reference":
-        return OF_EACH_FAMILY
     if not framework.modes[mode].default:
         further = OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES)
         return () if (framework.name, mode) in COMPILED else (further,)
@@ -177,12 +175,9 @@ def check_one_thread(outcome):
 def installed():
     """Return a network of each kind for every framework with settings, in its default mode; one of them is not slow."""
     return [
-        # Those whose defaults are most unlike their settings.
+        # One whose defaults are unlike its settings; PyTorch has them in `test_frameworks.py`.
         pytest.param(
-            each.name,
-            mode,
-            network,
-            marks=marks(each, not (each.name in ("torch", "mxnet") and network == "small-residual")),
+            each.name, mode, network, marks=marks(each, not (each.name == "mxnet" and network == "small-residual"))
         )
         for each, mode in modes(only_default=True)
         for network in OF_EACH_FAMILY

@@ -272,12 +272,11 @@ def test_the_guest_runs_in_every_interpreter(tmp_path, version):
     json.dumps(protocol.to_dict(outcome), allow_nan=False)
 
 
-@pytest.mark.parametrize("unlucky", [1, 2])
-def test_of_several_lost_workers_the_cause_is_told(unlucky, tmp_path):
-    settings = {"fault": "memory", "fault_worker": unlucky, "step_seconds": 0.05}
+def test_of_several_lost_workers_the_cause_is_told(tmp_path):
+    settings = {"fault": "memory", "fault_worker": 2, "step_seconds": 0.05}
     outcome = launch_null(tmp_path, settings, world_size=4)
     assert outcome.status is Status.OUT_OF_MEMORY
-    assert outcome.reason.startswith(f"worker {unlucky} of 4: MemoryError")
+    assert outcome.reason.startswith("worker 2 of 4: MemoryError")
 
 
 def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tmp_path):
@@ -294,7 +293,6 @@ FAULTS = {
     "crash": "worker 1 of 2 ended by signal 11",
     "exit": "worker 1 of 2 ended with exit code 3",
     "memory": "worker 1 of 2: MemoryError: the null framework was set to run out",
-    "error": "worker 1 of 2: RuntimeError: the null framework was set to fail",
     "unsupported": "worker 1 of 2",
 }
 

@@ -235,6 +235,7 @@ def differentiate_by_torch(guests, folder: Path, **sizes: int) -> None:
 
 
 @pytest.mark.framework
+@pytest.mark.xdist_group("guest of torch")
 def test_the_reference_agrees_with_automatic_differentiation(guests, tmp_path):
     sizes = {name.replace("-", "_"): network.batch_size for name, network in EVERY.items()}
     differentiate_by_torch(guests, tmp_path, **sizes)

@@ -203,7 +203,7 @@ def share_below(hits, series):
 segments = st.lists(st.tuples(st.integers(1, 30), st.floats(-5, 5)), min_size=1, max_size=6)
 
 
-@examples(150)
+@examples(60)
 @given(segments, st.floats(0.01, 20), st.integers(0, 2**32 - 1), st.floats(0.01, 1.0))
 def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
     signal = np.concatenate([np.full(length, level) for length, level in levels])
@@ -225,26 +225,25 @@ def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
 
 
 @pytest.mark.parametrize(
-    ("count", "noise"), [*((count, 0.005) for count in (*range(MINIMUM, 13), 20, 50, 200)), (8, 0.05), (50, 0.05)]
+    ("count", "noise"), [*((count, 0.005) for count in (MINIMUM, 8, 11, 12, 20, 200)), (8, 0.05), (50, 0.05)]
 )
 def test_steady_times_are_left_alone_and_few_of_them_rarely_doubted(count, noise):
     random = np.random.default_rng(count)
-    found = [steady_from(noisy(np.zeros(count), noise, random), MINIMUM) for _ in range(600)]
-    assert share_above(sum(start != 0 for start in found), 600) <= (0.04 if count < 12 else 0.02)
+    found = [steady_from(noisy(np.zeros(count), noise, random), MINIMUM) for _ in range(400)]
+    assert share_above(sum(start != 0 for start in found), 400) <= (0.04 if count < 12 else 0.02)
     if count < 2 * SHORTEST:
         assert set(found) == {0}
 
 
-@pytest.mark.parametrize("steps", [3, 8, 15])
 @pytest.mark.parametrize(
-    ("slower", "noise", "power"),
+    ("steps", "slower", "noise", "power"),
     [
-        (0.03, 0.005, 0.95),
-        (0.05, 0.005, 0.98),
-        (0.05, 0.01, 0.85),
-        (0.08, 0.01, 0.97),
-        (0.2, 0.02, 0.97),
-        (0.5, 0.02, 0.97),
+        (3, 0.03, 0.005, 0.95),
+        (8, 0.05, 0.005, 0.98),
+        (15, 0.05, 0.01, 0.85),
+        (8, 0.08, 0.01, 0.97),
+        (3, 0.2, 0.02, 0.97),
+        (15, 0.5, 0.02, 0.97),
     ],
 )
 def test_an_injected_warm_up_is_found(steps, slower, noise, power):
@@ -254,7 +253,7 @@ def test_an_injected_warm_up_is_found(steps, slower, noise, power):
     assert share_below(hits, 200) >= power
 
 
-@examples(200)
+@examples(100)
 @given(st.integers(6, 60), st.data(), st.floats(1.01, 1000))
 def test_a_single_spike_never_counts(count, data, height):
     where = data.draw(st.integers(0, count - 1))

@@ -244,8 +244,9 @@ def quick_gate(pairs: Iterable[Pair]) -> Decision | None:
         if calm([pair]):
             for side, launch in zip(sides, pair, strict=True):
                 side.append(launch.seconds)
-        at_a_look = len(sides[0]) in {look.pairs for look in DEFAULT.looks}
-        decided = at_a_look and deciding_look(*sides) is not None
+        # The looks before did not decide.
+        at_a_look = tuple(look for look in DEFAULT.looks if look.pairs == len(sides[0]))
+        decided = at_a_look and deciding_look(*sides, replace(DEFAULT, looks=at_a_look)) is not None
         if decided or tried >= int((1 + DEFAULT.spare) * max(next_look(len(sides[0])).pairs, at_ease)):
             lost = tried - len(sides[0])
             if lost and lost >= CONTENDED_SHARE * tried:

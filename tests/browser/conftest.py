@@ -37,13 +37,19 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Give the function that makes a page of stores with the command, once for the same words."""
+    """Give the function that makes a page of stores with the command, once for the same words.
+
+    Drawing the plots of reports takes most of the time: they are on a page that asks for them.
+    """
     made: dict[tuple[str, ...], Path] = {}
 
-    def make(*words: str) -> Path:
+    def make(*words: str, plots: bool = False) -> Path:
         if words not in made:
             path = tmp_path_factory.mktemp("page") / "report.html"
-            _carry_out("report", "page", *words, "--out", str(path))
+            with pytest.MonkeyPatch.context() as patch:
+                if not plots:
+                    patch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
+                _carry_out("report", "page", *words, "--out", str(path))
             made[words] = path
         return made[words]
 
@@ -66,7 +72,7 @@ def _carry_out(*words: str) -> None:
 @pytest.fixture(scope="package")
 def example(page_of: Callable[..., Path]) -> Path:
     """Give the page of a real store: two networks, one machine, several launches of each cell."""
-    return page_of("--store", str(EXAMPLE))
+    return page_of("--store", str(EXAMPLE), plots=True)
 
 
 @pytest.fixture(scope="package")

@@ -64,13 +64,11 @@ def test_mig() -> None:
         OSError("no more"),
     ],
 )
-@pytest.mark.parametrize("function", sorted(set(board()) - {"nvmlDeviceGetName"}))
-def test_any_failing_query_is_none(function: str, error: Exception) -> None:
-    answers = board()
-    answers[function] = error
-    gpus = probe_gpus(FakeNvml(answers, board()))
-    assert [gpu.name for gpu in gpus.devices] == ["NVIDIA A100-SXM4-80GB"] * 2
-    assert (gpus.reason is None) == isinstance(error, AttributeError)
+def test_any_failing_query_is_none(error: Exception) -> None:
+    for function in sorted(set(board()) - {"nvmlDeviceGetName"}):
+        gpus = probe_gpus(FakeNvml({**board(), function: error}, board()))
+        assert [gpu.name for gpu in gpus.devices] == ["NVIDIA A100-SXM4-80GB"] * 2, function
+        assert (gpus.reason is None) == isinstance(error, AttributeError), function
 
 
 def test_no_driver() -> None:

@@ -37,10 +37,10 @@ READING = Reading(
 
 def write_tree(root: Path, tree: Tree) -> Path:
     """Write the files of `tree` under `root`, and return `root`."""
+    for folder in {(root / name).parent for name in tree}:
+        folder.mkdir(parents=True, exist_ok=True)
     for name, text in tree.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", errors="replace")
+        (root / name).write_text(text, encoding="utf-8", errors="replace")
     return root
 
 

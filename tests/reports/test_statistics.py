@@ -39,9 +39,9 @@ from dlbench.reports.statistics import (
 )
 
 Launches = list[list[float]]
-SIMULATIONS = 3000
-# Of so many simulations, 95 % coverage shows as 93.9 to 96.1 % in all but 1 of 200 tries (binomial, 2.8 sigma).
-CLOSE = 0.0112
+SIMULATIONS = 1500
+# Of so many simulations, 95 % coverage shows as 93.4 to 96.6 % in all but 1 of 200 tries (binomial, 2.8 sigma).
+CLOSE = 0.0158
 
 
 def launches_of(
@@ -64,7 +64,7 @@ def coverage(make: Callable[[np.random.Generator], Launches], truth: float) -> f
     return inside / SIMULATIONS
 
 
-@pytest.mark.parametrize("launches", [3, 5, 10])
+@pytest.mark.parametrize("launches", [3, 10])
 def test_the_interval_over_launches_covers_as_it_says(launches: int) -> None:
     assert coverage(lambda random: launches_of(random, launches), 0.5) == pytest.approx(0.95, abs=CLOSE)
 
@@ -93,7 +93,7 @@ def test_the_interval_of_a_ratio_covers_as_it_says(first: int, second: int, leas
     assert least <= inside / SIMULATIONS <= 0.97
 
 
-@pytest.mark.parametrize(("launches", "others"), [(1, 1), (2, 2), (1, 5)])
+@pytest.mark.parametrize(("launches", "others"), [(1, 1), (1, 5)])
 def test_the_interval_of_a_ratio_of_few_launches_covers_as_it_says(launches: int, others: int) -> None:
     random = np.random.default_rng(20260303)
     inside = 0
@@ -124,7 +124,7 @@ def test_a_machines_own_cells_show_how_launches_deviate() -> None:
 def test_intervals_of_cells_that_share_their_variance_cover_as_they_say_and_are_narrower(factor: float) -> None:
     random = np.random.default_rng(9)
     covered, narrower = [], []
-    for _ in range(100):
+    for _ in range(60):
         deviations = 0.02 * factor ** random.standard_normal(24)
         alone = [summarise(launches_of(random, 3, steps=9, median=1.0, between=each)) for each in deviations]
         shared = with_common_spread(alone)

@@ -1,11 +1,11 @@
 """The whole rule of a gate on launches whose truth is known: false alarms and power."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 from scipy import stats
-from simulated import BAD, CI, Conditions, Decision, gate, launches, pairs_needed
+from simulated import BAD, CI, Array, Conditions, gate, launches, pairs_needed
+
+from dlbench.reports.compare.verdict import deciding_look
 
 GOAL = 0.0005
 """False alarms per cell: 0.1 a night on 200 cells."""
@@ -15,17 +15,18 @@ CONDITIONS = {
     "3 %": CI,
     "bad": BAD,
 }
-NULL, POWERED = 6000, 500
+NULL, POWERED = 6000, 300
 
 
-@cache
-def decided(name: str, ratio: float, simulations: int) -> list[Decision]:
-    rng = np.random.default_rng([1, *name.encode(), round(1000 * ratio)])
-    return [gate(cell) for cell in launches(rng, CONDITIONS[name], simulations, pairs_needed(), ratio)]
+def is_alarm(levels: Array) -> bool:
+    """Tell whether a gate fails; only a look that may find a regression is judged: that halves the time."""
+    look = deciding_look(np.exp(levels[:, 0]), np.exp(levels[:, 1]))
+    return look is not None and look.slower > 0 and gate(levels).alarm
 
 
 def alarms(name: str, ratio: float, simulations: int) -> int:
-    return sum(each.alarm for each in decided(name, ratio, simulations))
+    rng = np.random.default_rng([1, *name.encode(), round(1000 * ratio)])
+    return sum(map(is_alarm, launches(rng, CONDITIONS[name], simulations, pairs_needed(), ratio)))
 
 
 @pytest.mark.parametrize(
@@ -39,8 +40,7 @@ def test_false_alarms_are_rare(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ratio", "power"),
-    [("1 %", 1.05, 0.99), ("2 %", 1.05, 0.95), ("3 %", 1.05, 0.85), ("3 %", 1.1, 0.99), ("bad", 1.1, 0.85)],
+    ("name", "ratio", "power"), [("1 %", 1.05, 0.99), ("2 %", 1.05, 0.95), ("3 %", 1.05, 0.85), ("bad", 1.1, 0.85)]
 )
 def test_real_slowdowns_are_found(name: str, ratio: float, power: float) -> None:
     assert alarms(name, ratio, POWERED) / POWERED >= power

@@ -11,6 +11,7 @@ from hostile import HOSTILE
 from hostile import check_markdown as inert_markdown
 from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
@@ -128,6 +129,7 @@ def test_each_form_is_well_formed_and_says_where_nothing_was_measured(name: str,
         assert "above 1 is slower" not in text
 
 
+@examples(30)
 @given(st.sampled_from(HOSTILE), st.integers(0, 400), st.sampled_from([Verdict.REGRESSION, Verdict.BROKEN]))
 def test_a_comment_of_any_names_and_size_is_inert_and_fits(name: str, cells: int, verdict: Verdict) -> None:
     text = f"{name} @somebody #1 !2"

@@ -100,16 +100,14 @@ def test_verdict_and_interval_agree(measured: Pairs) -> None:
         assert found.high < 1 + DEFAULT.tolerance
 
 
-@pytest.mark.parametrize("noise", ["normal", "heavy tails", "growing", "in steps", "resembling"])
+@pytest.mark.parametrize("noise", ["heavy tails", "in steps", "resembling"])
 def test_no_noise_that_falls_on_both_sides_alike_exceeds_the_levels(noise: str) -> None:
     """The signs are by lot, the sizes as unkind as one likes; without the estimate's own limit."""
     rng = np.random.default_rng([3, *noise.encode()])
-    simulations, alarms = 40_000, 0
+    simulations, alarms = 20_000, 0
     shape = simulations, LAST
     sizes = {
-        "normal": lambda: np.abs(rng.normal(size=shape)),
         "heavy tails": lambda: np.abs(rng.standard_cauchy(shape)),
-        "growing": lambda: np.cumsum(rng.random(shape), axis=1),
         "in steps": lambda: rng.integers(1, 4, shape) + 1e-6 * rng.random(shape),
         "resembling": lambda: np.exp(np.cumsum(rng.normal(0, 0.5, shape), axis=1)),
     }[noise]()
@@ -128,7 +126,7 @@ def test_no_noise_that_falls_on_both_sides_alike_exceeds_the_levels(noise: str) 
 def test_one_end_of_the_interval_misses_as_rarely_as_it_says_whenever_a_look_ends(deviation: float) -> None:
     rng = np.random.default_rng(5)
     missed = dict.fromkeys(("low", "high"), 0)
-    simulations = 800
+    simulations = 500
     for effect in (1.0, 1.03):
         for _ in range(simulations):
             logs = rng.normal(np.log(effect), deviation, LAST)
@@ -139,7 +137,7 @@ def test_one_end_of_the_interval_misses_as_rarely_as_it_says_whenever_a_look_end
         assert count / (2 * simulations) <= 1 - DEFAULT.confidence_of_looks
 
 
-@pytest.mark.parametrize("deviation", [0.01, 0.03, 0.06])
+@pytest.mark.parametrize("deviation", [0.01, 0.06])
 def test_the_outlook_is_what_happens(deviation: float) -> None:
     effect = smallest_effect(deviation)
     assert outlook(deviation, effect).found == pytest.approx(POWER, abs=0.02)

@@ -161,7 +161,7 @@ some_records = st.builds(
 )
 
 
-@examples(60, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(some_records, min_size=1, max_size=40), st.sampled_from(sorted(QUANTITIES)))
 def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(records: list[Any], quantity: str) -> None:
     matrix = build_matrix(results_of(*records))

@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dlbench.reports.formats.export import FORMATS, export
 from dlbench.reports.formats.inert import FIELD, json_escaped, one_line, visible
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
@@ -56,48 +58,71 @@ def test_json_is_the_same_but_for_what_has_no_place_in_it(content: Any) -> None:
         assert json.loads(text) == content
 
 
-def results() -> Results:
-    """Return records in which each of the texts is once each of the names, a reason and a version."""
-    records = [make.hole(Status.SKIPPED, "")]
+def some_records() -> list[Record]:
+    """Return records in which each of the texts is once a name, a reason and a version."""
+    records = [make.hole(Status.SKIPPED, ""), make.record(machine="m-two")]
     for number, text in enumerate(HOSTILE):
-        for name in ("framework", "mode", "network", "machine", "environment"):
+        for name in ("framework", "mode", "network", "environment"):
             records.append(make.record(**{"framework": f"f{number}", name: text, "minutes": number}))
         records += [make.record(framework=text, threads=threads, batch_size=128) for threads in (1, 2, 4)]
         records.append(make.hole(Status.CRASHED, text, framework=f"f{number}", threads=2))
         software = {"framework": text, "version": text, "versions": {text: text}, "blas": text, text: text}
         said = make.outcome(software=software, parity=make.parity("disagrees", text), status=Status.PARITY_FAILED)
         records.append(make.record(framework=f"f{number}", threads=4, result=said))
-    hosts = {text: Host(text, text, 2, 2, 2.0, ((text, text),)) for text in [make.MACHINE, *HOSTILE]}
-    return Results(tuple(records), hosts, comparisons=HOSTILE, displaced=HOSTILE)
+    return records
+
+
+def of_many_machines() -> list[Record]:
+    """Return records of as many machines as there are texts: columns of their own, so few rows."""
+    return [
+        make.record(machine=text, framework=framework, threads=threads)
+        for text in HOSTILE
+        for framework, threads in (("torch", 1), ("torch", 2), ("mxnet", 1))
+    ]
+
+
+@cache
+def sources() -> list[Source]:
+    names = [make.MACHINE, "m-two", *HOSTILE]
+    hosts = {text: Host(text, text, 2, 2, 2.0, ((text, text),)) for text in names}
+    runs = [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE]
+    found = [
+        Results(tuple(records), hosts, comparisons=HOSTILE, displaced=HOSTILE)
+        for records in (some_records(), of_many_machines())
+    ]
+    return [Source(lambda each=each: each, lambda: runs) for each in found]
 
 
 @pytest.mark.parametrize("report", MADE, ids=lambda report: report.name)
 def test_no_name_and_no_reason_does_anything(report: Any) -> None:
-    source = Source(results, lambda: [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE])
-    found = report.analyse(source)
-    for form in FORMATS:
-        text = export(report, found, ReportOptions(), form)
-        CHECKS[form](text)
-        assert len(max(text.split("\n"), key=len)) < 50_000 or form in ("csv", "json")
-    content = json.loads(export(report, found, ReportOptions(), "json"))
-    if report.name == "matrix":
-        assert set(HOSTILE) <= set(texts_of(content))  # whoever reads JSON gets every text as it was
-        assert "[red]x[/red]" in export(report, found, ReportOptions(), "terminal")
+    for source in sources():
+        found = report.analyse(source)
+        for form in FORMATS:
+            text = export(report, found, ReportOptions(), form)
+            CHECKS[form](text)
+            assert len(max(text.split("\n"), key=len)) < 50_000 or form in ("csv", "json")
+            if report.name == "matrix" and form == "json":
+                assert set(HOSTILE) <= set(texts_of(json.loads(text)))  # whoever reads JSON gets every text as it was
+
+
+def test_markup_of_a_terminal_is_text() -> None:
+    (matrix,) = [report for report in MADE if report.name == "matrix"]
+    for source in sources():
+        assert "[red]x[/red]" in export(matrix, matrix.analyse(source), ReportOptions(), "terminal")
 
 
 def source_of(path: Path) -> Source:
-    def runs() -> list[Any]:
-        with Store.open(path, create=False) as store:
-            return [(run, 1) for run in store.runs()]
-
-    return Source(lambda: Results.read([path], newest=True), runs)
+    with Store.open(path, create=False) as store:
+        runs = [(run, 1) for run in store.runs()]
+    found = Results.read([path], newest=True)
+    return Source(lambda: found, lambda: runs)
 
 
 @pytest.mark.parametrize(("name", "turn"), [("cpu", 0), ("gpu", 7)])
 def test_somebody_elses_store_is_shown_and_does_nothing(tmp_path: Path, name: str, turn: int) -> None:
-    path = hostile_store(tmp_path, name, turn)
+    source = source_of(hostile_store(tmp_path, name, turn))
     for report in MADE:
-        found = report.analyse(source_of(path))
+        found = report.analyse(source)
         for form in FORMATS:
             CHECKS[form](export(report, found, ReportOptions(), form))
         if report.draw is not None and report.name in DRAWN.get(name, ()):

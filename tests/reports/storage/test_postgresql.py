@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ from postgresql_server import Server
 from processes import PATIENCE, running_command, suite_of_null
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.catalogue import reports
 from dlbench.reports.errors import StoreError
 from dlbench.reports.storage import delivery, servers
 from dlbench.reports.storage.delivery import RETRY_SECONDS, DeliveringStore, copy, copy_run
+from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
 Command = Callable[..., tuple[Any, str, str]]
@@ -380,7 +381,7 @@ def test_a_server_that_stops_in_the_middle_of_a_run(
 def test_a_run_that_was_killed_while_the_server_was_away_is_resumed(
     command: Command, url: str, postgresql: Server, tmp_path: Path
 ) -> None:
-    Path("mine.toml").write_text(SUITE.replace("seconds = 0.05", "seconds = 0.5"))
+    Path("mine.toml").write_text(SUITE.replace("step_seconds = 0.005", "step_seconds = 0.05"))
     with running_command(tmp_path, "run", "mine.toml", "--store", url) as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -474,15 +475,20 @@ def copied(command: Command, url: str) -> tuple[str, str]:
     return "workers.sqlite", url
 
 
-def test_every_report_is_the_same_as_that_of_the_file(command: Command, copied: tuple[str, str]) -> None:
+def in_order(found: Results) -> Results:
+    return replace(found, records=tuple(sorted(found.records, key=lambda record: (record.started, record.launch))))
+
+
+def test_reports_read_the_same_of_the_server_and_of_the_file(command: Command, copied: tuple[str, str]) -> None:
     file, url = copied
-    words = [*(("report", name) for name, each in reports().items() if each.of_stores), ("history",)]
-    for each in words:
-        results = [command(*each, "--format", "json", "--store", store) for store in copied]
+    ways: list[dict[str, Any]] = [{}, {"newest": True}, {"newest": True, "all_runs": True}]
+    for way in ways:
+        assert in_order(Results.read([url], **way)) == in_order(Results.read([file], **way))
+    for words in (("report", "matrix"), ("report", "runs"), ("history",)):
+        results = [command(*words, "--format", "json", "--store", store) for store in copied]
         of_file, of_server = (
             (code, rounded(out), errors.replace(servers.without_password(url), file)) for code, out, errors in results
         )
-        assert of_file == of_server, each
+        assert of_file == of_server, words
         assert of_file[0] in (0, 2)
-        if each[1:] == ("matrix",):
-            assert json.loads(of_file[1])
+        assert words[-1] != "matrix" or json.loads(of_file[1])

@@ -12,8 +12,6 @@ from processes import run_command
 from dlbench.suites.commands.probe import folded
 from dlbench.suites.run import quiet
 
-pytestmark = pytest.mark.alone
-
 
 def test_the_command_on_this_machine(tmp_path: Path) -> None:
     ended = run_command(tmp_path, "doctor", "--json", TMPDIR=str(tmp_path), OMP_NUM_THREADS="3")

@@ -2,7 +2,9 @@
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -33,6 +35,11 @@ def shown(guide: Path) -> list[str]:
     ]
 
 
+@cache
+def app_of(word: str) -> Any:
+    return typer.main.get_command(cli.build_app(word))
+
+
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: str(guide.relative_to(ROOT)))
 def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -42,7 +49,7 @@ def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
         words = shlex.split(line.removeprefix("dlbench "))
         if any(name in line for name in MADE_THERE):
             continue
-        command = typer.main.get_command(cli.build_app(words[0]))
+        command = app_of(words[0])
         context = command.context_class(command, info_name="dlbench")
         while words and hasattr(command, "commands") and words[0] != "--help":
             found = command.get_command(context, words[0])

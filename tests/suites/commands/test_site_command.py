@@ -41,6 +41,12 @@ def store(tmp_path: Path, nights) -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def _no_pictures_of_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the plots on the pages of runs: drawing takes long, and `test_page.py` has them."""
+    monkeypatch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
+
+
 def files(folder: Path) -> dict[str, tuple[int, int]]:
     found = {str(each.relative_to(folder)): each.stat() for each in folder.rglob("*") if each.is_file()}
     return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in found.items()}

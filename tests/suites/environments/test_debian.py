@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -145,12 +145,17 @@ class Recipe:
         )
 
     def build(self, **options) -> tuple[int, str]:
-        """Build; return the exit code and the last line said."""
-        process = self.start(**options)
-        out, said = process.communicate(timeout=PATIENCE)
+        """Build; return the exit code and the last line said. Options are those of a process of its own."""
+        if options:
+            process = self.start(**options)
+            out, said = process.communicate(timeout=PATIENCE)
+            code = process.returncode
+        else:
+            done = run_with(self.variables, self.folder, "env", "build", "tiny")
+            code, out, said = done.returncode, done.stdout, done.stderr
         assert out == ""
         assert "Traceback" not in said
-        return process.returncode, said.splitlines()[-1]
+        return code, said.splitlines()[-1]
 
     def relock(self) -> None:
         """List what the pool holds now, and lock it."""
@@ -204,15 +209,22 @@ def key(tmp_path_factory):
     return make_key(tmp_path_factory.mktemp("key"))
 
 
-@pytest.fixture
-def mirror(tmp_path, key) -> Mirror:
+@pytest.fixture(scope="session")
+def first_mirror(tmp_path_factory, key) -> Mirror:
     """Give a mirror with three packages: one has an epoch, and its file lies behind a link of another."""
-    made = Mirror(tmp_path / "mirror", key[1], key[0])
+    made = Mirror(tmp_path_factory.mktemp("first") / "mirror", key[1], key[0])
     made.add("tiny-a", files={"usr/lib/real/a": b"a", "lib": "usr/lib"})
     made.add("tiny-b", "1:2.0", {"lib/real/b": b"b"})
     made.add("tiny-c")
     made.publish()
     return made
+
+
+@pytest.fixture
+def mirror(tmp_path, first_mirror) -> Mirror:
+    """Give a copy of it."""
+    shutil.copytree(first_mirror.folder, tmp_path / "mirror")
+    return replace(first_mirror, folder=tmp_path / "mirror")
 
 
 @pytest.fixture

@@ -110,7 +110,6 @@ def records_of(folder, *words, **variables):
         return done, list(opened.records())
 
 
-@pytest.mark.alone
 def test_a_launch_has_the_library_in_its_process_and_its_record_says_so(tmp_path, installed):
     done, records = records_of(tmp_path, "--tuning", "tuned,tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent))
     assert done.returncode == 0, done.stderr
@@ -122,7 +121,6 @@ def test_a_launch_has_the_library_in_its_process_and_its_record_says_so(tmp_path
     assert preloaded == plain
 
 
-@pytest.mark.alone
 def test_a_library_that_the_loader_skips_gives_no_number(tmp_path, installed):
     installed.write_text("no library at all")
     _, (record,) = records_of(tmp_path, "--tuning", "tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent))

@@ -103,7 +103,7 @@ FILES = {
         "the losses of the first steps are not finite",
     ),
     "leaves": (of_prepare("import os; os._exit(3)"), Status.CRASHED, "exit code 3"),
-    "hangs": (of_prepare("while True: pass"), Status.TIMED_OUT, "during build"),
+    "hangs": (of_prepare("import time; time.sleep(600)"), Status.TIMED_OUT, "during build"),
     "prints": (
         "import sys\ndef prepare(cell):\n    for _ in range(64):\n        sys.stderr.write('x' * 2**20)\n"
         "        sys.stdout.write('\\x1b[31m' * 2**18)\n    return lambda: print('y')\n",

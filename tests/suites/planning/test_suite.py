@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 from typer.testing import CliRunner
 
 from dlbench.adapters.networks import digest_of
@@ -237,6 +238,7 @@ def planned(command: str) -> list[dict[str, Any]]:
     return json.loads(done.stdout)["cells"]
 
 
+@examples(40)
 @given(cells)
 def test_the_command_plans_the_cell_alone(cell: Cell) -> None:
     (only,) = planned(rerun_command(cell, "table4", launches=3))
@@ -245,6 +247,7 @@ def test_the_command_plans_the_cell_alone(cell: Cell) -> None:
             assert only[axis] == value, axis
 
 
+@examples(30)
 @given(cells, st.sampled_from(["threads", "scaling", "tuning", "figure1"]))
 def test_what_the_suite_has_otherwise_is_said(cell: Cell, suite: str) -> None:
     if cell.network == "fcn5" and cell.world_size == 1:

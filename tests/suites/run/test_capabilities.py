@@ -17,8 +17,6 @@ from dlbench.suites.planning.values import Build, Capacity
 from dlbench.suites.run import capabilities
 from dlbench.suites.run.launcher import Launched
 
-pytestmark = pytest.mark.alone
-
 TOLD = {
     "gpu": [False, "asked"],
     "network:fcn5": [True, ""],

@@ -63,7 +63,6 @@ def test_instances_that_do_not_fit_are_left_out_or_refused():
         planned("2", "2")
 
 
-@pytest.mark.alone
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
     words = ("--frameworks", "null", "--networks", "fcn5", "--threads", "1", "--launches", "1", "--instances", "1,2")

@@ -78,17 +78,16 @@ def test_the_energy_of_the_timed_steps_is_read_at_the_marks_around_them(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "reason"),
+    ("fault", "step", "status", "reason"),
     [
-        ("crash", Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
-        ("exit", Status.CRASHED, "exit code 3, no answer"),
-        ("error", Status.CRASHED, "RuntimeError: the null framework was set to fail"),
-        ("memory", Status.OUT_OF_MEMORY, "MemoryError: the null framework was set to run out of memory"),
-        ("unsupported", Status.UNSUPPORTED, "the null framework was set not to support this cell"),
+        ("crash", 1, Status.CRASHED, "ended by signal 11 (SIGSEGV)"),
+        ("exit", 4, Status.CRASHED, "exit code 3, no answer"),
+        ("error", 1, Status.CRASHED, "RuntimeError: the null framework was set to fail"),
+        ("memory", 4, Status.OUT_OF_MEMORY, "MemoryError: the null framework was set to run out of memory"),
+        ("unsupported", 1, Status.UNSUPPORTED, "the null framework was set not to support this cell"),
     ],
 )
-@pytest.mark.parametrize("step", [1, 4])
-def test_every_fault_has_its_status_and_reason(tmp_path, fault, status, reason, step):
+def test_every_fault_has_its_status_and_reason(tmp_path, fault, step, status, reason):
     outcome = launch(tmp_path, {"fault": fault, "fault_step": step}).outcome
     assert (outcome.status, outcome.reason) == (status, reason)
     assert outcome.samples_ns == []
@@ -231,7 +230,7 @@ SAYS = (
 def test_a_flood_of_words_fills_neither_disk_nor_reason(stream, tmp_path, monkeypatch):
     monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
     most = []
-    flood = f"head -c 300000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
+    flood = f"head -c 60000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
     outcome = launch_script(tmp_path, flood, lambda directory: most.append(outcomes.bytes_in(directory, 10**9)))
     assert outcome.status is Status.CRASHED
     assert outcome.reason.startswith("exit code 3, no answer")

@@ -37,9 +37,6 @@ from dlbench.suites.run.quiet import (
     other_dlbench,
 )
 
-pytestmark = pytest.mark.alone
-
-
 HOLDER = """
 import sys
 from dlbench.suites.run.quiet import measuring
@@ -252,11 +249,11 @@ def test_disturbed_and_foreign_readings_are_no_record() -> None:
     assert judge_reading(slow, [CALM] * quiet.ENOUGH_READINGS + [reading(pressure_share=0.3)] * 500)
 
 
-@pytest.mark.parametrize("deviation", [0.002, 0.005, 0.01, 0.02, 0.04])
+@pytest.mark.parametrize("deviation", [0.002, 0.01, 0.04])
 def test_the_sentinels_own_noise_is_not_held_against_a_quiet_gate(deviation: float) -> None:
     numbers = random.Random(7)
     refused = tried = 0
-    for _ in range(300):
+    for _ in range(150):
         history = noisy(numbers, deviation, quiet.RECORD_LENGTH)
         tried += 10
         refused += sum(bool(judge_reading(each, history)) for each in noisy(numbers, deviation, 10))

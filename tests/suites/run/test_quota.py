@@ -37,8 +37,6 @@ from dlbench.reports.storage.store import Store
 from dlbench.suites.run import quota
 from dlbench.suites.run.launcher import launch_process
 
-pytestmark = pytest.mark.alone
-
 PERIOD = 100_000
 #: Low enough for a launch to come up against it on a machine that other programs use too.
 QUOTA = 0.2
