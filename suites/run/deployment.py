@@ -34,9 +34,10 @@ def _dockerfile(variables: Mapping[str, str], cell: Cell) -> list[str]:
 
 
 def _container(variables: Mapping[str, str], cell: Cell) -> list[str]:
-    """Return resources and env of a container of Kubernetes: a CPU for each thread."""
-    cpus = json.dumps({"cpu": str(cell.all_threads)})
-    resources = ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"] if cell.all_threads else []
+    """Return resources and env of a container of Kubernetes: its quota, or a CPU for each thread."""
+    count = cell.cpu_quota or cell.all_threads
+    cpus = json.dumps({"cpu": f"{count:g}"})
+    resources = ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"] if count else []
     named = [json.dumps({"name": name, "value": value}, ensure_ascii=False) for name, value in variables.items()]
     return [*resources, *(["env:"] if named else []), *(f"- {each}" for each in named)]
 

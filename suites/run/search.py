@@ -62,7 +62,7 @@ def search_starts(plan: Plan, cores: int) -> tuple[Cell, ...]:
     def distance(cell: Cell) -> tuple[object, ...]:
         usual = cell.mode == plan.row_of(cell).build.framework.default_mode
         in_force = tuning.in_force(cell.tuning, plan.tunable(cell))
-        return not usual, len(in_force), abs(cell.threads - cores), cell.threads
+        return not usual, len(in_force), cell.instances, abs(cell.threads - cores), cell.threads
 
     names = {cell.framework for cell in plan.cells}
     first = next(row.build.name for row in plan.rows if row.build.name in names)

@@ -227,7 +227,7 @@ def test_opening_a_store_again_releases_no_lock_of_this_process(path: Path) -> N
 def test_cells_that_differ_in_one_axis_have_different_keys(axis: axes.Axis) -> None:
     cell = make.cell()
     value = getattr(cell, axis.name)
-    other = cell._replace(**{axis.name: value + 1 if isinstance(value, int) else f"{value}x"})
+    other = cell._replace(**{axis.name: value + 1 if isinstance(value, int | float) else f"{value}x"})
     assert len({schema.cell_key(machine, each) for machine in ("a", "b") for each in (cell, other)}) == 4
     with empty_store() as store:
         for each in (cell, other):
