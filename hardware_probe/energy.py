@@ -37,7 +37,7 @@ class PackageCounters:
                 self._ranges[name] = read_int(zone / "max_energy_range_uj") or 0
 
     def read(self) -> Microjoules | str:
-        """Return every package's counter, or why there is none to read."""
+        """Return every package's counter, or the reason why none can be read."""
         found = {}
         for name, file in self._files.items():
             try:

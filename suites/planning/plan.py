@@ -247,7 +247,7 @@ def _cells(
     threads: Callable[[str, float], tuple[int, ...]],
     used: Sequence[str],
 ) -> list[Cell]:
-    """Return the distinct cells, those of one network together; raises UsageError where there is none.
+    """Return the distinct cells, grouped by network; raises UsageError if there are none.
 
     ``threads`` gives the counts of a device under a CPU quota.
     """

@@ -192,9 +192,11 @@ class LaunchMonitor:
         group: quota.Group | None = None,
         counters: PackageCounters | None = None,
     ) -> None:
-        """Listen on this line; the launch's processes descend from ``supervisor``. Checks may have so many
-        steps; without any there are none. ``meeting`` joins it with the monitor of another launch, in another thread.
-        ``group`` is that of a launch with a CPU quota, ``counters`` are those of the packages' energy (None: here).
+        """Listen on this line; the launch's processes descend from ``supervisor``.
+
+        A check takes one of ``check_steps``; without any there is no check. ``meeting`` joins it with the monitor of
+        another launch, in another thread. ``group`` is that of a launch with a CPU quota, ``counters`` are those of
+        the packages' energy (None: here).
         """
         line.setblocking(False)
         self.line = line

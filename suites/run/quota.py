@@ -118,7 +118,7 @@ def notes(cells: Iterable[Cell], machine: Machine) -> list[str]:
 
 @cache
 def groups_of_launches() -> tuple[Path, ...] | str:
-    """Return the groups in which those of launches are made, that of the quota first; else why there is none."""
+    """Return the parents of launches' groups, the one that takes the quota first; or why there can be no group."""
     around = list(directories(ROOT, "cpu"))
     own = [folder for folder in around if all(os.access(each, os.W_OK) for each in (folder, folder / "cgroup.procs"))]
     for folder in own:
@@ -164,7 +164,7 @@ def _words(path: Path) -> list[str]:
 
 
 def _started(process: int) -> str:
-    """Return when a process started, in the kernel's ticks; empty where there is none of this number."""
+    """Return the start time of a process in kernel ticks; empty if no such process exists."""
     fields = (read_text(Path(f"/proc/{process}/stat")) or "").rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 else ""
 

@@ -22,7 +22,7 @@ def counters(root: Path, microjoules: Mapping[str, int], range_of: int = RANGE) 
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Be nobody where this is root, whom no permission of a file keeps out."""
+    """Drop root's privileges, since file permissions do not stop root."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)

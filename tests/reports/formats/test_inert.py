@@ -102,7 +102,7 @@ def test_no_name_and_no_reason_does_anything(report: Any) -> None:
             CHECKS[form](text)
             assert len(max(text.split("\n"), key=len)) < 50_000 or form in ("csv", "json")
             if report.name == "matrix" and form == "json":
-                assert set(HOSTILE) <= set(texts_of(json.loads(text)))  # whoever reads JSON gets every text as it was
+                assert set(HOSTILE) <= set(texts_of(json.loads(text)))  # JSON keeps every text as it was
 
 
 def test_markup_of_a_terminal_is_text() -> None:
