@@ -148,11 +148,11 @@ def test_quotas_are_the_distinct_numbers_rising_and_none_is_0(quotas):
 
 @given(st.integers(1, 200), st.integers(1, 200))
 def test_a_range_of_quotas_goes_by_halves_then_as_counts_do(low, high):
-    low, high = sorted((low / 2, high / 2))
+    low, high = sorted((low / 4, high / 4))
     found = values.parse_quotas(f"{low}..{high}", MACHINE)
     assert (found[0], found[-1]) == (low, high)
     assert set(found) >= {each for each in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if low <= each <= high}
-    assert all(2 * each == int(2 * each) for each in found)
+    assert all(2 * each == int(2 * each) for each in found[1:-1])
 
 
 @given(typed)
