@@ -7,7 +7,7 @@ there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walk
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from .protocol import BOUND, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED, Cell
+from .protocol import ASYNC, BOUND, EVERY_STEP, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED, Cell
 
 GROUP = "group"  # cells that differ in such an axis are different work: they stand in different blocks of a matrix
 ROW = "row"  # ways to do the same work
@@ -50,6 +50,7 @@ AXES = (
     Axis("batch_size", GROUP),
     Axis("precision", GROUP, PRECISIONS[0], order=PRECISIONS),
     Axis("placement", GROUP, PLACEMENTS[0], order=PLACEMENTS),
+    Axis("sync", GROUP, EVERY_STEP, order=(EVERY_STEP, ASYNC)),
 )  # in the order of JSON keys and CSV columns
 
 NAMES = tuple(axis.name for axis in AXES)

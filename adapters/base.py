@@ -67,6 +67,13 @@ class Adapter:
     precisions: Tuple[str, ...] = ("float32",)
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
+    #:
+    #: Where ``further_axes`` has "sync", it knows other workers than those that average gradients at every step. With
+    #: ``cell.local_steps`` each updates parameters of its own, by the gradient of its own part, and after every so many
+    #: steps since ``reset`` all take the mean of their parameters; ``parameters`` are the first worker's. Asynchronous
+    #: workers (``cell.sync`` is `ASYNC`) share parameters, and each adds its update to them whenever it has one, at the
+    #: rate over the number of workers: a step of each moves as far as one of the whole mini-batch. ``last_loss`` is the
+    #: mean of the workers' losses in every case.
     data_parallel = ""
     #: Words of exceptions other than MemoryError that mean that memory ran out.
     out_of_memory: Tuple[str, ...] = ()
@@ -150,6 +157,13 @@ class Adapter:
         and only with `PROCESSES`. ``meeting`` is a file that is not there yet and that all of them can reach. From then
         on ``step`` updates with the mean gradient of the whole mini-batch, and ``last_loss`` returns its mean loss:
         both are called in every worker, in the same order.
+        """
+        raise NotImplementedError
+
+    def meet(self) -> None:
+        """Wait until all workers are here.
+
+        Called in each of their processes, and only with `PROCESSES` and asynchronous workers, after each sample.
         """
         raise NotImplementedError
 

@@ -44,6 +44,9 @@ BOUND = "bound"  # as many CPUs as threads, on different physical cores first
 OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # of the arithmetic; those of 16 bits are mixed with float32
 PLACEMENTS = ("resident", "pinned", "pageable")  # of the mini-batch: on the device, or copied from such host memory
+EVERY_STEP, LOCAL, ASYNC = "step", "local", "async"  # when workers exchange; the second is written "local:4"
+#: Steps of a sample of asynchronous workers, which wait for one another after each sample, so that it ends for all.
+_ASYNC_STEPS = 16
 
 
 class Cell(NamedTuple):
@@ -64,6 +67,7 @@ class Cell(NamedTuple):
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
     instances: int = 1  # independent processes, each with all of this on CPUs of its own; their throughput counts
     cpu_quota: float = 0.0  # CPUs that the kernel gives all processes of a launch together; 0: no quota
+    sync: str = EVERY_STEP  # when workers exchange: at every step, "local:H" every H steps, ASYNC without waiting
 
     @property
     def on_cpu(self) -> bool:
@@ -74,6 +78,21 @@ class Cell(NamedTuple):
     def all_threads(self) -> int:
         """Return the intra-op threads requested for all workers of all instances together."""
         return self.threads * self.world_size * self.instances
+
+    @property
+    def local_steps(self) -> int:
+        """Return the steps between two exchanges of parameters, H of "local:H"; 0 where workers exchange otherwise."""
+        kind, _, number = self.sync.partition(":")
+        return int(number) if kind == LOCAL and number.isdigit() else 0
+
+    @property
+    def sample_steps(self) -> int:
+        """Return the steps of which a timed sample has a multiple.
+
+        So each sample of local steps has its share of the exchanges, and asynchronous workers, which wait for one
+        another after each sample, wait little.
+        """
+        return _ASYNC_STEPS if self.sync == ASYNC else self.local_steps or 1
 
 
 class Protocol(NamedTuple):
@@ -86,6 +105,7 @@ class Protocol(NamedTuple):
     maximum_warmup_steps: int = 0  # warm-up grows up to this many samples while it shows a change; 0: never
     sample_seconds: float = 0.0  # steps shorter than this are timed several at a time
     curve_steps: int = 0  # steps of training on the launch's text after all that is timed; 0: none
+    loss_steps: int = 0  # further steps after all that is timed, on one mini-batch, whose losses are kept; 0: none
 
 
 class Launch(NamedTuple):
@@ -279,6 +299,7 @@ class Outcome(NamedTuple):
     test_loss: Optional[float] = None  # after it, on the part of the text that was kept
     curve_ended: str = ""  # why training ended early; empty: it did not
     phases: Dict[str, float] = {}  # when each phase of the launch began, in order; by the system's monotonic clock, s
+    losses: List[List[float]] = []  # of `Protocol.loss_steps`: [steps so far, mean loss of the last, before its update]
 
     def step_seconds(self) -> List[float]:
         # A clock may give 0 ns for a step that does nothing; a logarithm needs more.

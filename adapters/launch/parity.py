@@ -18,7 +18,7 @@ from .. import networks
 from ..base import Adapter
 from ..families import ParityRecipe
 from ..networks import Network
-from ..protocol import END, HOST_LINE, READ, RESET, STEPS, Launch, Parity, ParitySample
+from ..protocol import END, HOST_LINE, READ, RESET, STEPS, Cell, Launch, Parity, ParitySample
 from . import batches, contract
 from .batches import sampled_entries
 
@@ -39,6 +39,25 @@ def allowance(network: Network, precision: str) -> Allowance:
     """Return the error that a precision may cause in this network; none for one that the table does not list."""
     loss, smooth, kinked = ROUNDINGS.get(precision, (0.0, 0.0, 0.0))
     return loss, kinked if network.family.kinked() else smooth
+
+
+#: No parameter that stands still passes, however many local steps a check has.
+_MOST_UPDATE_ERROR = 0.5
+
+
+def recipe_of(network: Network, cell: Cell) -> ParityRecipe:
+    """Return the recipe of a cell's check: the network's own or, with local steps, one of so many steps more.
+
+    It goes beyond the first exchange, at a rate at which the local steps together move as far as one step of the
+    network's recipe. The errors of their roundings add up as those of independent steps do, and so do tolerances.
+    """
+    recipe, local = network.parity, cell.local_steps
+    if not local:
+        return recipe
+    steps = local + recipe.steps
+    rate, wider = recipe.learning_rate / local, math.sqrt(steps)
+    loss, update = recipe.loss_tolerance * wider, recipe.update_tolerance * wider
+    return ParityRecipe(steps, rate, loss, max(recipe.update_tolerance, min(update, _MOST_UPDATE_ERROR)), recipe.why)
 
 
 class Observation(NamedTuple):
@@ -81,9 +100,10 @@ def all_unchanged(parameters: Iterable[Tuple[str, np.ndarray]], earlier: Dict[st
 
 
 def save(path: str, observation: Observation, earlier: Sequence[Observation] = ()) -> None:
-    """Write an observation as a reference file, with the updates of earlier ones: after one step, two, and so on."""
+    """Write an observation as a reference file, with the updates of earlier ones, each with the losses until then."""
     arrays: Dict[str, Any] = {}
-    for steps, each in enumerate(earlier, 1):
+    for each in earlier:
+        steps = len(each.losses)
         arrays.update(("update%d:%s" % (steps, name), each.updates[name]) for name in sorted(each.updates))
     arrays.update(("update:" + name, observation.updates[name]) for name in sorted(observation.updates))
     np.savez_compressed(path, losses=np.array(observation.losses), **arrays)
@@ -245,7 +265,7 @@ def run_check(
     """Run the checks of the timed ``step`` that the host asks for; return what the last one showed."""
     network = networks.from_data(launch.network or {})
     weights, batch = Weights(network, launch.weights), batches.of_launch(network, launch)
-    adapter.set_learning_rate(network.parity.learning_rate)
+    adapter.set_learning_rate(recipe_of(network, launch.cell).learning_rate)
     losses: List[float] = []
     further: Optional[CheckRequest] = request
     while further is not None:
@@ -271,13 +291,18 @@ def _finite(values: Any) -> Optional[List[float]]:
 
 
 def save_reference(adapter: Adapter, network: Network, path: str, before: Dict[str, np.ndarray]) -> None:
-    """Run the recipe's steps and write what each of them showed as the reference file."""
-    adapter.set_learning_rate(network.parity.learning_rate)
+    """Run the recipe's steps and write what each of them showed as the reference file.
+
+    With local steps only those behind the first exchange are kept: a shorter check would not see that there is one.
+    """
+    recipe = recipe_of(network, adapter.cell)
+    adapter.set_learning_rate(recipe.learning_rate)
     losses: List[float] = []
     shown = []
-    for _ in range(network.parity.steps):
+    for step in range(recipe.steps):
         adapter.step()
         adapter.synchronize()
         losses.append(contract.loss(adapter))
-        shown.append(observe(contract.current_parameters(adapter, network), before, list(losses)))
+        if step >= adapter.cell.local_steps:
+            shown.append(observe(contract.current_parameters(adapter, network), before, list(losses)))
     save(path, shown[-1], shown[:-1])

@@ -7,6 +7,9 @@ engine, so its clock times the step of all.
 
 A sample of several short steps is one line: its cost, some microseconds, is spread over a sample. Engines that drive
 all their devices from one process need none of this.
+
+Asynchronous workers wait for one another at the end of each line (`Adapter.meet`): a sample lasts until the slowest
+worker has taken its steps, and between them none waits.
 """
 
 import os
@@ -21,7 +24,7 @@ import numpy as np
 
 from ..base import PROCESSES, Adapter
 from ..networks import Network
-from ..protocol import Launch, Outcome, Status, read_json_object, write_json, write_outcome
+from ..protocol import ASYNC, EVERY_STEP, Launch, Outcome, Status, read_json_object, write_json, write_outcome
 from . import batches, evidence, parity
 from .batches import Batch
 
@@ -38,10 +41,13 @@ def needed(adapter: Adapter, launch: Launch) -> bool:
 
 
 def refusal(adapter: Adapter, launch: Launch) -> str:
-    """Return why these workers cannot train together; empty where they can, or where there is only one."""
-    workers, size = launch.cell.world_size, launch.cell.batch_size
+    """Return why these workers cannot train together; empty where they can, or where one trains by itself."""
+    workers, size, sync = launch.cell.world_size, launch.cell.batch_size, launch.cell.sync
+    if sync not in (EVERY_STEP, ASYNC) and not launch.cell.local_steps:
+        return "sync %s: there are only step, local:H with H local steps, and async" % sync
     if workers == 1:
-        return ""
+        alone = "sync %s: one worker has no other to exchange with; it needs a world size of 2 or more" % sync
+        return "" if sync == EVERY_STEP else alone
     if not adapter.data_parallel:
         return "world size %d: this adapter trains with one worker only" % workers
     if size % workers:
@@ -184,12 +190,19 @@ class Team:
                 other.kill()
 
 
+def _meeting(adapter: Adapter) -> Callable[[], None]:
+    """Return what workers do at the end of a line of steps: asynchronous ones wait for one another."""
+    return adapter.meet if adapter.cell.sync == ASYNC else lambda: None
+
+
 def _step_of_all(team: Team, adapter: Adapter) -> Any:
     """Return the first worker's step: the others are sent theirs, then it takes its own."""
+    meet = _meeting(adapter)
 
     def step() -> None:
         team.send(b"step 1\n")
         adapter.step()  # may be another one once the adapter has prepared
+        meet()
 
     def several(count: int) -> Callable[[], None]:
         send, own, line = team.send, adapter.step, b"step %d\n" % count
@@ -198,6 +211,7 @@ def _step_of_all(team: Team, adapter: Adapter) -> Any:
             send(line)
             for _ in range(count):
                 own()
+            meet()
 
         return steps
 
@@ -232,11 +246,13 @@ class Lead:
 
 def follow(adapter: Adapter, lines: Any, reset: Callable[[], None]) -> None:
     """Join in the first worker's calls, until its end of the pipe is closed."""
+    meet = _meeting(adapter)
     for line in iter(lines.readline, b""):
         what, _, rest = line.decode("ascii").strip().partition(" ")
         if what == "step":
             for _ in range(int(rest)):
                 adapter.step()
+            meet()
         elif what == "rate":
             adapter.synchronize()
             adapter.set_learning_rate(float(rest))

@@ -156,14 +156,15 @@ def warm_up(
 ) -> Tuple[List[int], int]:
     """Run the steps between the first and the timed ones; return their nanoseconds, and the steps of a sample."""
     protocol, spent = launch.protocol, []
-    # The first step counts as warm-up.
-    for _ in range(max(1, protocol.warmup_steps - 1)):
+    # The first step counts as warm-up. The first exchange after local steps is slow, as first calls are.
+    for _ in range(max(1, protocol.warmup_steps - 1, launch.cell.local_steps - 1)):
         spent.append(time_one(step, adapter.synchronize))
         note_loss()
     if not launch.cell.on_cpu:
         spent += keep_busy(step, adapter.synchronize, GPU_SECONDS)
     count, tried = steps_per_sample(step, adapter.synchronize, min(spent), protocol.sample_seconds)
-    return spent + tried, count
+    multiple = launch.cell.sample_steps
+    return spent + tried, -(-count // multiple) * multiple
 
 
 def timed_samples(

@@ -124,6 +124,44 @@ def _train(outcome: Outcome, curve: List[List[float]], adapter: Adapter, launch:
     raise contract.ContractBroken("train_on_text() ended after %d of %d steps" % (done, steps))
 
 
+#: Losses that `with_losses` keeps: each is a sum over all workers, for which they wait.
+_LOSSES = 20
+
+
+def with_losses(outcome: Outcome, adapter: Adapter, launch: Launch, announce: Announce) -> Outcome:
+    """Take the protocol's further steps, untimed; return the outcome with the losses on the way.
+
+    They start from the weights and the mini-batch of the parity check, at the rate of the timed steps. Where they end
+    early the outcome's software says why.
+    """
+    losses: List[List[float]] = []
+    ended = ""
+    try:
+        network, steps = network_of(launch), launch.protocol.loss_steps
+        announce(TRAINING)
+        adapter.reset(parity.Weights(network, launch.weights), batches.of_launch(network, launch))
+        adapter.set_learning_rate(LEARNING_RATE)
+        block = max(1, steps // _LOSSES)
+        begun, done = time.perf_counter(), 0
+        while done < steps and not ended:
+            more = min(block, steps - done)
+            timing.several(adapter.step, more)()
+            done += more
+            loss = contract.loss(adapter)
+            if math.isfinite(loss):
+                losses.append([done, loss])
+            else:
+                ended = "the loss was not finite after %d steps" % done
+            left = (time.perf_counter() - begun) / done * (steps - done)
+            announce("%s, step %d of %d" % (TRAINING, done, steps), left)
+    except Exception as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        ended = adapter.error_text(error) or "%s: %s" % (type(error).__name__, gpus.first_line(error))
+    software = dict(outcome.software, losses_ended=ended) if ended else outcome.software
+    return outcome._replace(losses=losses, software=software)
+
+
 def announcer(directory: str, begun: Dict[str, float]) -> Announce:
     """Return the call that tells the host the guest's phase, between measurements only; ``begun`` notes its time."""
     process = os.getpid()
@@ -317,6 +355,7 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
     process = os.getpid()
     made: List[Adapter] = []
     teams: List[team.Team] = []
+    leads: List[Adapter] = []
 
     def load_and_keep(launch: Launch) -> Adapter:
         made.append(load(launch))
@@ -329,7 +368,8 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         teams.append(team.Team(launch, directory))
         adapter.join(0, team.meeting_place(directory))
         lead: Any = team.Lead(teams[0], adapter)
-        return lead
+        leads.append(lead)
+        return leads[0]
 
     try:
         outcome = measure(launch, announce, Host(), load_and_keep, gather)
@@ -339,6 +379,12 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         outcome = _failure(error, made)
     if os.getpid() != process:
         return 1  # a copy that the adapter forked in the last phase
+    if outcome.samples_ns and launch.protocol.loss_steps > 0 and network_of(launch).family.specified:
+        # With the measurement safe on disk: should this take too long, nothing else is lost.
+        keep(outcome)
+        outcome = with_losses(outcome, (leads or made)[0], launch, announce)
+        if os.getpid() != process:
+            return 1
     for each in teams:
         if outcome.status in (Status.CRASHED, Status.OUT_OF_MEMORY):
             outcome = each.why_lost() or outcome

@@ -3,16 +3,20 @@
 It shares no code with any framework, not even the walks through the families, and its derivatives are written by hand,
 so that an agreement with it is one of two independent derivations. Settings: ``dtype``, "float64" (default) or
 "float32", the latter to see the effect of rounding alone on the parity figures.
+
+With local steps it is all workers of the cell in turn, each an adapter of its own for its part of the mini-batch.
 """
 
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 import numpy as np
 
-from ..base import EveryFamily
+from ..base import ONE_PROCESS, EveryFamily
 from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
+from ..launch.team import part_of
 from ..networks import Network
+from ..protocol import EVERY_STEP
 from .networks import AttentionModel, ChainModel, Model, ResidualModel
 from .recurrent import ElmanModel, RecurrentModel
 
@@ -20,6 +24,7 @@ from .recurrent import ElmanModel, RecurrentModel
 class ReferenceAdapter(EveryFamily):
     """Plain NumPy; slow, and right."""
 
+    further_axes = ("sync",)
     #: The model of each family; a test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
         Feedforward: ChainModel,
@@ -29,19 +34,36 @@ class ReferenceAdapter(EveryFamily):
         Elman: ElmanModel,
         Attention: AttentionModel,
     }
+    #: With local steps those of the cell; else there are none, and this one computes the whole mini-batch.
+    workers: "Tuple[ReferenceAdapter, ...]" = ()
+    taken = 0  # steps of the workers since the last reset
 
     def set_up(self) -> None:
         self.dtype = np.dtype(self.settings.get("dtype", "float64"))
         self.rate = 0.0
         self.loss = float("nan")
+        if self.cell.local_steps:
+            self.data_parallel = ONE_PROCESS
+            alone = self.cell._replace(world_size=1, sync=EVERY_STEP)
+            made = (type(self)(alone, self.settings, self.cache_directory) for _ in range(self.cell.world_size))
+            self.workers = tuple(made)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        for number, worker in enumerate(self.workers):
+            worker.prepare(network, weights, part_of(batch, number, len(self.workers)))
+        if self.workers:
+            return
         self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
         self.place(batch)
         self.model: Model = self.models[type(network.family)](network.family, self.weights)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         """Copy them into their place; a step keeps nothing for the next."""
+        self.taken = 0
+        for number, worker in enumerate(self.workers):
+            worker.reset(weights, part_of(batch, number, len(self.workers)))
+        if self.workers:
+            return
         for name, value in weights.items():
             self.weights[name][...] = value
         self.place(batch)
@@ -53,10 +75,32 @@ class ReferenceAdapter(EveryFamily):
         ]
 
     def step(self) -> None:
+        if self.workers:
+            self.step_of_workers()
+            return
         self.loss = self.model.forward(self.inputs, self.labels)
         gradients = self.model.backward()
         for name, gradient in self.clip(gradients) if self.model.family.clip else gradients:
             self.update(name, gradient)
+
+    def step_of_workers(self) -> None:
+        """Let each worker take a step of its own; average their parameters where it is time."""
+        for worker in self.workers:
+            worker.step()
+        self.loss = float(np.mean([worker.loss for worker in self.workers]))
+        self.taken += 1
+        if self.taken % self.cell.local_steps == 0:
+            self.exchange()
+
+    def exchange(self) -> None:
+        """Give every worker the mean of all workers' parameters."""
+        first, *others = self.workers
+        for name, mean in first.weights.items():
+            for worker in others:
+                mean += worker.weights[name]
+            mean /= len(self.workers)
+            for worker in others:
+                worker.weights[name][...] = mean
 
     def clip(self, gradients: Iterator[Tuple[str, np.ndarray]]) -> Iterator[Tuple[str, np.ndarray]]:
         """Scale all gradients down together where their norm is larger than the family allows (Pascanu et al. 2013)."""
@@ -73,9 +117,11 @@ class ReferenceAdapter(EveryFamily):
 
     def set_learning_rate(self, rate: float) -> None:
         self.rate = rate
+        for worker in self.workers:
+            worker.rate = rate
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
-        return iter(self.weights.items())
+        return iter((self.workers[0] if self.workers else self).weights.items())
 
     def describe(self) -> Dict[str, Any]:
         return {"framework": "numpy", "version": np.__version__, "dtype": self.dtype.name}

@@ -11,7 +11,7 @@ import tempfile
 from typing import Optional
 
 from ..networks import Network, to_data
-from ..protocol import Cell, Launch, Protocol, Status, read_outcome, write_launch
+from ..protocol import LOCAL, Cell, Launch, Protocol, Status, read_outcome, write_launch
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHIPPED = os.path.join(HERE, "references")
@@ -23,14 +23,18 @@ class ReferenceNotMadeError(Exception):
     """No reference could be made; the text says why."""
 
 
-def stem(network: str, batch_size: int, label_sets: int = 1) -> str:
-    """Return the stem of files for this mini-batch, with so many sets of labels."""
-    return "%s-b%d%s" % (network, batch_size, "-l%d" % label_sets if label_sets > 1 else "")
+def stem(network: str, batch_size: int, label_sets: int = 1, workers: int = 1, local_steps: int = 0) -> str:
+    """Return the stem of files for this mini-batch, with so many sets of labels, or workers with local steps."""
+    labels = "-l%d" % label_sets if label_sets > 1 else ""
+    local = "-w%d-h%d" % (workers, local_steps) if local_steps else ""
+    return "%s-b%d%s%s" % (network, batch_size, labels, local)
 
 
-def shipped(network: str, batch_size: int, label_sets: int = 1) -> Optional[str]:
+def shipped(
+    network: str, batch_size: int, label_sets: int = 1, workers: int = 1, local_steps: int = 0
+) -> Optional[str]:
     """Return the path of the reference that comes with the project for its own network of this name, or None."""
-    path = os.path.join(SHIPPED, stem(network, batch_size, label_sets) + ".npz")
+    path = os.path.join(SHIPPED, stem(network, batch_size, label_sets, workers, local_steps) + ".npz")
     return path if os.path.exists(path) else None
 
 
@@ -42,17 +46,22 @@ def generate(
     threads: Optional[int] = None,
     timeout: float = 3600.0,
     label_sets: int = 1,
+    workers: int = 1,
+    local_steps: int = 0,
 ) -> None:
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
-    minutes (ResNet-50); memory up to about 0.5 GB per example for ResNet-50. Raises ReferenceNotMadeError.
+    minutes (ResNet-50), and so long for each of ``local_steps``; memory up to about 0.5 GB per example for ResNet-50.
+    Raises ReferenceNotMadeError.
     """
     threads = threads or len(os.sched_getaffinity(0))
     control = tempfile.mkdtemp(prefix="dlbench-reference-")
     try:
         made = os.path.join(control, "reference.npz")
         cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
+        if local_steps:
+            cell = cell._replace(world_size=workers, sync="%s:%d" % (LOCAL, local_steps))
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
         launch = Launch(
             cell, protocol, {"dtype": "float64"}, control, made, label_sets=label_sets, network=to_data(network)

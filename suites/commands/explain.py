@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import ASYNC, Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.disturbance import disturbed
@@ -164,7 +164,9 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
 
     def reference(cell: Cell) -> Reference | None:
         """Return the cell's reference where there is one: none is computed for the sake of a profile."""
-        path = preparation.find(plan.network_of(cell), cell.batch_size)
+        if cell.sync == ASYNC:
+            return None
+        path = preparation.find(plan.network_of(cell), cell.batch_size, 1, cell.world_size, cell.local_steps)
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")

@@ -165,12 +165,13 @@ def kind_of_protocol(plan: Plan) -> str:
 
 def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
     """Return in sentences what is trained behind the timed steps, and on what."""
-    steps = plan.protocol.curve_steps
+    steps, more = plan.protocol.curve_steps, plan.protocol.loss_steps
+    further = [f"After the timed steps, each launch takes {more} steps more, whose losses are kept."] * (more > 0)
     if not steps:
-        return []
+        return further
     first, *others = [f"{row.build.name} {row.mode}" for row in plan.rows]
     check = f"; {' and '.join(others)} {plan.curve_check_steps} as a cross-check" if others else ""
-    lines = [f"After the timed steps, each launch of {first} trains {steps} steps on a text{check}."]
+    lines = [*further, f"After the timed steps, each launch of {first} trains {steps} steps on a text{check}."]
     if text is not None:
         known = "" if text.floor is None else f"; its entropy is {text.floor:.3f}"
         lines.append(f"The text: {text.name}, {len(text.symbols):,} symbols, {text.digest}{known}.")

@@ -6,13 +6,14 @@ plugin is loaded into every pytest session, so this module imports little.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import tuning
 from dlbench.adapters.axes import NO_QUOTA
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
+from dlbench.adapters.protocol import ASYNC, BOUND, EVERY_STEP, LOCAL, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
 
 from ..errors import UsageError
 
@@ -51,7 +52,12 @@ class AxisOption:
 
 def narrowing_help(option: AxisOption) -> str:
     """Return the help of an option that shows the stored cells of some values only."""
-    irregular = {"affinity": "affinities", "tuning": "tunings", "cpu_quota": "CPU quotas"}
+    irregular = {
+        "affinity": "affinities",
+        "tuning": "tunings",
+        "cpu_quota": "CPU quotas",
+        "sync": "exchanges of workers",
+    }
     words = irregular.get(option.key, option.key.replace("_", " "))
     names = option.example or ",".join(option.known[:2])
     if not names:
@@ -83,6 +89,24 @@ def _quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
     from . import values
 
     return values.parse_quotas(text, capacity)
+
+
+_LOCAL_STEPS = re.compile(rf"{LOCAL}:([1-9][0-9]{{0,5}})")
+
+
+def _syncs(text: str, capacity: Capacity) -> tuple[str, ...]:
+    """Return the distinct ways in which workers exchange, as they are; raises UsageError for any other word."""
+    from . import values
+
+    found = tuple(dict.fromkeys(values.words(text)))
+    for word in found:
+        if word not in (EVERY_STEP, ASYNC) and not _LOCAL_STEPS.fullmatch(word):
+            raise UsageError(
+                f"{word[:40]!r} is not a way in which workers exchange. Give {EVERY_STEP} (gradients at every step), "
+                f"{LOCAL}:4 (parameters after every 4 steps; a whole number from 1 to 999999) or {ASYNC} (without "
+                "waiting)."
+            )
+    return found
 
 
 AXIS_OPTIONS = (
@@ -176,6 +200,16 @@ AXIS_OPTIONS = (
         usual=NO_QUOTA,
         example="0.5,1",
         parse=_quotas,
+    ),
+    AxisOption(
+        "sync",
+        "sync",
+        "When workers exchange: `step` (gradients at every step), `local:4` (parameters after every 4 steps), `async` "
+        "(shared parameters, without waiting).",
+        "WHEN",
+        usual=EVERY_STEP,
+        example="step,local:4",
+        parse=_syncs,
     ),
 )
 LIMITS = (

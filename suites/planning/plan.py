@@ -11,7 +11,7 @@ from statistics import fmean
 from dlbench.adapters import tuning
 from dlbench.adapters.axes import BLANK
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Protocol
+from dlbench.adapters.protocol import BOUND, EVERY_STEP, OVERSUBSCRIBED, TUNED, Cell, Protocol
 from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.networks import specification_of_cells
 
@@ -219,6 +219,12 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         if not 1 <= choices.steps <= LARGEST_COUNT:
             raise UsageError(f"--steps {choices.steps} is out of range: give a whole number from 1 to {LARGEST_COUNT}.")
         section = section.model_copy(update={"steps": choices.steps})
+    longest = max(cells, key=lambda cell: cell.local_steps)
+    if longest.local_steps > section.steps:
+        raise UsageError(
+            f"{longest.sync} has more local steps than the {section.steps} steps that a launch times. Give --steps "
+            f"{longest.local_steps} (in a suite, steps of [protocol]), or fewer local steps."
+        )
     fewest, most, interval = _launches(suite, choices)
     return Plan(
         suite=suite.name,
@@ -253,6 +259,12 @@ def _cells(
     """
     plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
     plain["cpu_quota"] = _quotas(plain["cpu_quota"], choices, capacity)
+    apart = [word for word in plain["sync"] if word != EVERY_STEP]
+    if apart and max(plain["world_size"]) == 1:
+        raise UsageError(
+            f"--sync {apart[0]} is for several workers, and there is one. Give --world-sizes 2, or --sync "
+            f"{EVERY_STEP}."
+        )
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
     # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
@@ -286,7 +298,9 @@ def _cells(
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))
                 copied = found.on_cpu and found.placement != RESIDENT
                 alone = found.instances == 1 or found.on_cpu
-                if not copied and alone and (found.world_size == 1 or found.device in leading):
+                # One worker exchanges with none.
+                exchanges = found.world_size > 1 or found.sync == EVERY_STEP
+                if not copied and alone and exchanges and (found.world_size == 1 or found.device in leading):
                     counts = threads(cell.device, found.cpu_quota)
                     of_counts = (found._replace(threads=count) for count in counts)
                     yield from (each for each in of_counts if each.threads or not binds(each))
@@ -468,10 +482,12 @@ class LaunchDurations:
 def rough_duration(cell: Cell, network: Network, protocol: Protocol) -> float:
     """Return a rough estimate of a launch's seconds, without any launch to go by."""
     step = network.family.training_flops(cell.batch_size) / _RATE
-    allowed = max(protocol.seconds, protocol.minimum_steps * step)
+    sample = step * cell.sample_steps
+    allowed = max(protocol.seconds, protocol.minimum_steps * sample)
     # A user's own step may take any time.
-    timed = min(protocol.steps * max(step, protocol.sample_seconds), allowed) if step else allowed
-    return _STARTUP + protocol.warmup_steps * step + timed + _TRAINING_STEP * protocol.curve_steps
+    timed = min(protocol.steps * max(sample, protocol.sample_seconds), allowed) if step else allowed
+    untimed = (max(protocol.warmup_steps, cell.sample_steps) + protocol.loss_steps) * step
+    return _STARTUP + untimed + timed + _TRAINING_STEP * protocol.curve_steps
 
 
 MOST_CELLS = 10_000

@@ -55,6 +55,7 @@ class ProtocolSection(TomlTable):
     seconds: Seconds = _USUAL.seconds
     curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it the first row trains so long on a text
     curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # and every further row so long, to check it
+    loss_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0  # behind it so many more steps, whose losses are kept
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
     cold_start: bool = False  # each launch finds an empty cache: it compiles what an earlier launch had compiled
 
@@ -68,6 +69,7 @@ class ProtocolSection(TomlTable):
             self.maximum_warmup_steps,
             self.sample_seconds,
             self.curve_steps,
+            self.loss_steps,
         )
 
 

@@ -16,7 +16,7 @@ from dlbench.adapters.families import Family
 from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.parity import Observation
 from dlbench.adapters.networks import Network, from_data
-from dlbench.adapters.protocol import Cell, HostObservation, Outcome, Parity, ParitySample, Status
+from dlbench.adapters.protocol import ASYNC, Cell, HostObservation, Outcome, Parity, ParitySample, Status
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.formats.inert import one_line
 from dlbench.reports.gpu_evidence import observe_launch
@@ -42,6 +42,7 @@ def note_losses(known: FirstLosses, cell: Cell, outcome: Outcome, family: Family
 
 
 _STILL = "no parameter changed in all the timed steps: what was timed does not train"
+_ASYNCHRONOUS = "asynchronous: updates come in any order, so no reference can say what they give"
 
 
 def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
@@ -55,11 +56,12 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
             raise UnreadableError("it carried out no parity check")
         return parity.unchecked(network, outcome.reason or "it computes nothing", allowed)
     if request.reference is None:
-        verdict = parity.unchecked(network, f"no reference for mini-batch {cell.batch_size}", allowed)
+        why = _ASYNCHRONOUS if cell.sync == ASYNC else f"no reference for mini-batch {cell.batch_size}"
+        verdict = parity.unchecked(network, why, allowed)
     else:
         reference = parity.load(str(request.reference), outside.check_steps)
         found = _observation(answer, reference, outside)
-        verdict = parity.judge(found, reference, network.parity, allowed)
+        verdict = parity.judge(found, reference, parity.recipe_of(network, cell), allowed)
         if answer.losses is None or None in answer.updates.values():
             reason = "the losses or updates of the parity check are not finite"
             verdict = verdict._replace(verdict="disagrees", reason=reason)

@@ -5,6 +5,7 @@ reading neither hangs nor fills the memory; types, ranges, lengths and consisten
 made from the protocol's own tuples.
 """
 
+import itertools
 import json
 import os
 import stat
@@ -198,6 +199,10 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
     curve = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
     if curve != ends[: len(curve)] or (len(curve) < len(ends) and not outcome.curve_ended):
         yield f"a curve of {len(curve)} blocks, where {len(ends)} were asked for"
+    steps = launch.protocol.loss_steps
+    counts = [point[0] if len(point) == 2 else 0 for point in outcome.losses]
+    if any(not before < count <= steps for before, count in itertools.pairwise([0, *counts])):
+        yield f"losses of further steps that were not asked for: there are {steps}"
 
 
 def _shallow(value: Any, depth: int) -> bool:

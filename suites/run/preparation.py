@@ -20,7 +20,7 @@ from typing import Any
 import filelock
 
 from dlbench.adapters.networks import Network, digest, specification
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import ASYNC, Cell
 from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import Ceilings, Machine, ProbeError, measure
 from dlbench.hardware_probe.doctor import faults, gather_facts
@@ -189,14 +189,25 @@ def parts(network: Network, batch_size: int, world_size: int) -> int:
 
 
 def fitting(
-    network: Network, batch_size: int, on_cpu: bool, report: Report, threads: int = 1, equal_parts: int = 1
+    network: Network,
+    batch_size: int,
+    on_cpu: bool,
+    report: Report,
+    threads: int = 1,
+    equal_parts: int = 1,
+    workers: int = 1,
+    local_steps: int = 0,
 ) -> Reference | None:
     """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
 
     Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
-    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. None, with a report, where
-    there is neither: parity is then unchecked for these cells, and shown so.
+    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. With ``local_steps`` each
+    of these ``workers`` learns from its own part, so none is repeated. None, with a report, where there is no
+    reference: parity is then unchecked for these cells, and shown so.
     """
+    if local_steps:
+        path = ensure(network, batch_size, report, threads, 1, workers, local_steps)
+        return None if path is None else Reference(path)
     affordable, size = _computable(network, batch_size), batch_size
     if equal_parts > 1 or not (find(network, batch_size) or (on_cpu and affordable)):
         part = batch_size // equal_parts
@@ -222,14 +233,14 @@ def _computable(network: Network, batch_size: int) -> bool:
     return batch_size <= _MOST_EXAMPLES and work <= _MOST_MULTIPLY_ADDS
 
 
-def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
+def find(network: Network, batch_size: int, label_sets: int = 1, workers: int = 1, local_steps: int = 0) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
     ours = networks.shipped().get(network.name)
     if ours is not None and network_digest(ours) == network_digest(network):
-        shipped = reference_files.shipped(network.name, batch_size, label_sets)
+        shipped = reference_files.shipped(network.name, batch_size, label_sets, workers, local_steps)
         if shipped is not None:
             return Path(shipped)
-    own = _own(network, batch_size, label_sets)
+    own = _own(network, batch_size, label_sets, workers, local_steps)
     return own if own.exists() else None
 
 
@@ -239,28 +250,38 @@ def network_digest(network: Network) -> str:
     return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
 
 
-def _own(network: Network, batch_size: int, label_sets: int) -> Path:
-    stem = reference_files.stem(network.name, batch_size, label_sets)
+def _own(network: Network, batch_size: int, label_sets: int, workers: int, local_steps: int) -> Path:
+    stem = reference_files.stem(network.name, batch_size, label_sets, workers, local_steps)
     return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
-def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
+def ensure(
+    network: Network,
+    batch_size: int,
+    report: Report,
+    threads: int = 1,
+    label_sets: int = 1,
+    workers: int = 1,
+    local_steps: int = 0,
+) -> Path | None:
     """Return the reference, computing it by a launch of the reference adapter where there is none yet.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
     """
-    found = find(network, batch_size, label_sets)
+    found = find(network, batch_size, label_sets, workers, local_steps)
     if found is not None:
         return found
     if not _computable(network, batch_size):
         report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
-    path = _own(network, batch_size, label_sets)
+    path = _own(network, batch_size, label_sets, workers, local_steps)
     folders.make_folder(path.parent)
-    sets = f" with {label_sets} sets of labels" if label_sets > 1 else ""
-    report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
+    of = f" with {label_sets} sets of labels" if label_sets > 1 else ""
+    of = f" with {workers} workers and {local_steps} local steps" if local_steps else of
+    report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once")
+    given = network, batch_size, str(path), sys.executable, threads, 1800.0
     try:
-        reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets)
+        reference_files.generate(*given, label_sets, workers, local_steps)
     except (reference_files.ReferenceNotMadeError, OSError) as error:
         report(f"no reference: {error}")
         return None
@@ -268,20 +289,26 @@ def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, 
 
 
 def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
-    """Return a look-up of each cell's parity reference, computing those that are missing."""
+    """Return a look-up of each cell's parity reference, computing those that are missing.
 
-    def key(cell: Cell) -> tuple[Network, int, bool, int]:
-        network = plan.network_of(cell)
-        return network, cell.batch_size, cell.on_cpu, parts(network, cell.batch_size, cell.world_size)
+    Asynchronous workers have none, since their updates come in any order.
+    """
+
+    def key(cell: Cell) -> tuple[Network, int, bool, int, int, int]:
+        network, local = plan.network_of(cell), cell.local_steps
+        if local:
+            return network, cell.batch_size, True, 1, cell.world_size, local
+        return network, cell.batch_size, cell.on_cpu, parts(network, cell.batch_size, cell.world_size), 1, 0
 
     wanted = dict.fromkeys(
         key(cell)
         for cell in plan.cells
         if plan.row_of(cell).build.framework.computes and plan.network_of(cell).family.specified
-        if not too_large(plan, cell, machine)
+        if not too_large(plan, cell, machine) and cell.sync != ASYNC
+        if not (cell.local_steps and cell.batch_size % cell.world_size)  # which no worker accepts
     )
     cores = capacity(machine).cores
     # Those of the CPU first: what is computed for it then serves the GPU too.
     in_order = sorted(wanted, key=lambda key: not key[2])
-    found = {each: fitting(*each[:3], report, cores, each[3]) for each in in_order}
-    return lambda cell: found.get(key(cell))
+    found = {each: fitting(*each[:3], report, cores, *each[3:]) for each in in_order}
+    return lambda cell: None if cell.sync == ASYNC else found.get(key(cell))

@@ -46,8 +46,8 @@ def halving_sizes(cells: int) -> list[int]:
 
 
 def halving_plan(plan: Plan) -> Plan:
-    """Return the plan with as many blocks as a search of its cells has; nothing trains on a text."""
-    protocol = plan.protocol._replace(curve_steps=0)
+    """Return the plan with as many blocks as a search of its cells has; no launch trains beyond what it times."""
+    protocol = plan.protocol._replace(curve_steps=0, loss_steps=0)
     blocks = len(halving_sizes(len(plan.cells)))
     return replace(plan, protocol=protocol, curve_check_steps=0, launches=blocks, launches_most=None, interval=None)
 
