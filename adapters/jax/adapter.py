@@ -16,6 +16,7 @@ from ..launch.evidence import read_file
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
 from ..networks import Network
+from ..protocol import ASYNC
 from . import devices
 from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
@@ -80,6 +81,7 @@ class JaxAdapter(EveryFamily):
     """
 
     data_parallel = ONE_PROCESS
+    further_axes = ("sync",)
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
@@ -105,6 +107,8 @@ class JaxAdapter(EveryFamily):
     def refuses(self, network: Network) -> str:
         workers = self.cell.world_size
         refused = "" if workers == 1 else devices.workers_refusal()
+        if self.cell.sync == ASYNC:
+            return "sync async: an array of JAX's never changes, so workers have no parameters to share"
         if workers > 1 and not refused and len(devices.find_devices(self.cell.device)) < workers:
             count = len(devices.find_devices(self.cell.device))
             return "world size %d: each worker needs its own device, and JAX sees %d" % (workers, count)
@@ -121,10 +125,17 @@ class JaxAdapter(EveryFamily):
         else:
             self._workers = devices.Workers(self._devices, network.family)
             self._everywhere = self._workers.everywhere
-            step = training_step(self._workers.share(differentiated, self._workers.split()), network.family.clip)
-            self._step = jax.jit(step, donate_argnums=self._donated, out_shardings=self._everywhere)
+            if self.cell.local_steps:
+                step = self._workers.apart(training_step(differentiated, network.family.clip), self._workers.split())
+                self._step = jax.jit(step, donate_argnums=self._donated)
+                self._average = jax.jit(self._workers.average, donate_argnums=self._donated)
+            else:
+                step = training_step(self._workers.share(differentiated, self._workers.split()), network.family.clip)
+                self._step = jax.jit(step, donate_argnums=self._donated, out_shardings=self._everywhere)
         if self.cell.placement != "resident":
             self.step = self._step_with_copy  # type: ignore[method-assign]
+        if self.cell.local_steps:
+            self.step = self._averaging(self.step)  # type: ignore[method-assign]
         self._parameters: Dict[str, Any] = {}
         self._family = network.family
         self.reset(weights, batch)
@@ -144,9 +155,17 @@ class JaxAdapter(EveryFamily):
         for name, value in weights.items():
             # One by one, so that no second set of parameters is held; the buffers of the old ones are given back.
             for part, array in self._held(name, value).items():
-                self._parameters[part] = self._put(array, self._everywhere)
+                self._parameters[part] = self._put_parameter(array)
         self._place(batch)
         self.loss: Any = None
+        self._taken = 0
+
+    def _put_parameter(self, array: np.ndarray) -> Any:
+        """Put a parameter on all devices; with local steps each worker has one of its own, along a further axis."""
+        if self._workers is None or not self.cell.local_steps:
+            return self._put(array, self._everywhere)
+        several = np.broadcast_to(array, (self.cell.world_size,) + array.shape)
+        return self._put(several, self._workers.one_each)
 
     def _place(self, batch: Batch) -> None:
         """Put a copy of the mini-batch where the cell says: on the devices, or in the host's memory, pinned or not."""
@@ -171,6 +190,21 @@ class JaxAdapter(EveryFamily):
         batch = jax.device_put(self._on_host, self._on_device)
         self._parameters, self.loss = self._step(self._parameters, self._rate, *batch)
 
+    def _averaging(self, own_step: Callable[[], None]) -> Callable[[], None]:
+        """Return the step of workers that take the mean of their parameters after every so many of their own."""
+
+        def step() -> None:
+            own_step()
+            self._taken += 1
+            if self._taken % self.cell.local_steps == 0:
+                self._parameters = self._average(self._parameters)
+
+        return step
+
+    def last_loss(self) -> float:
+        """Return the mean of the workers' losses, which is one number already where they share a step."""
+        return float(np.mean(np.asarray(self.loss)))
+
     def synchronize(self) -> None:
         jax.block_until_ready((self._parameters, self.loss))
 
@@ -183,7 +217,9 @@ class JaxAdapter(EveryFamily):
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:
         for name, value in self._parameters.items():
-            yield name, canonical(value)
+            # With local steps the first worker's own.
+            own = value.addressable_shards[0].data[0] if self.cell.local_steps else value
+            yield name, canonical(own)
 
     def refuses_training(self, network: Network) -> str:
         return ""
@@ -220,6 +256,8 @@ class JaxAdapter(EveryFamily):
         }
         if self._workers is not None:
             described["data_parallel"] = self._workers.describe()
+            if self.cell.local_steps:
+                described["data_parallel"]["split"] = "jax.shard_map, parameters by lax.pmean after local steps"
         return described
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:

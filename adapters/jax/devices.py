@@ -199,6 +199,8 @@ class Workers:
         self._mesh = Mesh(np.array(devices), (AXIS,))
         #: Where each worker has all of a value.
         self.everywhere = NamedSharding(self._mesh, PartitionSpec())
+        #: Where each worker has a value of its own: one place along the first axis.
+        self.one_each = NamedSharding(self._mesh, PartitionSpec(AXIS))
 
     def parts(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         """Return copies of inputs and labels as `networks.place` lays them out, part by part.
@@ -231,6 +233,33 @@ class Workers:
             out_specs=everywhere,
             check_vma=False,
         )
+
+    def apart(self, step: Callable[..., Any], along: Tuple[Any, Any]) -> Callable[..., Any]:
+        """Return a step that each worker takes on parameters of its own, with its part split along these shardings.
+
+        It returns the parameters and the losses of all workers; none waits for another.
+        """
+        own, (of_inputs, of_labels) = self.one_each.spec, along
+
+        def of_worker(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
+            updated, loss = step({name: value[0] for name, value in parameters.items()}, rate, inputs, labels)
+            return {name: value[None] for name, value in updated.items()}, loss[None]
+
+        return jax.shard_map(
+            of_worker,
+            mesh=self._mesh,
+            in_specs=(own, self.everywhere.spec, of_inputs.spec, of_labels.spec),
+            out_specs=(own, own),
+            check_vma=False,
+        )
+
+    def average(self, parameters: Any) -> Any:
+        """Return the parameters of all workers, each worker's the mean of theirs."""
+        own = self.one_each.spec
+        mean = jax.shard_map(
+            lambda values: lax.pmean(values, AXIS), mesh=self._mesh, in_specs=(own,), out_specs=own, check_vma=False
+        )
+        return mean(parameters)
 
     def describe(self) -> Dict[str, Any]:
         return {

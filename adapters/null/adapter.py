@@ -1,8 +1,8 @@
 """A framework that computes nothing: its steps last known times, on the CPU or on a pretended GPU.
 
 For tests, for measuring the harness itself, and for trying out a suite. `SETTINGS` lists its settings and their
-defaults. Several workers share a step equally; they wait for one another when they return a loss. The pretended GPU has
-work of known length in a queue beside the host's.
+defaults. Several workers share a step equally; they wait for one another when they return a loss, and to meet. The
+pretended GPU has work of known length in a queue beside the host's.
 """
 
 import math
@@ -19,13 +19,14 @@ from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import ASYNC, Cell, Profile
 
 SETTINGS: Dict[str, Any] = {
     "step_seconds": 0.001,  # T(1), a step at one thread
     "serial_fraction": 0.1,  # Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))
     "cores": None,  # more threads than these do not help; None: the CPUs this process may use
     "oversubscription_penalty": 0.25,  # T is multiplied by 1 + penalty * (p - cores) / cores beyond them
+    "exchange_seconds": 0.0,  # of several workers: in every step, with local steps after so many; asynchronous: never
     "noise": 0.0,  # relative standard deviation of a step's time, log-normal
     "noise_seed": None,  # of the noise; None: the process id
     "fault": "",  # "crash", "exit", "hang", "stubborn" (hangs and ignores SIGTERM), "memory" (MemoryError), "error" (an
@@ -154,6 +155,7 @@ class NullAdapter(EveryFamily):
     parity_reason = "the null framework computes nothing"
     families = tuple(FAMILIES)
     data_parallel = PROCESSES
+    further_axes = ("sync",)
     out_of_memory = ("CUDA out of memory",)  # as frameworks' own, a RuntimeError
 
     def set_up(self) -> None:
@@ -166,6 +168,9 @@ class NullAdapter(EveryFamily):
             for method in ("event", "event_nanoseconds", "device_probe", "device_peak_memory", "synchronize"):
                 setattr(self, method, getattr(self.device, method))
         self.seconds /= self.cell.world_size
+        several = self.cell.world_size > 1 and self.cell.sync != ASYNC
+        self.exchange_seconds = float(given["exchange_seconds"]) if several else 0.0
+        self.exchange_every = self.cell.local_steps or 1
         self.worker, self.meeting, self.met = 0, "", 0
         self.noise = float(given["noise"])
         seed = given["noise_seed"]
@@ -181,9 +186,9 @@ class NullAdapter(EveryFamily):
     def join(self, worker: int, meeting: str) -> None:
         self.worker = worker
         self.meeting = meeting
-        self._meet()
+        self.meet()
 
-    def _meet(self) -> None:
+    def meet(self) -> None:
         """Wait until all workers have been here as often as this one."""
         self.met += 1
         names = ["%s-%d-%d" % (self.meeting, self.met, worker) for worker in range(self.cell.world_size)]
@@ -207,6 +212,8 @@ class NullAdapter(EveryFamily):
         longer = math.exp(self.noise * self.random.standard_normal()) if self.noise else 1.0
         until = time.perf_counter() + self.seconds * longer
         self.done += 1
+        if self.done % self.exchange_every == 0:
+            until += self.exchange_seconds
         if self.done == 1 and self.given["memory_bytes"]:
             self.held = b"\1" * int(self.given["memory_bytes"])
         if self.fault and self.done == self.fault_step:
@@ -235,7 +242,7 @@ class NullAdapter(EveryFamily):
 
     def last_loss(self) -> float:
         if self.meeting:
-            self._meet()
+            self.meet()
         return self.loss
 
     def parameters(self) -> Iterator[Tuple[str, np.ndarray]]:

@@ -13,6 +13,7 @@ Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
 import os
 import re
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import PLACEMENTS, Cell, Profile
+from ..protocol import ASYNC, EVERY_STEP, PLACEMENTS, Cell, Profile
 from . import networks, steps
 from .networks import build, load
 
@@ -229,6 +230,7 @@ class TorchAdapter(EveryFamily):
     """
 
     precisions = ("float32", "bfloat16")
+    further_axes = ("sync",)
     data_parallel = PROCESSES
     capabilities = staticmethod(capabilities)
     is_out_of_memory = staticmethod(is_out_of_memory)
@@ -292,6 +294,10 @@ class TorchAdapter(EveryFamily):
             refused = steps.workers_refusal(on_cpu)
             if refused:
                 return refused
+            if self.cell.sync == ASYNC and not on_cpu:
+                return "sync async: workers share parameters in the CPU's memory, and on GPUs each has its own"
+            if self.cell.sync == ASYNC and not hasattr(os, "memfd_create"):
+                return "sync async: this system has no memory without a file (memfd_create) to share parameters in"
         if self.dense == "onednn":
             if not on_cpu:
                 return "mode %s: oneDNN multiplies on the CPU only" % mode
@@ -309,6 +315,9 @@ class TorchAdapter(EveryFamily):
 
     def join(self, worker: int, meeting: str) -> None:
         steps.join_workers(self.cell.on_cpu, worker, self.cell.world_size, meeting)
+
+    def meet(self) -> None:
+        torch.distributed.barrier()
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         alone = self.cell.on_cpu and self.cell.world_size == 1 and not self.compiles
@@ -332,7 +341,7 @@ class TorchAdapter(EveryFamily):
         dtype = DTYPES[self.cell.precision]
         if dtype != torch.float32:
             module = steps.Narrowed(module, inputs.device.type, dtype, kept=not self.graphs)
-        if self.cell.world_size > 1:
+        if self.cell.world_size > 1 and self.cell.sync == EVERY_STEP:
             module = torch.nn.parallel.DistributedDataParallel(
                 module,
                 device_ids=None if self.cell.on_cpu else [0],
@@ -367,6 +376,10 @@ class TorchAdapter(EveryFamily):
 
     def _make_step(self) -> Callable[..., Any]:
         scaled = self.cell.precision == "float16"
+        if self.cell.local_steps:
+            return partial(steps.LocalStep, every=self.cell.local_steps)
+        if self.cell.sync == ASYNC:
+            return steps.SharedStep
         if self.graphs:
             return steps.GraphStep
         if self.compiles:
@@ -438,7 +451,10 @@ class TorchAdapter(EveryFamily):
             unrolled = "unrolled" if self.compiles else "loop"
             described["recurrence"] = "fused" if self._has_operator(self._family) else unrolled
         if self.cell.world_size > 1:
-            described["data_parallel"] = steps.describe_workers(self.cell.on_cpu)
+            engine = "DistributedDataParallel" if self.cell.sync == EVERY_STEP else self._training.engine
+            described["data_parallel"] = steps.describe_workers(self.cell.on_cpu, engine)
+        if self.cell.sync == ASYNC:
+            described["staleness"] = self._training.staleness()
         if not self.cell.on_cpu:
             described["gpu"] = describe_gpu(self.cell.precision)
         elif self.cell.precision != "float32":

@@ -3,13 +3,17 @@
 import datetime
 import importlib
 import importlib.util
+import mmap
 import os
 import shutil
+import statistics
 import sys
 import sysconfig
 import types
+from collections import Counter
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -320,7 +324,8 @@ def training_losses(
         yield [float(each) for each in torch.stack(losses).cpu()]
 
 
-# Data-parallel training with PyTorch's own engine, DistributedDataParallel: over NCCL on GPUs, gloo on the CPU.
+# Data-parallel training. Where workers exchange at every step it is that of PyTorch's own engine,
+# DistributedDataParallel: over NCCL on GPUs, gloo on the CPU.
 #
 # Every worker is a process, as torchrun would start it; they find one another by a file, so no port is taken. Gradients
 # are averaged while the backward pass still runs. Batch normalisation uses each worker's own part of the mini-batch, as
@@ -352,7 +357,115 @@ def join_workers(on_cpu: bool, worker: int, workers: int, meeting: str) -> None:
     )
 
 
-def describe_workers(on_cpu: bool) -> Dict[str, Any]:
-    """Name the engine."""
+def describe_workers(on_cpu: bool, engine: str) -> Dict[str, Any]:
+    """Name the engine, and what carries its messages."""
     nccl = {} if on_cpu else {"nccl": ".".join(str(part) for part in torch.cuda.nccl.version())}
-    return {"engine": "DistributedDataParallel", "backend": backend(on_cpu), **nccl}
+    return {"engine": engine, "backend": backend(on_cpu), **nccl}
+
+
+# Workers that exchange less often, or without waiting. The parameters of each lie one behind another in one tensor.
+
+#: Numbers: each parameter begins on a cache line.
+_ALIGNED = 16
+
+
+def _room(parameter: torch.Tensor) -> int:
+    return -(-parameter.numel() // _ALIGNED) * _ALIGNED
+
+
+def move_into(flat: torch.Tensor, parameters: Iterable[nn.Parameter]) -> None:
+    """Let these parameters lie one behind another in a flat tensor, each in its own order in memory."""
+    start = 0
+    for parameter in parameters:
+        place = flat.as_strided(parameter.size(), parameter.stride(), start)
+        place.copy_(parameter.detach())
+        parameter.data = place
+        start += _room(parameter)
+
+
+class LocalStep(EagerStep):
+    """A worker's step on parameters of its own; after every so many steps all workers take the mean of theirs."""
+
+    engine = "all_reduce of the parameters"
+
+    def __init__(self, *task: Any, every: int) -> None:
+        super().__init__(*task)
+        self.every, self.workers = every, torch.distributed.get_world_size()
+        self.flat = torch.zeros(sum(map(_room, self.trainable)), device=self.inputs.device)
+        move_into(self.flat, self.trainable)
+        self.taken = 0  # since the last reset
+
+    def __call__(self) -> torch.Tensor:
+        loss = super().__call__()
+        self.taken += 1
+        if self.taken % self.every == 0:
+            torch.distributed.all_reduce(self.flat)
+            self.flat.div_(self.workers)
+        return loss
+
+    def forget(self) -> None:
+        self.taken = 0
+
+
+def shared_memory(size: int) -> mmap.mmap:
+    """Return zeros that all workers share, without a file that could be left behind."""
+    first = torch.distributed.get_rank() == 0
+    descriptor = os.memfd_create("parameters") if first else -1
+    if first:
+        os.ftruncate(descriptor, size)
+    where = ["/proc/%d/fd/%d" % (os.getpid(), descriptor)]
+    torch.distributed.broadcast_object_list(where)
+    if not first:
+        descriptor = os.open(where[0], os.O_RDWR)
+    memory = mmap.mmap(descriptor, size)
+    # The first worker's descriptor is the way to it for all others.
+    torch.distributed.barrier()
+    os.close(descriptor)
+    return memory
+
+
+class SharedStep(EagerStep):
+    """A worker's step on parameters that all workers share and change without a lock (Hogwild, Niu et al. 2011).
+
+    Each reads them while others write, and adds its own update when it has one: at the rate over the number of workers,
+    since so many updates are made of one mini-batch. How many updates others made between a step's first read and its
+    own is its staleness.
+    """
+
+    engine = "shared memory, without locks (Hogwild)"
+
+    def __init__(self, *task: Any) -> None:
+        super().__init__(*task)
+        self.worker, self.workers = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        numbers = sum(map(_room, self.trainable))
+        memory = shared_memory(4 * numbers + 8 * self.workers)
+        # All workers put the same weights there.
+        move_into(torch.frombuffer(memory, dtype=torch.float32, count=numbers), self.trainable)
+        #: The updates that each worker has made.
+        self.updates = np.frombuffer(memory, np.int64, self.workers, 4 * numbers)
+        self.stale: "Counter[int]" = Counter()
+        self.counted = self.stale
+        torch.distributed.barrier()
+
+    def __call__(self) -> torch.Tensor:
+        before = int(self.updates.sum())
+        loss = super().__call__()
+        self.counted[int(self.updates.sum()) - before] += 1
+        self.updates[self.worker] += 1
+        return loss
+
+    def set_learning_rate(self, rate: float) -> None:
+        super().set_learning_rate(rate / self.workers)
+
+    def forget(self) -> None:
+        """Wait for the others, which put the same weights in place; what follows is not counted.
+
+        These are single steps, and between them all workers wait.
+        """
+        self.counted = Counter()
+        torch.distributed.barrier()
+
+    def staleness(self) -> Dict[str, Any]:
+        """Return the median and the maximum over this worker's steps before the parity check."""
+        found = sorted(self.stale.elements())
+        return {"median": statistics.median(found), "maximum": found[-1], "steps": len(found)} if found else {}
