@@ -565,13 +565,13 @@ def _legend_of_exchanges(points: Iterable[Point]) -> Iterator[str]:
 
     if shown(DOUBLING):
         yield (
-            "doubling: what twice the workers save of a step's time, 1 - T(w) / T(w / 2). Wuensche 2018 (IV.C) says of GPUs "
-            "35 % for CNTK and MXNet, 28 % for Caffe, 10 % for Torch and TensorFlow."
+            "doubling: what twice the workers save of a step's time, 1 - T(w) / T(w / 2). Wuensche 2018 (IV.C) "
+            "says of GPUs 35 % for CNTK and MXNet, 28 % for Caffe, 10 % for Torch and TensorFlow."
         )
     if shown(EXCHANGE):
         yield (
-            "exchange: what exchanging and waiting take of a step at least, 1 - T(local:H) / T with the most local steps "
-            "H measured."
+            "exchange: what exchanging and waiting take of a step at least, 1 - T(local:H) / T with the most "
+            "local steps H measured."
         )
     if shown(WAITING):
         yield "vs step: seconds of as many workers that exchange at every step / those of these (above 1: faster)."
