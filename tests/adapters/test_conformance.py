@@ -15,6 +15,7 @@ from one_launch import ALWAYS_BOUND, SHORT, is_tested
 from small_networks import small_networks
 
 from dlbench.adapters import networks
+from dlbench.adapters.families import Feedforward
 from dlbench.adapters.networks import of_family
 from dlbench.adapters.protocol import INSTALLED, Status
 from dlbench.reports.thread_evidence import wanting_threads
@@ -218,6 +219,60 @@ def test_two_workers_average_over_their_batch_normalisations(name, mode, launch)
     if outcome.status is Status.UNSUPPORTED:
         pytest.skip(outcome.reason)
     check_parity(outcome)
+
+
+#: Frameworks whose workers can take steps of their own between two exchanges, and one that refuses it.
+LOCAL_STEPS = ("torch", "jax")
+REFUSED = "tensorflow"
+
+
+@about_cpus
+@pytest.mark.parametrize(
+    ("name", "mode", "network"),
+    [
+        pytest.param(each.name, mode, network, marks=marks(each, network != "small-residual"))
+        for each, mode in modes(only_default=True)
+        for network in ("small-residual", "small-relu", "small-elman", "small-recurrent")
+        if each.name in LOCAL_STEPS
+    ],
+)
+def test_workers_with_local_steps_compute_what_the_reference_does(name, mode, network, launch):
+    """Statistics of each worker's own part, kinks, and clipping of its own gradients included."""
+    outcome = launch(name, mode, EVERY[network], batch_size=4, world_size=2, sync="local:3")
+    check_parity(outcome)
+    assert outcome.steps_per_sample % 3 == 0
+    assert len(outcome.parity.losses) > 3
+
+
+@about_cpus
+@pytest.mark.slow
+def test_other_frameworks_refuse_local_steps(launch):
+    outcome = launch(REFUSED, catalogue()[REFUSED].default_mode, SMALL["small-dense"], world_size=2, sync="local:3")
+    assert outcome.status is Status.UNSUPPORTED
+    assert outcome.reason.startswith("sync local:3")
+
+
+#: One whose loss falls to less than half of what it was within 200 steps at the usual rate.
+LEARNER = of_family("learner", Feedforward(784, (512,), 10, "relu"), 32)
+
+
+@about_cpus
+@pytest.mark.framework
+@pytest.mark.xdist_group("conformance of torch")
+def test_asynchronous_workers_are_unchecked_and_learn_as_synchronous_ones_do(launch):
+    protocol = SHORT._replace(loss_steps=200)
+    found = {
+        sync: launch("torch", "eager", LEARNER, world_size=2, sync=sync, protocol=protocol)
+        for sync in ("step", "async")
+    }
+    check_parity(found["step"])
+    assert (found["async"].status, found["async"].parity.verdict) == (Status.OK, "unchecked")
+    assert "asynchronous" in found["async"].parity.reason
+    assert found["async"].software["staleness"]["maximum"] >= 1
+    step, asynchronous = (found[sync].losses for sync in ("step", "async"))
+    assert step[-1][0] == asynchronous[-1][0] == 200
+    assert step[-1][1] < 0.5 * step[0][1]
+    assert asynchronous[-1][1] == pytest.approx(step[-1][1], rel=0.05)
 
 
 @two_cpus

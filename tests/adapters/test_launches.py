@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -287,6 +288,40 @@ def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tm
     busiest, second, *_ = outcome.threads.cpu_seconds_by_thread
     assert second > 0.3 * busiest > 0.0
     assert outcome.threads.cpu_seconds >= busiest + second - 0.05
+
+
+@pytest.mark.parametrize(("sync", "least", "steps"), [("step", 0.03, 1), ("local:4", 0.015, 4), ("async", 0.01, 16)])
+def test_a_sample_has_its_share_of_the_exchanges(tmp_path, sync, least, steps):
+    """A step of 0.01 s by each of two workers, and an exchange of 0.02 s: at every step, every fourth one, or never."""
+    settings = {"step_seconds": 0.02, "serial_fraction": 1.0, "exchange_seconds": 0.02}
+    outcome = launch_null(tmp_path, settings, world_size=2, sync=sync)
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.steps_per_sample == steps
+    assert least <= min(outcome.step_seconds()) < 1.3 * least
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_further_steps_show_losses_on_the_way(tmp_path, workers):
+    order = null_order(tmp_path, world_size=workers)
+    asked = order.launch._replace(protocol=order.launch.protocol._replace(loss_steps=41))
+    outcome = judged(replace(order, launch=asked), launch_process(replace(order, launch=asked)).outcome, None)
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.losses == [[steps, 1.0] for steps in (*range(2, 41, 2), 41)]
+    assert "losses_ended" not in outcome.software
+
+
+def test_a_loss_that_is_not_finite_ends_the_further_steps(tmp_path):
+    order = null_order(tmp_path, {"fault": "nan", "fault_step": 60, "step_seconds": 1e-4})
+    asked = order.launch._replace(protocol=order.launch.protocol._replace(loss_steps=100))
+    outcome = launch_process(replace(order, launch=asked)).outcome
+    assert outcome.software["losses_ended"].startswith("the loss was not finite after")
+    assert all(steps < 100 for steps, _ in outcome.losses)
+
+
+def test_one_worker_has_no_other_to_exchange_with(tmp_path):
+    outcome = launch_null(tmp_path, {}, sync="async")
+    assert (outcome.status, outcome.samples_ns) == (Status.UNSUPPORTED, [])
+    assert "one worker has no other" in outcome.reason
 
 
 FAULTS = {

@@ -88,6 +88,81 @@ def test_labels_of_their_own_in_equal_parts_train_as_their_mean_does(workers):
         assert parity.judge(alone, expected, network.parity).verdict == "disagrees"
 
 
+def team(name, local_steps, workers=2, kind=None):
+    """Return the reference adapter, or a ``kind`` of it, for workers with local steps."""
+    sync = f"local:{local_steps}"
+    cell = Cell("reference", "reference", "float64", name, "cpu", 1, 4, world_size=workers, sync=sync)
+    return (kind or ReferenceAdapter)(cell, {}, "")
+
+
+#: Where the mean of the workers' updates is the update of the whole mini-batch.
+LINEAR = sorted(name for name, each in SMALL.items() if not (each.family.normalises or each.family.clip))
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_workers_that_average_after_each_local_step_train_as_one_does(name):
+    together = team(name, 1)
+    steps = parity.recipe_of(SMALL[name], together.cell).steps
+    network = SMALL[name]._replace(parity=SMALL[name].parity._replace(steps=steps))
+    expected = parity_observation(parity, batches, reference_adapter(name), network)
+    found = parity_observation(parity, batches, together, SMALL[name])
+    verdict = parity.judge(found, expected, network.parity)
+    assert verdict.loss_error < 1e-12
+    assert verdict.update_error < 1e-9, verdict.worst_parameter
+
+
+@pytest.mark.parametrize("name", ["small-residual", "small-elman"])
+def test_each_worker_takes_its_local_steps_alone(name):
+    """Statistics of its own part and clipping of its own gradients, and then the mean of all parameters."""
+    network, together = SMALL[name], team(name, 2)
+    weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4)
+    together.prepare(network, weights, batch)
+    together.set_learning_rate(0.1)
+    alone = [reference_adapter(name) for _ in range(2)]
+    for number, worker in enumerate(alone):
+        half = slice(2 * number, 2 * number + 2)
+        worker.prepare(network, weights, batches.Batch(batch.inputs[half], batch.labels[half]))
+        worker.set_learning_rate(0.1)
+    for _ in range(2):
+        for worker in (together, *alone):
+            worker.step()
+        assert together.last_loss() == pytest.approx(np.mean([worker.last_loss() for worker in alone]))
+    for key, value in together.parameters():
+        np.testing.assert_allclose(value, np.mean([worker.weights[key] for worker in alone], axis=0), rtol=1e-12)
+
+
+def summed(self):
+    ReferenceAdapter.exchange(self)
+    for worker in self.workers:
+        for value in worker.weights.values():
+            value *= len(self.workers)
+
+
+def after_each_step(self):
+    for worker in self.workers:
+        worker.step()
+    self.loss = float(np.mean([worker.loss for worker in self.workers]))
+    self.exchange()
+
+
+WRONG_TEAMS = {
+    "never": {"exchange": lambda self: None},
+    "sum for mean": {"exchange": summed},
+    "after each step": {"step_of_workers": after_each_step},
+}
+
+
+@pytest.mark.parametrize("name", ["small-dense", "small-relu", "small-recurrent"])
+@pytest.mark.parametrize("mistake", WRONG_TEAMS)
+def test_workers_that_exchange_wrongly_are_caught(mistake, name):
+    wrong = team(name, 4, kind=type("Wrong", (ReferenceAdapter,), WRONG_TEAMS[mistake]))
+    right = team(name, 4)
+    found, expected = (parity_observation(parity, batches, each, SMALL[name]) for each in (wrong, right))
+    verdict = parity.judge(found, expected, parity.recipe_of(SMALL[name], right.cell))
+    assert verdict.verdict == "disagrees"
+    assert errors_beyond(verdict) > MARGIN
+
+
 @pytest.mark.parametrize(
     ("precision", "verdict"),
     [("float32", "disagrees"), ("tf32", "agrees"), ("float16", "agrees"), ("bfloat16", "agrees")],

@@ -11,7 +11,17 @@ import pytest
 from known_networks import NETWORKS
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Launch, Outcome, Protocol
+from dlbench.adapters.protocol import (
+    ASYNC,
+    BOUND,
+    EVERY_STEP,
+    OVERSUBSCRIBED,
+    TUNED,
+    Cell,
+    Launch,
+    Outcome,
+    Protocol,
+)
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
@@ -75,6 +85,7 @@ def launch_once(
     settings: Mapping[str, Any] = MappingProxyType({}),
     tuning: str = TUNED,
     world_size: int = 1,
+    sync: str = EVERY_STEP,
     cpus: list[int] | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
@@ -88,12 +99,6 @@ def launch_once(
     specified = NETWORKS[network] if isinstance(network, str) else network
     size = batch_size or specified.batch_size
     interpreter = find_framework_python(framework.name)
-    equal_parts = preparation.parts(specified, size, world_size)
-    of_parts = None
-    if equal_parts > 1:
-        of_parts = preparation.fitting(specified, size, True, print, equal_parts=equal_parts)
-    at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
-    reference = of_parts.path if of_parts else at_hand(specified, size)
     cell = Cell(
         framework.name,
         framework.folder,
@@ -106,7 +111,18 @@ def launch_once(
         affinity=OVERSUBSCRIBED if cpus is None else BOUND,
         world_size=world_size,
         tuning=tuning,
+        sync=sync,
     )
+    equal_parts = 1 if cell.local_steps else preparation.parts(specified, size, world_size)
+    of_parts, reference = None, None
+    if cell.local_steps:
+        reference = preparation.ensure(specified, size, print, workers=world_size, local_steps=cell.local_steps)
+    elif equal_parts > 1:
+        of_parts = preparation.fitting(specified, size, True, print, equal_parts=equal_parts)
+        reference = of_parts.path if of_parts else None
+    elif sync != ASYNC:
+        at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
+        reference = at_hand(specified, size)
     chosen_settings = in_force(tuning, framework.tunable(mode, device, specified.family.name))
     launch = Launch(
         cell=cell,

@@ -74,9 +74,10 @@ def parity_observation(parity, batches, adapter, network, batch_size=4, batch=No
     weights = batches.initial_weights(network)
     before = parity.sample_weights(weights)
     adapter.prepare(network, weights, batch or batches.mini_batch(network, batch_size))
-    adapter.set_learning_rate(network.parity.learning_rate)
+    recipe = parity.recipe_of(network, adapter.cell)
+    adapter.set_learning_rate(recipe.learning_rate)
     losses = []
-    for _ in range(network.parity.steps):
+    for _ in range(recipe.steps):
         adapter.step()
         adapter.synchronize()
         losses.append(float(adapter.last_loss()))

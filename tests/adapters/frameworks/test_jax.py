@@ -60,8 +60,8 @@ def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> N
 def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: Guest) -> None:
     said = guest("""
         from guest.jax import devices
-        def refused(workers, device="cuda:0"):
-            cell = Cell("jax", "jax", "jit", "small-dense", device, 1, 4, world_size=workers)
+        def refused(workers, device="cuda:0", sync="step"):
+            cell = Cell("jax", "jax", "jit", "small-dense", device, 1, 4, world_size=workers, sync=sync)
             return ADAPTER(cell, {"keep_programs": False}, "").supports(SMALL["small-dense"])
         answer = [refused(2, "cpu")]
         devices.gpu_plugins = lambda: ["xla_cuda12"]
@@ -70,5 +70,9 @@ def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: 
         answer += [refused(1), refused(2)]
         del jax.shard_map
         answer.append(refused(2, "cpu"))
+        answer.append(refused(2, "cpu", "async"))
     """)
-    asked.check_reasons(said, ["", "", "each worker needs its own device, and JAX sees 1", "jax.shard_map"])
+    asked.check_reasons(
+        said,
+        ["", "", "each worker needs its own device, and JAX sees 1", "jax.shard_map", "no parameters to share"],
+    )

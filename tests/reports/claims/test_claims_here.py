@@ -29,6 +29,15 @@ def on_cpu(tool: str, seconds: dict[int, float], networks: tuple[str, ...], **mo
     ]
 
 
+def exchanging(step: float, local: float, shared: float) -> list[make.Record]:
+    """Launches of two workers that exchange at every step, after local steps, and without waiting."""
+    return [
+        each
+        for sync, seconds in (("step", step), ("local:4", local), ("local:16", local), ("async", shared))
+        for each in timed("torch", seconds, "fcn5", world_size=2, sync=sync)
+    ]
+
+
 def failed(tool: str, status: Status, networks: tuple[str, ...], **of_cell: object) -> list[make.Record]:
     cells = (timed(tool, 1.0, network, **of_cell)[0].cell for network in networks)
     return [make.hole(status, "it ended", **cell._asdict()) for cell in cells]
@@ -70,6 +79,9 @@ RESNET = ("resnet50",)
         ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 0.9, CNNS, world_size=2)], 4, REPRODUCES),
         ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.2, CNNS, world_size=2)], 4, DIFFERS),
         ("W2", on_gpu("torch", 1.0, CNNS), 4, NOT_MEASURED),
+        ("W4", exchanging(1.0, 0.6, 0.8), 4, REPRODUCES),
+        ("W4", exchanging(1.0, 1.5, 1.2), 4, DIFFERS),
+        ("W4", timed("torch", 1.0, "fcn5", world_size=2), 4, NOT_MEASURED),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.5, CNNS, placement="pageable")], 4, REPRODUCES),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")], 4, DIFFERS),
     ],

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Protocol, Status
 from dlbench.reports.curve.curve import Curve, Curves, Point
 from dlbench.reports.curve.scaling import REPORT, scaling, teams_of
 from dlbench.reports.report import ReportOptions
@@ -23,7 +23,7 @@ launches = partial(make.launches, spread=0.005)
 
 
 def found_in(*records: Record, cpus: int | None = 2) -> Curves:
-    return scaling(make.matrix(*records, cores=cpus, logical_cpus=cpus))
+    return scaling(make.matrix(*records, cores=cpus, logical_cpus=cpus), records)
 
 
 def line_of(*records: Record, cpus: int | None = 2) -> Curve:
@@ -143,6 +143,99 @@ def test_unusable_cells_are_in_no_ratio_and_the_reason_is_shown(alone: Record, r
     assert strong["reason"].startswith("one worker of 1 thread at mini-batch 64")
     assert reason in strong["reason"]
     assert reason in " ".join(FORMATS["terminal"](found).split())
+
+
+# Workers that exchange less often, and losses.
+
+
+TWO = {"world_size": 2}
+
+
+def found_of(line: Curve, sync: str, world_size: int = 2) -> Any:
+    (point,) = (each for each in line.points if (each.at.sync, each.at.world_size) == (sync, world_size))
+    return point.found
+
+
+@examples(40)
+@given(times, times, times, times, times)
+def test_shares_keep_to_their_definitions(alone: float, step: float, often: float, seldom: float, four: float) -> None:
+    line = line_of(
+        *launches(alone),
+        *launches(step, **TWO),
+        *launches(often, **TWO, sync="local:4"),
+        *launches(seldom, **TWO, sync="local:16"),
+        *launches(four, world_size=4, sync="local:4"),
+    )
+    assert found_of(line, "step")["doubling"]["share"].value == pytest.approx(1 - step / alone, rel=1e-5, abs=1e-5)
+    assert found_of(line, "local:4")["doubling"]["share"].value == pytest.approx(1 - often / alone, rel=1e-5, abs=1e-5)
+    # Four workers with local steps save over two that have them too.
+    assert found_of(line, "local:4", 4)["doubling"]["share"].value == pytest.approx(
+        1 - four / often, rel=1e-5, abs=1e-5
+    )
+    for sync, seconds in (("step", step), ("local:4", often)):
+        exchange = found_of(line, sync)["exchange"]["share"]
+        assert exchange.value == pytest.approx(1 - seldom / seconds, rel=1e-5, abs=1e-5)
+        assert exchange.low <= exchange.value <= exchange.high
+    assert found_of(line, "local:16")["exchange"] is None
+    assert found_of(line, "local:16")["waiting"]["speedup"].value == pytest.approx(step / seldom, rel=1e-5)
+    assert found_of(line, "step")["waiting"] is None
+    assert found_of(line, "local:16")["strong"]["speedup"].value == pytest.approx(alone / seldom, rel=1e-5)
+
+
+def trained(records: list[Record], losses: list[float], asked: int = 200, **software: Any) -> list[Record]:
+    """Return these launches with losses after each 100 of so many further steps."""
+    points = [[100.0 * (place + 1), loss] for place, loss in enumerate(losses)]
+    return [
+        replace(
+            each,
+            protocol=Protocol(loss_steps=asked),
+            outcome=each.outcome._replace(losses=points, software={**each.outcome.software, **software}),
+        )
+        for each in records
+    ]
+
+
+def test_seconds_to_a_loss_are_steps_to_what_all_reach_times_the_seconds_of_a_step() -> None:
+    line = line_of(
+        *trained(launches(1.0), [2.0, 1.0]),
+        *trained(launches(0.6, **TWO), [2.0, 1.0]),
+        *trained(launches(0.5, **TWO, sync="local:4"), [2.1, 1.5]),
+    )
+    assert {found_of(line, sync)["target_loss"] for sync in ("step", "local:4")} == {1.5}
+    # Half of the way from 2 to 1, hence half of the way from 100 steps to 200.
+    assert found_of(line, "step")["seconds_to_target"] == pytest.approx(150 * 0.6, rel=1e-4)
+    assert found_of(line, "step", 1)["seconds_to_target"] == pytest.approx(150 * 1.0, rel=1e-4)
+    assert found_of(line, "local:4")["steps_to_target"] == pytest.approx(200)
+    text = " ".join(FORMATS["terminal"](found_in(*trained(launches(0.6, **TWO), [2.0, 1.0]))).split())
+    assert "a loss of 1.00 (mini-batch 64, 1 thread)" in text
+
+
+@pytest.mark.parametrize(
+    ("losses", "software", "reason"),
+    [
+        ([2.0, 1.04], {}, ""),
+        ([2.0, 0.96], {}, ""),
+        ([2.0, 1.2], {}, "its loss after 200 steps is 1.20, that of step 1.00"),
+        ([2.0, 0.8], {}, "its loss after 200 steps is 0.800"),
+        ([2.0], {"losses_ended": "the loss was not finite after 110 steps"}, "ended early: the loss was not finite"),
+    ],
+)
+def test_asynchronous_workers_count_where_their_loss_is_that_of_synchronous_ones(
+    losses: list[float], software: dict[str, Any], reason: str
+) -> None:
+    stale = {"median": 1, "maximum": 7, "steps": 320}
+    synchronous = [*trained(launches(1.0), [2.0, 1.0]), *trained(launches(0.6, **TWO), [2.0, 1.0])]
+    shared = trained(launches(0.4, **TWO, sync="async"), losses, **software, staleness=stale)
+    found = found_in(*synchronous, *shared)
+    text = " ".join(FORMATS["terminal"](found).split())
+    (line,) = found.curves
+    strong = found_of(line, "async")["strong"]
+    assert (strong["speedup"] is None) is bool(reason)
+    assert reason in strong["reason"]
+    assert reason in text
+    assert found_of(line, "async")["staleness"] == {"median": 1, "maximum": 7}
+    # Those that wait are compared with one another all the same.
+    assert found_of(line, "step")["target_loss"] == pytest.approx(1.0 if reason else max(1.0, losses[-1]))
 
 
 # Tables and picture.

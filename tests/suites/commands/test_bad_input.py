@@ -49,6 +49,8 @@ def one_line(errors: str) -> str:
         (["quick", "--threads", "0"], ["'0' is not a thread count", "whole number from 1"]),
         (["quick", "--threads", "1" * 5000], ["is not a thread count"]),
         (["quick", "--steps", "1000000000000"], ["from 1 to 1000000"]),
+        (["quick", "--sync", "async"], ["--sync async is for several workers", "--world-sizes 2"]),
+        (["quick", "--sync", "local:99", "--world-sizes", "2"], ["local:99", "Give --steps 99"]),
         (["quick", "--python", "torch=~no-such-user-at-all/python"], ["full path"]),
         (["quick", "--colour"], ["No such option: --colour", "--help"]),
         (["quick", "surplus"], ["surplus", "--help"]),

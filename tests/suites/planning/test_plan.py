@@ -339,6 +339,28 @@ def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
     assert {cell.all_threads for cell in found} == {1, 2, 4}
 
 
+def test_one_worker_exchanges_with_none():
+    found = [(cell.world_size, cell.sync) for cell in cells(sync="step,local:3,async")]
+    assert found == [(1, "step"), (2, "step"), (2, "local:3"), (2, "async")]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ({"sync": "async", "world_sizes": "1"}, "--sync async is for several workers, and there is one"),
+        ({"sync": "step,local:2", "world_sizes": "1"}, "--sync local:2 is for several workers"),
+        ({"sync": "local:4"}, "local:4 has more local steps than the 3 steps that a launch times. Give --steps 4"),
+        ({"sync": "local"}, "'local' is not a way in which workers exchange"),
+        ({"sync": "local:0"}, "'local:0' is not a way"),
+        ({"sync": "local:1000000"}, "'local:1000000' is not a way"),
+        ({"sync": "never"}, "'never' is not a way"),
+    ],
+)
+def test_exchanges_that_cannot_be_are_refused(words, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        cells(**words)
+
+
 @pytest.mark.slow
 def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apart(tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)

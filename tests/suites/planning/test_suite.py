@@ -227,7 +227,9 @@ cells = st.builds(
     batch_size=st.sampled_from([8, 64]),
     world_size=st.sampled_from([1, 2]),
     affinity=st.sampled_from(["oversubscribed", BOUND]),
+    sync=st.sampled_from(["step", "step", "local:4", "async"]),
 ).filter(lambda cell: cell.affinity != BOUND or cell.all_threads == 1)  # however few CPUs there are
+cells = cells.filter(lambda cell: cell.world_size > 1 or cell.sync == "step")
 
 
 def planned(command: str) -> list[dict[str, Any]]:

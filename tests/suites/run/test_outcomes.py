@@ -192,3 +192,26 @@ def test_a_curve_has_the_blocks_that_were_asked_for(tmp_path, curve, ended, fits
     if curve:
         with pytest.raises(UnreadableError, match="where 0 were asked for"):
             read_answer(tmp_path, launch)
+
+
+@pytest.mark.parametrize(
+    ("losses", "asked", "fits"),
+    [
+        ([[10, 2.0], [20, 1.5]], 20, True),
+        ([[10, 2.0]], 20, True),  # it was not finite later
+        ([], 20, True),
+        ([[10, 2.0], [10, 1.5]], 20, False),
+        ([[10, 2.0], [30, 1.5]], 20, False),
+        ([[10]], 20, False),
+        ([[10, 2.0]], 0, False),
+    ],
+)
+def test_losses_are_of_the_further_steps_that_were_asked_for(tmp_path, losses, asked, fits):
+    launch = null_order(tmp_path).launch
+    launch = launch._replace(protocol=launch.protocol._replace(loss_steps=asked))
+    (tmp_path / "outcome.json").write_text(json.dumps(reported(losses=losses)))
+    if fits:
+        assert read_answer(tmp_path, launch).losses == losses
+    else:
+        with pytest.raises(UnreadableError, match="losses of further steps"):
+            read_answer(tmp_path, launch)

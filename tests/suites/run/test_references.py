@@ -31,8 +31,9 @@ def computed(tmp_path, monkeypatch):
     """Give the (network, mini-batch) pairs that are computed, each an empty file."""
     found = []
 
-    def generate(network, batch_size, path, interpreter, threads, timeout, label_sets):
-        found.append((network.name, batch_size) if label_sets == 1 else (network.name, batch_size, label_sets))
+    def generate(network, batch_size, path, interpreter, threads, timeout, label_sets, workers, local_steps):
+        of_parts = (label_sets,) if label_sets > 1 else (workers, local_steps) if local_steps else ()
+        found.append((network.name, batch_size, *of_parts))
         Path(path).touch()
 
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
@@ -97,6 +98,19 @@ def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(co
         assert (found.path.name.startswith(f"lstm32-b{cell.batch_size}-"), found.repeated_batch) == (True, None)
     on_gpu = expand(suite.load("quick"), SuiteOverrides(frameworks="null", networks="fcn5"), Capacity(1, 1), seed=0)
     assert preparation.prepare_references(on_gpu, probe(), lambda line: None)(on_gpu.cells[0]) is None
+
+
+def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_none(computed):
+    words = {"networks": "lstm32", "frameworks": "torch", "threads": "1", "batch_sizes": "4", "world_sizes": "1,2"}
+    choices = SuiteOverrides(**words, sync="step,local:3,local:4,async")
+    plan = expand(suite.load("quick"), choices, Capacity(1, 1), seed=0)
+    reference = preparation.prepare_references(plan, probe(), lambda line: None)
+    found = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
+    assert computed == [("lstm32", 4, 2, 3), ("lstm32", 4, 2, 4)]
+    assert found[1, "step"] == found[2, "step"] == Reference(Path(reference_files.shipped("lstm32", 4)))
+    for steps in (3, 4):
+        assert found[2, f"local:{steps}"].path.name.startswith(f"lstm32-b4-w2-h{steps}-")
+    assert found[2, "async"] is None
 
 
 def small(**changes):
