@@ -83,7 +83,7 @@ class Cell(NamedTuple):
     def local_steps(self) -> int:
         """Return the steps between two exchanges of parameters, H of "local:H"; 0 where workers exchange otherwise."""
         kind, _, number = self.sync.partition(":")
-        return int(number) if kind == LOCAL and number.isdigit() else 0
+        return int(number) if kind == LOCAL and number.isdecimal() and len(number) < 10 else 0
 
     @property
     def sample_steps(self) -> int:
