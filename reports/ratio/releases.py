@@ -16,7 +16,19 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import Page, Table, common_flags, entry, flag_lines, reasons, times, why_hole
+from dlbench.reports.formats.layout import (
+    Entry,
+    Page,
+    Table,
+    common_flags,
+    deviation,
+    entry,
+    flag_lines,
+    number,
+    reasons,
+    times,
+    why_hole,
+)
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.history.nights import Difference, differences
 from dlbench.reports.history.report import difference_words
@@ -169,15 +181,21 @@ def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...
             "ratio",
             "to the one before",
             lambda each: None if each.pair is None else each.pair.ratio,
-            lambda each: times(None if each.pair is None else each.pair.ratio),
+            lambda each: _ratio(None if each.pair is None else each.pair.ratio),
             VALUE,
         ),
         Column("p_adjusted", None, lambda each: None if each.pair is None else each.pair.p_value),
         Column("change", "", lambda each: each.change or None, lambda each: each.change),
-        Column("ratio_to_first", "to the first", lambda each: each.to_first, lambda each: times(each.to_first), VALUE),
+        Column("ratio_to_first", "to the first", lambda each: each.to_first, lambda each: _ratio(each.to_first), VALUE),
         Column("flags", None, lambda each: each.cell.flags),
         Column("also_changed", None, lambda each: each.also_changed, fields=None),
     )
+
+
+def _ratio(found: Ratio | None) -> Entry:
+    if found is None:
+        return Entry("")
+    return Entry(f"{number(found.value)}x", deviation(found.value, found.low, found.high))
 
 
 def _python(each: Point) -> str:
@@ -190,9 +208,10 @@ def _series(found: Releases) -> list[list[Point]]:
 
 def _table(found: Releases, machine: str, here: Sequence[Point]) -> Table:
     holes = [(why_hole(each.cell), each.name, each.series) for each in here if each.cell.timed is None]
-    notes = [*reasons(holes), *(_change(each) for each in here if each.change)]
+    several = len({each.series for each in here}) > 1
+    changes = [(f"{each.cell.cell.network}: " if several else "") + _change(each) for each in here if each.change]
     title = f"Releases, on {found.name(machine)}"
-    return table(_columns(found, here), here, title, group=lambda each: each.series, notes=notes)
+    return table(_columns(found, here), here, title, group=lambda each: each.series, notes=[*reasons(holes), *changes])
 
 
 def _change(each: Point) -> str:
