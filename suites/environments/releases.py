@@ -187,7 +187,7 @@ def fewest_pythons(fitting: Mapping[Version, Sequence[str]]) -> dict[Version, st
     found: dict[Version, str] = {}
     while left:
         counts = Counter(each for pythons in left.values() for each in pythons)
-        best = max(order, key=lambda each: counts[each])  # the first of several
+        best = max(order, key=counts.__getitem__)  # the first of several
         found |= dict.fromkeys([version for version, pythons in left.items() if best in pythons], best)
         left = {version: pythons for version, pythons in left.items() if version not in found}
     return found
@@ -292,7 +292,8 @@ def build_releases(
         _announce(framework, [locks[each.version] for each in missing], report)
     found = []
     for release in releases:
-        python, reason = None, reasons.get(release.version, "")
+        python: Path | None = None
+        reason = reasons.get(release.version, "")
         if not reason and release in missing and not build_missing:
             reason = "it is not built"
         if not reason and release in missing and unreachable:
@@ -339,15 +340,16 @@ def resolved(framework: Framework, release: Release) -> Framework:
 
     Raises FrameworkEnvironmentError with the reason.
     """
-    if release.interpreter is None:
-        raise FrameworkEnvironmentError(f"{release.problem or 'there is no Python for it here'}.")
-    lock = _lock(framework, release.version)
-    make_folder(lock.parent)
-    with written(lock.parent), filelock.FileLock(lock.with_suffix(".lock")):
-        if _read(framework, release.version) is None:
-            write_whole(lock, _resolve(framework, release, lock.with_suffix(".log")))
-    known = _read(framework, release.version)
-    assert known is not None  # it was written for a Python that is here
+    if (known := _read(framework, release.version)) is None:
+        if release.interpreter is None:
+            raise FrameworkEnvironmentError(f"{release.problem or 'there is no Python for it here'}.")
+        lock = _lock(framework, release.version)
+        make_folder(lock.parent)
+        with written(lock.parent), filelock.FileLock(lock.with_suffix(".lock")):
+            if _read(framework, release.version) is None:
+                write_whole(lock, _resolve(framework, release, lock.with_suffix(".log")))
+        known = _read(framework, release.version)
+        assert known is not None  # it was written for a Python that is here
     return known[1]
 
 
