@@ -30,7 +30,7 @@ from ..planning.framework import Framework
 from ..planning.values import Build
 from . import environment, index, packages
 from .environment import Report, State
-from .folders import downloads, home, make_folder, write_whole, written
+from .folders import home, make_folder, write_whole, written
 from .index import Wheel
 from .interpreters import name_of, pythons_at_hand
 

@@ -365,7 +365,7 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
     code, out, _ = command("env", "list", "--adapter", measured[3])
     assert "tiny: 3 releases" in out
     assert command("env", "remove", "tiny", "--releases", "--adapter", measured[3])[0] == 0
-    assert "releases" not in command("env", "list", "--adapter", measured[3])[1]
+    assert "tiny: 3 releases" not in command("env", "list", "--adapter", measured[3])[1]
 
 
 def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):
