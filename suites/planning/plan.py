@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def decides(self) -> bool:
-        """Whether only cells that may be the fastest of their column get more than the fewest launches."""
+        """Whether only columns whose fastest cell is not known yet get more than the fewest launches."""
         return self.most > self.launches and self.interval is None
 
     @property

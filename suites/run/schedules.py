@@ -1,7 +1,7 @@
 """Schedules: which launches a run makes next, decided from its plan and its records alone.
 
-`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `ContestSchedule` the
-cells that may be the fastest of their column until that is known, `PairSchedule` both sides of a comparison in
+`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `ContestSchedule`
+the cells of a column until it is known which is the fastest, `PairSchedule` both sides of a comparison in
 interleaved pairs, `search.HalvingSchedule` searches the fastest cell. A resumed run makes its
 schedule from the records so far.
 
@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
-from dlbench.reports.cells import build_matrix
+from dlbench.reports.cells import CellResult, build_matrix
 from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
 from dlbench.reports.ratio.fastest import Leader, fastest
@@ -45,6 +45,7 @@ from dlbench.reports.statistics import (
     UNKNOWN_SPREAD,
     Spread,
     common_spread,
+    ratio,
     student_half,
 )
 from dlbench.reports.storage.hosts import Host
@@ -69,6 +70,9 @@ each of them would favour what came out clear or narrow by chance."""
 
 EARLY_CONFIDENCE = 0.995
 """Of comparisons that end a contest before its last look."""
+FAR_BEHIND = 1.25
+"""A cell at least so many times as slow as the fastest leaves a contest. Nearer cells stay until it is decided, even if
+they are clearly slower: a machine may change its speed between blocks, and all of them must have seen that."""
 
 DOUBT_DEVIATION = 1.5
 """Assumed deviation of launches, in multiples of the precision."""
@@ -383,11 +387,11 @@ class Schedule:
 
 
 class ContestSchedule(Schedule):
-    """Launches of each cell, then only of those that may be the fastest of their column, until that is known.
+    """Launches of each cell, then only in columns whose fastest cell is not known yet, until it is.
 
-    The comparisons are those of `dlbench report fastest`. One ends before the last launch where it is decided at
-    `EARLY_CONFIDENCE`, so that all early looks together add little to the error of the report, or where more launches
-    than the plan allows would be needed to decide it.
+    Cells far behind (`FAR_BEHIND`) get no more. The comparisons are those of `dlbench report fastest`. One ends before
+    the last launch where it is decided at `EARLY_CONFIDENCE`, so that all early looks together add little to the error
+    of the report, or where more launches than the plan allows would be needed to decide it.
     """
 
     def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
@@ -405,13 +409,15 @@ class ContestSchedule(Schedule):
         return max(needed, len(self._blocks) - sum(record.launch in self._blocks for record in counting))
 
     def _learn(self, block: int) -> None:
-        """Take those of the launches before a look that lead, and their rivals."""
+        """Take the rivals in comparisons that the launches before a look leave open."""
         if block not in self._looks:
             return
         self._blocks = range(block, next((look for look in self._looks if look > block), block))
-        contests = self.leaders(block, EARLY_CONFIDENCE).rows
-        open_ones = [each for each in contests if each.launches is not None and each.launches <= self.plan.most]
-        self._contenders = frozenset(cell.cell for each in open_ones for cell in (each.first, *each.ties))
+        found = self.leaders(block, EARLY_CONFIDENCE)
+        open_ones = [each for each in found.rows if each.launches is not None and each.launches <= self.plan.most]
+        contested = {(each.first.group, each.first.column): each.first for each in open_ones}
+        rivals = ((cell, contested.get((cell.group, cell.column))) for cell in found.matrix.cells.values())
+        self._contenders = frozenset(cell.cell for cell, first in rivals if first is not None and _near(cell, first))
         for cell in self.plan.cells:
             self._update(cell)
 
@@ -420,6 +426,13 @@ class ContestSchedule(Schedule):
         records = (each for cell in self.plan.cells for each in self._records[cell] if each.launch < block)
         hosts = {self.host.fingerprint: self.host} if self.host is not None else {}
         return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
+
+
+def _near(cell: CellResult, first: CellResult) -> bool:
+    if cell.timed is None or first.timed is None:
+        return False
+    behind = ratio(cell.timed, first.timed, EARLY_CONFIDENCE).low
+    return behind is None or behind <= FAR_BEHIND
 
 
 def of_plan(plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> Schedule:

@@ -220,12 +220,18 @@ def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
     assert 0 < len(last) - len(quick_cells) < len(quick_cells)
 
 
-def contest(deviation, times=lambda cell: 1.0, seed=1):
-    rng = random.Random(seed)
-    return carry_out(lambda cell: ok(0.01 * times(cell) * rng.lognormvariate(0, deviation)), plan=CONTEST)
+def contest(deviation, times=lambda cell: 1.0, seed=1, later=1.0):
+    """Run a contest whose launches take ``later`` times as long once every cell has three."""
+    rng, made = random.Random(seed), itertools.count()
+
+    def answer(cell):
+        slowly = later if next(made) >= 3 * len(CONTEST.cells) else 1.0
+        return ok(0.01 * slowly * times(cell) * rng.lognormvariate(0, deviation))
+
+    return carry_out(answer, plan=CONTEST)
 
 
-def test_a_contest_launches_again_only_those_that_may_be_fastest_until_that_is_known():
+def test_a_contest_launches_again_only_those_that_are_near_until_the_fastest_is_known():
     rivals = {"null": 1.0, "eager": 1.03}
     store, _, result = contest(0.015, lambda cell: rivals.get(cell.mode, 2.0))
     made = launches_by_cell(store)
@@ -237,6 +243,13 @@ def test_a_contest_launches_again_only_those_that_may_be_fastest_until_that_is_k
     assert {each.first.cell.mode for each in leaders if each.outcome == CLEAR} == {"null"}
     assert result.launches_left() == 0
     assert store.runs()[0].finished is not None
+
+
+@pytest.mark.parametrize("later", [0.85, 1.2])
+def test_a_machine_that_changes_its_speed_within_a_contest_makes_no_slower_row_the_fastest(later):
+    rivals = {"null": 1.0, "eager": 1.03, "onednn": 1.15}
+    _, _, result = contest(0.015, lambda cell: rivals.get(cell.mode, 2.0), later=later)
+    assert {each.first.cell.mode for each in result.leaders(CONTEST.most).rows} <= {"null", "eager"}
 
 
 def test_a_contest_that_more_launches_would_not_decide_ends_with_the_fewest():
