@@ -42,7 +42,7 @@ NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK -
 _LEGEND = (
     "s/batch: with its 95 % interval; to the one before: time over that of the last release before it with a number; "
     "to the first: over that of the first. slower, faster: by more than 2 %, and noise does not explain it (Welch's t "
-    "over launches, Holm-adjusted over all steps here)."
+    "over launches, 3 at least, Holm-adjusted over all steps here)."
 )
 _FIRST = ("interpreter", "numpy", "onednn", "mkl", "openblas", "blas", "xla", "eigen", "openmp")
 """What is named first of all that changed."""
@@ -72,8 +72,10 @@ class Point:
 
     @property
     def change(self) -> str:
-        """Slower or faster than the one before; empty where noise explains the difference."""
-        return self.pair.verdict if self.pair is not None and self.pair.verdict in _CHANGES else ""
+        """Slower or faster than the one before; empty where noise explains it, and from too few launches to test."""
+        if self.pair is None or self.pair.p_value is None or self.pair.verdict not in _CHANGES:
+            return ""
+        return self.pair.verdict
 
 
 Releases = Compared[Point]

@@ -120,6 +120,11 @@ def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_relea
     assert releases(counting, records, [make.run(id="run-1", plan=plan)]).rows == ()
 
 
+def test_two_launches_of_each_are_too_few_for_a_change() -> None:
+    _, point = found(launches("0.1", [1.0, 1.01]), launches("0.2", [2.0, 2.01])).rows
+    assert (point.pair is not None, point.change) == (True, "")
+
+
 def test_names_of_interpreters_stay_and_versions_lose_what_all_begin_with() -> None:
     assert names_of(["jax-0.4.20", "jax-0.5.0"]) == (["0.4.20", "0.5.0"], "jax")
     assert names_of(["old", "new"]) == (["old", "new"], "")
