@@ -5,7 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from statistics import fmean
 
 from dlbench.adapters import tuning
@@ -82,7 +82,11 @@ class Plan:
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
-        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+        return self._rows_by_name[cell.framework, cell.mode]
+
+    
+    def _rows_by_name(self) -> dict[tuple[str, str], Row]:
+        return {(row.build.name, row.mode): row for row in self.rows}
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
