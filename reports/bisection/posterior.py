@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 Floats = NDArray[np.float64]
 Evidence = Mapping[int, Sequence[float]]
@@ -192,6 +192,12 @@ def several_changes(
     return float(logsumexp(joint)), candidates[shown]
 
 
+def probability_of_several(several: float, one: float) -> float:
+    """Return the probability of two changes by the log evidence of them, and that of one change or none."""
+    beforehand = SEVERAL * (1 - ABSENT)
+    return float(expit(math.log(beforehand / (1 - beforehand)) + several - one))
+
+
 @dataclass(frozen=True)
 class Assessment:
     """What all pairs so far say."""
@@ -251,8 +257,7 @@ def assess(
     before, after = sums(evidence, candidates, grid)
     found = posterior(before, after, grid, weights)
     two, between = several_changes(evidence, candidates, grid, weights, magnitude)
-    odds = math.log(SEVERAL * (1 - ABSENT)) + two - math.log1p(-SEVERAL * (1 - ABSENT)) - float(found.log_evidence)
-    several = 1 / (1 + math.exp(-min(odds, 700.0))) if odds > -700 else 0.0
+    several = probability_of_several(two, float(found.log_evidence))
     reached = np.cumsum(found.sizes) - found.sizes / 2
     ends = (0.5, (1 - confidence) / 2, (1 + confidence) / 2)
     size, low, high = (math.exp(float(np.interp(end, reached, grid.sizes))) for end in ends)

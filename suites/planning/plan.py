@@ -84,7 +84,7 @@ class Plan:
         """Return the row a cell stands in."""
         return self._rows_by_name[cell.framework, cell.mode]
 
-    
+    @cached_property
     def _rows_by_name(self) -> dict[tuple[str, str], Row]:
         return {(row.build.name, row.mode): row for row in self.rows}
 
