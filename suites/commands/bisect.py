@@ -4,9 +4,11 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import typer
+from packaging.version import InvalidVersion, Version
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.bisection.posterior import CONFIDENCE
@@ -22,7 +24,7 @@ from ..display.screen import counted, resume_command, say
 from ..environments import environment
 from ..environments.commits import Repository, Worktrees
 from ..environments.environment import Source
-from ..environments.releases import build_release, releases_on_index
+from ..environments.releases import build_release, releases_on_index, row_of
 from ..errors import (
     GATE_BROKEN,
     GATE_FAILED,
@@ -195,10 +197,7 @@ def _series(given: Given) -> Iterator[Series]:
         return
     if given.build or given.build_limit:
         raise UsageError("--build and --build-limit are for the commits of a repository. Give --repo PATH.")
-    if given.step:
-        if given.framework:
-            raise UsageError("With --step the file says what is trained. Leave the framework out.")
-        own.register_steps(given.step)
+    own.register_steps(given.step)
     yield _of_builds(given) if given.python else _of_releases(given)
 
 
@@ -218,6 +217,8 @@ def _check_names(names: Sequence[str], kind: str, good: str | None, bad: str | N
 
 def _of_builds(given: Given) -> Series:
     """Return the interpreters of --python, in order."""
+    if given.step and given.framework:
+        raise UsageError("With --step and --python the file says what is trained. Leave the framework out.")
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
     builds: list[Build] = []
     for word in (word for text in given.python for word in values.words(text)):
@@ -250,18 +251,23 @@ def _of_releases(given: Given) -> Series:
     if not given.good or not given.bad:
         raise UsageError("Name the releases between which it became slower, as in --good 0.4.20 --bad 0.12.0.")
     found = frameworks.find(given.framework.partition(":")[0])
-    releases = releases_on_index(found, first=None, last=None, every="all")
-    good, bad = _check_names([each.version for each in releases], "release", given.good, given.bad)
-    chosen = releases[good : bad + 1]
-    names = tuple(f"{found.name}-{each.version}" for each in chosen)
+    step = frameworks.find(own.name_of(given.step[0])) if given.step else None
+    try:
+        asked = [Version(given.good), Version(given.bad)]
+    except InvalidVersion as error:
+        raise UsageError(f"{error}. Name a release by its version, as in 0.4.20.") from error
+    if asked[0] == asked[1]:
+        raise UsageError(f"Good and bad are the same release, {asked[0]}. Give two.")
+    releases = releases_on_index(found, first=given.good, last=given.bad, every="all")
+    if [Version(releases[place].version) for place in (0, -1)] != asked:  # without the index
+        raise FrameworkEnvironmentError(f"{found.title} {given.good} and {given.bad} are not both built here.")
 
     def prepare(place: int) -> Source:
-        if chosen[place].problem:
-            raise FrameworkEnvironmentError(chosen[place].problem or "")
-        python = build_release(found, chosen[place], say)
-        return environment.external_source(Build(names[place], found, python))
+        python = build_release(found, releases[place], say)
+        return environment.external_source(row_of(found, releases[place], python, step))
 
-    return Series("release", names, found, prepare)
+    names = tuple(row_of(found, each, None).name for each in releases)
+    return Series("release", names, step or found, prepare)
 
 
 @contextlib.contextmanager
@@ -283,6 +289,10 @@ def _of_commits(given: Given) -> Iterator[Series]:
         say("Changes that are not committed are not measured: commits are built in worktrees.")
     with Worktrees(repository, given.build or "", limit, keep=given.resume) as trees:
 
+        @cache
+        def look(python: Path) -> Source:
+            return environment.external_source(Build(file.stem, frameworks.find(file.stem), python))
+
         def prepare(place: int) -> Source:
             commit = commits[place]
             tree = trees.built(commit)
@@ -296,7 +306,7 @@ def _of_commits(given: Given) -> Iterator[Series]:
                 inside = "/" in given.python[0] and not given.python[0].startswith(("/", "~"))
                 path = str(tree / given.python[0]) if inside else given.python[0]
                 python = values.build(f"{step.name}={path}").interpreter or python
-            return environment.external_source(Build(commit.name, step, python))
+            return replace(look(python), build=Build(commit.name, step, python))
 
         names = tuple(commit.name for commit in commits)
         yield Series(

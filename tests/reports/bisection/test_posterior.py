@@ -1,7 +1,7 @@
 """The search for the place of a slowdown: its probabilities beside sums by hand, its choices, its promises."""
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -27,8 +27,11 @@ def evidences(draw, most=6):
     return count, {place: draw(PAIRS) for place in places - {count}} | {count: ends}
 
 
+PEAK = float(stats.t.pdf(0, search.FREEDOM))
+
+
 def density(residual, scale):
-    return stats.t.pdf(residual / scale, search.FREEDOM) / scale
+    return PEAK * (1 + (residual / scale) ** 2 / search.FREEDOM) ** (-(search.FREEDOM + 1) / 2) / scale
 
 
 def likelihood(evidence, size_of, scale):
@@ -71,21 +74,23 @@ def test_two_changes_are_the_sum_over_both_places_and_the_level_between(drawn):
     levels = [each for each in every if abs(each) >= apart and abs(each - whole) >= apart]
     assume(levels)
     total = 0.0
-    for first, second in combinations(range(1, count + 1), 2):
-        if not any(first <= place < second for place in evidence):
-            continue  # nobody measured the level between
-        for scale in grid.scales:
-            for level in levels:
-                for size in sizes:
-
-                    def of(place):
-                        return 0.0 if place < first else level if place < second else size  # noqa: B023
-
-                    total += likelihood(evidence, of, scale) / len(levels) / len(sizes)
+    for scale in grid.scales:
+        values = (0.0, *levels, *sizes)
+        table = {
+            (place, value): math.prod(density(x - value, scale) for x in found)
+            for place, found in evidence.items()
+            for value in values
+        }
+        for first, second in combinations(range(1, count + 1), 2):
+            if not any(first <= place < second for place in evidence):
+                continue  # the level between was not measured
+            for level, size in product(levels, sizes):
+                value_of = {place: 0.0 if place < first else level if place < second else size for place in evidence}
+                total += math.prod(table[each] for each in value_of.items()) / len(levels) / len(sizes)
     mass = 2 / count**2 / len(grid.scales)
     weights = np.full(count, 1 / count)
     found, between = search.several_changes(evidence, range(1, count + 1), grid, weights, magnitude)
-    constant = sum(map(len, evidence.values())) * stats.t.logpdf(0, search.FREEDOM)
+    constant = sum(map(len, evidence.values())) * math.log(PEAK)
     assert (between is None) == (total == 0.0)
     if total > 1e-200:
         assert found + constant == pytest.approx(math.log(total * mass), rel=1e-6, abs=1e-6)
@@ -142,7 +147,7 @@ def test_a_level_between_the_ends_is_no_single_change_and_a_small_offset_is_none
     assert halfway.several > 0.95
     assert halfway.between == 5
     assert halfway.decided()
-    undone = assess({5: pairs(0.25, 8, 1), **ends}, 10)  # up, and partly back
+    undone = assess({5: pairs(0.2, 8, 1), **ends}, 10)  # up, and half of it back
     assert undone.several > 0.95
     offset = assess({5: pairs(0.01, 8, 1), **ends}, 10)
     assert offset.several < 0.05
@@ -151,7 +156,7 @@ def test_a_level_between_the_ends_is_no_single_change_and_a_small_offset_is_none
 
 def test_one_launch_in_somebodys_way_decides_nothing():
     found = assess({5: [0.4], 10: pairs(0.05, 12, deviation=0.02)}, 10)
-    assert 0.5 < sum(found.places[:5]) < 0.95
+    assert 0.4 < sum(found.places[:5]) < 0.95
 
 
 def test_the_number_of_pairs_left_falls_to_nothing():
@@ -165,21 +170,23 @@ def test_the_number_of_pairs_left_falls_to_nothing():
     assert decided.low < 1.05 < decided.high
 
 
-@pytest.mark.parametrize("levels", [one_change(0.05), no_change, two_changes(0.05, 0.05)])
-def test_simulated_searches_are_as_right_as_they_say(levels):
-    found = Found()
-    rng = np.random.default_rng(3)
+@pytest.mark.parametrize(("levels", "several"), [(one_change(0.05), (0, 3)), (two_changes(0.05, 0.05), (20, 60))])
+def test_simulated_searches_are_as_right_as_they_say(levels, several):
+    found, rng = Found(), np.random.default_rng(3)
     searches(rng, Conditions(0.02), *levels(rng, 60), found)
     named = found.right + found.wrong
-    if levels is no_change:
-        assert found.unconfirmed == 60
-        return
     # Of two changes a search may name either; it must not name any other place.
-    assert stats.binomtest(found.wrong, max(1, named), 1 - search.CONFIDENCE, alternative="greater").pvalue > 0.01
-    assert named + found.several > 50
-    one = levels is not no_change and found.several < 5
-    assert one or found.several > 10
+    too_many = stats.binomtest(found.wrong, max(1, named), 1 - search.CONFIDENCE, alternative="greater")
+    assert too_many.pvalue > 0.01
+    assert several[0] <= found.several <= several[1]
+    assert named + found.several > 55
     assert np.mean(found.pairs) < 90
+
+
+def test_without_a_change_nothing_is_searched():
+    found, rng = Found(), np.random.default_rng(3)
+    searches(rng, Conditions(0.03), *no_change(rng, 60), found)
+    assert found.unconfirmed == 60
 
 
 def test_a_grid_of_several_searches_is_that_of_each():
