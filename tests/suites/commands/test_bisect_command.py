@@ -114,19 +114,13 @@ def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may
     [
         ([1.0] * 9, 0, "v8 is not slower than v0"),
         (slower_from(4, 0.9), 0, "Were good and bad exchanged?"),
-        ([1.0, *[1.06] * 4, *[1.12] * 4], 1, "The first slower build is v"),
         ([1.0, 1.0, *[1.06] * 5, 1.12, 1.12], 6, "contradict a single change"),
     ],
 )
 def test_no_change_and_several_changes_are_said_and_not_guessed(builds, levels, code, said):
     found, out, complaints = builds(levels)
-    said_of_it = " ".join(out.split())
-    if code == 1:  # of two changes either may be named, or that there are two
-        assert found in (1, 6), complaints
-        assert said in said_of_it or "contradict a single change" in said_of_it
-    else:
-        assert found == code, complaints
-        assert said in said_of_it
+    assert found == code, complaints
+    assert said in " ".join(out.split())
 
 
 def test_a_bad_end_without_a_number_has_its_own_exit_code(builds, machine):
@@ -176,7 +170,7 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
     ("words", "said"),
     [
         (["null", "--python", "a=/x,b=/y"], "--network fcn5"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b=/y"], "One cell is bisected at a time, and this means 3"),
+        (["null", "--network", "fcn5", "--python", "a=/x,b=/y"], "One cell is bisected at a time"),
         (["null", "--network", "fcn5", "--python", "a=/x,a=/y"], "have one name"),
         (["null", "--network", "fcn5", "--python", "a=/x"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "c"], "no build named 'c'"),
@@ -276,7 +270,7 @@ def test_the_first_slower_commit_is_named_and_the_repository_is_as_it_was(commit
     assert "Changes that are not committed are not measured" in " ".join(complaints.split())
     assert (git(commits.folder, "status", "--porcelain"), git(commits.folder, "rev-parse", "HEAD")) == state
     assert worktrees(commits) == 1
-    assert not [each for each in (commits.home / "bisect").rglob("*") if each.is_dir() and each.name != "bisect"][1:]
+    assert not list((commits.home / "bisect").glob("*/*"))
 
 
 @pytest.mark.parametrize(
@@ -322,7 +316,6 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
     assert left > 1
     assert commits.bisect("--build", "true")[0] == 130
     assert worktrees(commits) == 3  # both ends of the new one
-    assert "another" not in log.read_text()
 
 
 @pytest.mark.parametrize(
