@@ -152,7 +152,7 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
             fields=VALUE,
         ),
         Column(
-            "slower", "slower", lambda each: each.slower, lambda each: "" if each.slower is None else f"{each.slower:.0%}"
+            "slower", "P(slower)", lambda each: each.slower, lambda each: "" if each.slower is None else f"{each.slower:.0%}"
         ),
         Column("about", None, lambda each: each.about),
         Column("problem", None, lambda each: each.problem),
@@ -190,7 +190,8 @@ def headline(found: Bisection) -> str:
         return f"{found.bad} is not slower than {found.good}: {said}. There is nothing to bisect."
     if found.assessment is None:
         return f"Undecided whether {found.bad} is slower than {found.good} at all: {said}."
-    span = f"one of {counted(len(found.suspects), found.kind)}, {found.suspects[0]} to {found.suspects[-1]}"
+    several = f"one of {counted(len(found.suspects), found.kind)}, {found.suspects[0]} to {found.suspects[-1]}"
+    span = several if len(found.suspects) > 1 else found.suspects[0]
     return f"Undecided: the {first} is {span}, {sure}; the confidence asked for is {found.confidence:.0%}."
 
 
@@ -211,7 +212,7 @@ def _page(found: Bisection) -> Page:
         f"{name_of(found.cell)}: where it became slower",
         f"From {found.good} (good) to {found.bad} (bad): {count}, on {found.host.name}.",
     )
-    after = []
+    after: list[str] = []
     if found.outcome is Outcome.FOUND and found.assessment is not None:
         size, low, high = (f"{each - 1:.1%}" for each in (found.assessment.size, found.assessment.low, found.assessment.high))
         after += [f"A step takes {size} longer ({low} to {high}).", _beside(found)]

@@ -49,21 +49,24 @@ class Repository:
     """A git repository, by any folder within it."""
 
     def __init__(self, folder: str) -> None:
-        """Raises UsageError where it is none, or there is no git."""
+        """Find it; raises UsageError where there is none, or no git."""
         self._folder = Path(folder).expanduser()
-        found = self._git("rev-parse", "--path-format=absolute", "--git-common-dir")
+        found = self._git("rev-parse", "--git-common-dir")
         if found is None:
             raise UsageError(f"--repo: {folder} is not a git repository. Give the folder of one.")
-        self.place = Path(found.strip())
+        self.place = (self._folder / found.strip()).resolve()
 
     def _git(self, *words: str) -> str | None:
         """Return what git says; None where it fails."""
         # A hook of the repository would run with each worktree; variables of a hook would mean another repository.
-        command = ["git", "-C", str(self._folder), "-c", f"core.hooksPath={os.devnull}", *words]
+        settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "log.showSignature=false")
         variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
             done = subprocess.run(
-                command, capture_output=True, env={**variables, "LC_ALL": "C"}, stdin=subprocess.DEVNULL
+                ["git", "-C", str(self._folder), *settings, *words],
+                capture_output=True,
+                env={**variables, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+                stdin=subprocess.DEVNULL,
             )
         except OSError as error:
             raise UsageError("--repo needs git, and there is none on this machine.") from error
@@ -111,11 +114,10 @@ class Repository:
             )
 
     def remove_worktrees(self, folders: Iterable[Path]) -> None:
-        """Remove worktrees, and what git remembers of them."""
+        """Remove worktrees."""
         for each in folders:
             self._git("worktree", "remove", "--force", "--force", str(each))
             shutil.rmtree(each, ignore_errors=True)
-        self._git("worktree", "prune")
 
 
 class Worktrees:
@@ -151,7 +153,7 @@ class Worktrees:
             self._mark(each).unlink(missing_ok=True)
         self._repository.remove_worktrees(gone)
         if built:
-            for each in self.folder.glob("*.log"):
+            for each in (*self.folder.glob("*.log"), *self.folder.glob("*.built")):
                 each.unlink(missing_ok=True)
 
     def _mark(self, place: Path) -> Path:
