@@ -1,8 +1,10 @@
 """`dlbench bisect` over a launcher that only pretends, and over a real repository of commits with real launches."""
 
+import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -10,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from made_up_pythons import make_python, script
-from processes import run_command, suite_of_null
+from processes import run_command, running_command, suite_of_null, wait_until
 
 from dlbench.adapters.protocol import Outcome, Status
+from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites.planning import framework
 from dlbench.suites.run import runner
@@ -338,10 +341,26 @@ def test_revisions_that_cannot_be_bisected_are_refused(commits, good, bad, said)
 
 
 @pytest.mark.slow
-def test_real_launches_of_real_commits_find_the_slower_one(tmp_path):
+def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_killed(tmp_path):
     digests = repository_of(tmp_path / "project", 6, work=2000)
-    (tmp_path / "brief.toml").write_text(suite_of_null("brief", protocol={"steps": 5, "seconds": 0.2, "sample_seconds": 0.01}))
+    brief = {"steps": 5, "seconds": 0.2, "sample_seconds": 0.01}
+    (tmp_path / "brief.toml").write_text(suite_of_null("brief", protocol=brief))
     words = ("--repo", "project", "--step", "bench/train_step.py", "--good", digests[0], "--bad", "main")
-    done = run_command(tmp_path, "bisect", *words, "--suite", "brief.toml", *QUIETLY, "--build", "true")
+    words = ("bisect", *words, "--suite", "brief.toml", *QUIETLY, "--build", "true", "--store", "my.sqlite")
+
+    def kept():
+        with contextlib.suppress(StoreError), Store.open(tmp_path / "my.sqlite", create=False) as store:
+            return store.records()
+        return []
+
+    with running_command(tmp_path, *words) as child:
+        wait_until(lambda: len(kept()) > 4, "records")
+        os.kill(child.pid, signal.SIGKILL)
+    before = kept()
+    done = run_command(tmp_path, *words, "--resume")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"{digests[6][:10]} (change 6)" in done.stdout
+    assert f"{digests[6][:10]} (change 6)" in " ".join(done.stdout.split())
+    after = kept()
+    assert after[: len(before)] == before
+    assert max(Counter((each.launch, each.side, each.attempt) for each in after).values()) == 1
+    assert git(tmp_path / "project", "worktree", "list", "--porcelain").count("worktree ") == 1
