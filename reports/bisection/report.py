@@ -181,13 +181,13 @@ def headline(found: Bisection) -> str:
             f"{middle} is neither as fast as {found.good} nor as slow as {found.bad}. Bisect the parts by themselves: "
             f"--good {found.good} --bad {middle}, and --good {middle} --bad {found.bad}."
         )
-    said = sentence_of(found.ends)
+    said, nothing = sentence_of(found.ends), f"No slowdown to bisect from {found.good} to {found.bad}"
     if found.outcome is Outcome.NO_NUMBER:
         return f"{found.bad} cannot be compared with {found.good}: {said}."
     if found.ends.verdict is Verdict.IMPROVEMENT:
-        return f"{found.bad} is not slower than {found.good}, but {said}. Were good and bad exchanged?"
+        return f"{nothing}, but {said}. Were good and bad exchanged?"
     if found.outcome is Outcome.NO_SLOWDOWN:
-        return f"{found.bad} is not slower than {found.good}: {said}. There is nothing to bisect."
+        return f"{nothing}: {said}."
     if found.assessment is None:
         return f"Undecided whether {found.bad} is slower than {found.good} at all: {said}."
     several = f"one of {counted(len(found.suspects), found.kind)}, {found.suspects[0]} to {found.suspects[-1]}"
