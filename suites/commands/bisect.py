@@ -252,15 +252,17 @@ def _of_releases(given: Given) -> Series:
         raise UsageError("Name the releases between which it became slower, as in --good 0.4.20 --bad 0.12.0.")
     found = frameworks.find(given.framework.partition(":")[0])
     step = frameworks.find(own.name_of(given.step[0])) if given.step else None
+    # The answer names them as rows: jax-0.4.20.
+    good, bad = (word.removeprefix(f"{found.name}-") for word in (given.good, given.bad))
     try:
-        asked = [Version(given.good), Version(given.bad)]
+        asked = [Version(good), Version(bad)]
     except InvalidVersion as error:
         raise UsageError(f"{error}. Name a release by its version, as in 0.4.20.") from error
     if asked[0] == asked[1]:
         raise UsageError(f"Good and bad are the same release, {asked[0]}. Give two.")
-    releases = releases_on_index(found, first=given.good, last=given.bad, every="all")
+    releases = releases_on_index(found, first=good, last=bad, every="all")
     if [Version(releases[place].version) for place in (0, -1)] != asked:  # without the index
-        raise FrameworkEnvironmentError(f"{found.title} {given.good} and {given.bad} are not both built here.")
+        raise FrameworkEnvironmentError(f"{found.title} {good} and {bad} are not both built here.")
 
     def prepare(place: int) -> Source:
         python = build_release(found, releases[place], say)
