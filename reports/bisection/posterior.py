@@ -180,9 +180,7 @@ def several_changes(
         mass = np.log(np.diff(reached))
     before_it = np.concatenate([np.zeros((1, *before.shape[1:])), np.cumsum(before, axis=0)])[:count]
     until = np.concatenate([np.zeros((1, *between.shape[1:])), np.cumsum(between, axis=0)])
-    from_it = logsumexp(
-        np.flip(np.cumsum(np.flip(after, axis=0), axis=0), axis=0) + _log_prior(grid)[:, None], axis=1
-    )
+    from_it = logsumexp(np.flip(np.cumsum(np.flip(after, axis=0), axis=0), axis=0) + _log_prior(grid)[:, None], axis=1)
     first, second = np.triu_indices(count, 1)
     level = logsumexp(until[second] - until[first], axis=1) - math.log(len(levels))
     joint = before_it[first] + level + from_it[second] + (mass[first] + mass[second] + math.log(2))[:, None]

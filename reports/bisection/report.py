@@ -137,7 +137,7 @@ def candidate(name: str, about: str, logs: Sequence[float], slower: float | None
 
 
 def _percent(share: float) -> str:
-    return "over 99%" if 0.995 <= share else f"{share:.0%}"
+    return "over 99%" if share >= 0.995 else f"{share:.0%}"
 
 
 def _columns(kind: str) -> tuple[Column[Candidate], ...]:
@@ -152,7 +152,10 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
             fields=VALUE,
         ),
         Column(
-            "slower", "P(slower)", lambda each: each.slower, lambda each: "" if each.slower is None else f"{each.slower:.0%}"
+            "slower",
+            "P(slower)",
+            lambda each: each.slower,
+            lambda each: "" if each.slower is None else f"{each.slower:.0%}",
         ),
         Column("about", None, lambda each: each.about),
         Column("problem", None, lambda each: each.problem),
@@ -214,7 +217,9 @@ def _page(found: Bisection) -> Page:
     )
     after: list[str] = []
     if found.outcome is Outcome.FOUND and found.assessment is not None:
-        size, low, high = (f"{each - 1:.1%}" for each in (found.assessment.size, found.assessment.low, found.assessment.high))
+        size, low, high = (
+            f"{each - 1:.1%}" for each in (found.assessment.size, found.assessment.low, found.assessment.high)
+        )
         after += [f"A step takes {size} longer ({low} to {high}).", _beside(found)]
     untestable = sum(bool(each.problem) for each in found.tried)
     lost = f", {found.disturbed} of them disturbed or incomplete" if found.disturbed else ""

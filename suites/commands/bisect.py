@@ -25,14 +25,7 @@ from ..environments import environment
 from ..environments.commits import Repository, Worktrees
 from ..environments.environment import Source
 from ..environments.releases import build_release, releases_on_index, row_of
-from ..errors import (
-    GATE_BROKEN,
-    GATE_FAILED,
-    GATE_UNDECIDED,
-    FrameworkEnvironmentError,
-    UsageError,
-    unknown_name,
-)
+from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, FrameworkEnvironmentError, UsageError, unknown_name
 from ..planning import framework as frameworks
 from ..planning import own, values
 from ..planning.plan import Plan, check_count
@@ -110,7 +103,7 @@ def bisect_command(given: Given) -> None:
     Examples:
 
     - `dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0 --budget 1h`
-    - `dlbench bisect --repo . --build "pip install --target . ." --step train_step.py --threads 1 --good v1.2 --bad HEAD`
+    - `dlbench bisect --repo . --build "make" --step train_step.py --threads 1 --good v1.2 --bad HEAD`
     - `dlbench bisect torch --network fcn5 --threads 1 --python may=/opt/may/bin/python,june=/opt/june/bin/python`
     """
     form = report_format(given, REPORT)
@@ -180,7 +173,7 @@ def _plan_of_one_cell(given: Given, series: Series, machine: Machine) -> Plan:
     plan = plan_of(given.suite_name, chosen, machine, given.seed)
     if len(plan.cells) != 1:
         raise UsageError(
-            f"One cell is bisected at a time, and this means {len(plan.cells)}. Name one network and one --threads, and "
+            f"One cell is bisected at a time, and this means {len(plan.cells)}. Name one network, one --threads and "
             "one value of each other axis."
         )
     return plan

@@ -319,7 +319,9 @@ def _others(before: Found, after: Found) -> str:
         cells = {record.cell for record in other[1]}
         with Store.open(one[2], create=False) as store:
             runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
-        shared += [f"{one[2]}:{run.id}" for run in [run for run in runs if run.purpose not in (SEARCHING, BISECTING)][:2]]
+        shared += [
+            f"{one[2]}:{run.id}" for run in [run for run in runs if run.purpose not in (SEARCHING, BISECTING)][:2]
+        ]
     return f" These share cells: {', '.join(shared)}." if shared else ""
 
 

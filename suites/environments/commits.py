@@ -90,9 +90,9 @@ class Repository:
                 f"--good {good} is not an ancestor of --bad {bad}. Give their common ancestor as the good one: "
                 f"git merge-base {good} {bad}."
             )
-        lines = (self._git("log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}") or "").split(
-            "\n"
-        )
+        lines = (
+            self._git("log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}") or ""
+        ).split("\n")
         listed = [line.partition("\t") for line in lines if line]
         if not listed or listed[0][0].split()[1:2] != [first]:
             raise UsageError(
@@ -136,9 +136,7 @@ class Worktrees:
             with written(self.folder):
                 self._lock.acquire(timeout=0)
         except filelock.Timeout as error:
-            raise UsageError(
-                "Another bisection of this repository is running. Wait for it, or end it."
-            ) from error
+            raise UsageError("Another bisection of this repository is running. Wait for it, or end it.") from error
         self.remove(built=not self._keep)
         return self
 
@@ -189,7 +187,17 @@ class Worktrees:
         with Path(os.devnull).open("rb") as line:
             # The supervisor of launches: with the command, and with this process, all that it started ends.
             build = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line.fileno()), "sh", "-c", script],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(_SUPERVISOR),
+                    str(os.getpid()),
+                    str(line.fileno()),
+                    "sh",
+                    "-c",
+                    script,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

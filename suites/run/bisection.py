@@ -170,7 +170,9 @@ class BisectionSchedule(PairSchedule):
         records = self._records[cell]
         skipped = [each for each in records if each.outcome.status is Status.SKIPPED]
         failed = skipped or (
-            [each for each in last_attempts(records) if each.outcome.status is not Status.OK] if given_up(records) else []
+            [each for each in last_attempts(records) if each.outcome.status is not Status.OK]
+            if given_up(records)
+            else []
         )
         if not failed:
             return ""
@@ -193,6 +195,7 @@ class BisectionSchedule(PairSchedule):
         return self.plan.cells[found.candidates[chosen] - 1]
 
     def blocks(self) -> Iterator[int]:
+        """Yield numbers while a pair is wanted."""
         return takewhile(lambda _: self._next() is not None, count())
 
     def begun(self) -> int:
@@ -211,15 +214,18 @@ class BisectionSchedule(PairSchedule):
         return [tuple(PlannedLaunch(cell, index, side) for side in sides)]
 
     def wants(self, cell: Cell, block: int) -> bool:
+        """Return that the pair is still wanted: it is the only one of its block."""
         return True
 
     def launches_left(self) -> int:
+        """Return roughly how many launches the search still takes."""
         if (confirming := self._confirming()) or self._next() is None:
             return 2 * confirming
         assert self.assessment is not None
         return 2 * max(1, posterior.pairs_left(self.assessment, self.confidence))
 
     def seconds_left(self) -> float:
+        """Return the expected seconds of those."""
         return self.launches_left() * self.seconds(self._ends)
 
     def result(self, series: Series, cell: Cell, command: str) -> Bisection:

@@ -4,10 +4,11 @@
     .venv/bin/python tests/benchmarks/bisect_simulation.py --kinds 1          the first kind alone, under a minute
     .venv/bin/python tests/benchmarks/bisect_simulation.py --searches 200     shorter
 
-64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is the product's own: the
-gate's looks at both ends, then its posterior, choice and end, but that several changes are looked for after each fifth
-pair and at the end, where the product looks after each. Beside it `git bisect` by hand: so many runs of the good end,
-of the bad end and of each of six candidates, which is called bad where its geometric mean is nearer to the bad end's.
+64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is the product's own:
+the looks of a gate at both ends, then its posterior, choice and end; but several changes are looked for after each
+fifth pair and at the end, where the product looks after each. Beside it `git bisect` by
+hand: so many runs of the good end, of the bad end and of each of six candidates, which is called bad where its
+geometric mean is nearer to the bad end's.
 
 The second table is the calibration: how often the likeliest candidate was the right one, by the probability that it was
 given after every fifth pair. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -237,9 +239,9 @@ def main(
         )
         said = np.array([each for each, _ in found.said] or [0.0])
         hits = np.array([hit for _, hit in found.said] or [False])
-        places = [np.flatnonzero((low <= said) & (said < high)) for low, high in zip(BINS, BINS[1:], strict=False)]
+        places = [np.flatnonzero((low <= said) & (said < high)) for low, high in pairwise(BINS)]
         columns.append([f"{100 * hits[each].mean():.0f} ({len(each)})" if len(each) else "-" for each in places])
-    for row, (low, high) in enumerate(zip(BINS, BINS[1:], strict=False)):
+    for row, (low, high) in enumerate(pairwise(BINS)):
         calibration.add_row(f"{100 * low:.0f} to {100 * high:.0f}", *(column[row] for column in columns))
     console = Console(width=180)
     console.print(table)

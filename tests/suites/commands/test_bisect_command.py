@@ -224,7 +224,9 @@ COMMITS = 8
 def git(folder, *words):
     identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     variables = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
-    done = subprocess.run(["git", *identity, *words], cwd=folder, env=variables, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *identity, *words], cwd=folder, env=variables, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -300,7 +302,9 @@ def test_an_end_that_cannot_be_built_ends_it_with_the_reason(commits):
     assert worktrees(commits) == 1
 
 
-def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_one_removes_it(commits, machine, tmp_path):
+def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_one_removes_it(
+    commits, machine, tmp_path
+):
     log = tmp_path / "builds"
     build = ("--build", f"cat number >> {log}; echo >> {log}")
     machine.ends_at = 31
