@@ -98,7 +98,8 @@ class Bisection:
             return of_ends.get(self.ends.verdict, Outcome.UNDECIDED)
         if self.assessment.several >= self.confidence:
             return Outcome.SEVERAL
-        return Outcome.FOUND if max(self.assessment.places) >= self.confidence else Outcome.UNDECIDED
+        sure = self.assessment.decided(self.confidence) and max(self.assessment.places) >= self.confidence
+        return Outcome.FOUND if sure else Outcome.UNDECIDED
 
     @property
     def suspects(self) -> tuple[str, ...]:

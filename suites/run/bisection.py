@@ -188,7 +188,7 @@ class BisectionSchedule(PairSchedule):
         found = self.assessment
         if found is None or found.decided(self.confidence) or self.begun() >= posterior.MOST_PAIRS:
             return None
-        if found.between is not None and found.several > max(found.places):
+        if found.between is not None and found.several >= posterior.DOUBT:
             return self.plan.cells[found.between - 1]
         measured = np.array([bool(self._records[self.plan.cells[place - 1]]) for place in found.candidates])
         chosen = int(posterior.following(np.array(found.places), measured))

@@ -6,12 +6,12 @@
 
 64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is the product's own:
 the looks of a gate at both ends, then its posterior, choice and end; but several changes are looked for after each
-fifth pair and at the end, where the product looks after each. Beside it `git bisect` by
+tenth pair and at the end, where the product looks after each. Beside it `git bisect` by
 hand: so many runs of the good end, of the bad end and of each of six candidates, which is called bad where its
 geometric mean is nearer to the bad end's.
 
 The second table is the calibration: how often the likeliest candidate was the right one, by the probability that it was
-given after every fifth pair. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
+given after every tenth pair. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
 """
 
 import math
@@ -38,7 +38,7 @@ from dlbench.reports.bisection import posterior as search
 from dlbench.reports.compare.verdict import DEFAULT
 
 CANDIDATES, CHUNK, MOST = 64, 200, 200
-LOOK = 5
+LOOK = 10
 """Pairs between two looks for several changes, and between two entries of the calibration."""
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 Levels = Callable[[np.random.Generator, int], tuple[Array, Array]]
@@ -145,13 +145,12 @@ def searches(rng: np.random.Generator, conditions: Conditions, levels: Array, tr
             several[of_search] = search.probability_of_several(two, float(post.log_evidence[row]))
             between[of_search] = -1 if middle is None else middle - 1
         share = several[active]
-        places = post.places * (1 - share)[:, None]
         hits = (best[:, None] + 1 == truth[kept[active]]).any(axis=1)
-        highest = highest * (1 - share)
         if step % LOOK == 0:
             found.said += list(zip(highest.tolist(), hits.tolist(), strict=True))
         spent = made[active] >= MOST
-        named, split = highest >= search.CONFIDENCE, share >= search.CONFIDENCE
+        split = share >= search.CONFIDENCE
+        named = (highest >= search.CONFIDENCE) & (share < search.DOUBT)
         for row in np.flatnonzero(named | split | spent):
             found.pairs.append(int(made[active[row]]))
             found.built.append(int(measured[active[row]].sum()) - 1)
@@ -166,11 +165,11 @@ def searches(rng: np.random.Generator, conditions: Conditions, levels: Array, tr
             found.several += bool(split[row])
             found.undecided += not named[row] and not split[row]
         going = ~(named | split | spent)
-        active, places, share = active[going], places[going], share[going]
+        active, places, share = active[going], post.places[going], share[going]
         if not len(active):
             return
         chosen = search.following(places, measured[active])
-        doubtful = (share > places.max(axis=1)) & (between[active] >= 0)
+        doubtful = (share >= search.DOUBT) & (between[active] >= 0)
         chosen = np.where(doubtful, between[active], chosen)
         ratios = levels[kept[active], chosen + 1] + noise[kept[active], made[active]]
         more = search.likelihoods(ratios, search.Grid(grid.sizes[active], grid.scales[active]))

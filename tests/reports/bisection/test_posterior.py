@@ -109,7 +109,7 @@ def test_candidates_that_cannot_be_tested_count_for_the_next_one_that_can(drawn,
         assert share == pytest.approx(sum(whole.places[before:place]), abs=1e-9)
         before = place
     for found in (whole, part):
-        assert sum(found.places) + found.absent + found.several == pytest.approx(1.0)
+        assert sum(found.places) + found.absent == pytest.approx(1.0)
         assert found.low <= found.size <= found.high
 
 

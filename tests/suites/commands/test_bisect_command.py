@@ -134,7 +134,7 @@ def test_a_bad_end_without_a_number_has_its_own_exit_code(builds, machine):
 
 
 def test_a_bisection_that_is_interrupted_goes_on_and_measures_nothing_twice(builds, machine):
-    machine.ends_at = 31
+    machine.ends_at = 27
     code, _, complaints = builds(slower_from(4))
     assert code == 130
     assert "--resume" in complaints
@@ -307,7 +307,7 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
 ):
     log = tmp_path / "builds"
     build = ("--build", f"cat number >> {log}; echo >> {log}")
-    machine.ends_at = 31
+    machine.ends_at = 27
     assert commits.bisect(*build)[0] == 130
     assert worktrees(commits) > 1
     machine.ends_at = None
