@@ -42,7 +42,7 @@ ABSENT = 0.5
 """Probability beforehand that nothing changed."""
 SEVERAL = 0.1
 """Probability beforehand of two changes, where anything changed."""
-DOUBT = 0.5
+DOUBT = 0.1
 """With so large a probability of two changes no place is named, and the pairs that show it are repeated."""
 MOST_PAIRS = 400
 """A search that needs more is given up, as on a machine that is never quiet."""

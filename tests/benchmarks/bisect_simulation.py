@@ -6,12 +6,12 @@
 
 64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is the product's own:
 the looks of a gate at both ends, then its posterior, choice and end; but several changes are looked for after each
-tenth pair and at the end, where the product looks after each. Beside it `git bisect` by
+fifth pair and at the end, where the product looks after each. Beside it `git bisect` by
 hand: so many runs of the good end, of the bad end and of each of six candidates, which is called bad where its
 geometric mean is nearer to the bad end's.
 
 The second table is the calibration: how often the likeliest candidate was the right one, by the probability that it was
-given after every tenth pair. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
+given after every fifth pair. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
 """
 
 import math
@@ -38,7 +38,7 @@ from dlbench.reports.bisection import posterior as search
 from dlbench.reports.compare.verdict import DEFAULT
 
 CANDIDATES, CHUNK, MOST = 64, 200, 200
-LOOK = 10
+LOOK = 5
 """Pairs between two looks for several changes, and between two entries of the calibration."""
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 Levels = Callable[[np.random.Generator, int], tuple[Array, Array]]
