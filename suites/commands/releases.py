@@ -28,7 +28,6 @@ from ..planning import own, values
 from ..planning.framework import Framework, find, modes_meant
 from ..planning.plan import check_count, memory_line
 from ..planning.values import Build
-from ..run import preparation
 from ..run.runner import RunProfile, run_plan
 from . import options
 from .options import Given, option, takes

@@ -11,10 +11,11 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import name_of
+from dlbench.reports.ratio.fastest import headline
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
 
 from ..planning.plan import Plan, PlannedLaunch
-from ..run.schedules import Schedule, half_width
+from ..run.schedules import ContestSchedule, Schedule, half_width
 from .screen import StatusLine, counted
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
@@ -73,7 +74,9 @@ def remark(schedule: Schedule, record: Record) -> str:
 
 
 def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
-    """Return how many cells reached their precision; nothing for a fixed number of launches."""
+    """Return how many cells reached their precision, or who is fastest; nothing for a fixed number of launches."""
+    if isinstance(schedule, ContestSchedule):
+        return headline(schedule.leaders(plan.most))
     if plan.interval is None:
         return []
     launches = {cell: found for cell in plan.cells if (found := schedule.stats[cell])}
@@ -126,7 +129,7 @@ class ProgressDisplay(StatusLine):
             side = planned.side if planned.cpus is None else "both sides at once"
             self._what = f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
             return
-        about = "~" if self._schedule and self._schedule.plan.interval else ""
+        about = "~" if self._schedule and self._schedule.plan.launches_most else ""
         self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 

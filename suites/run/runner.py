@@ -30,7 +30,7 @@ from .launch import LaunchRunner
 from .launcher import launch_process
 from .outcomes import read_phase
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
-from .schedules import Group, Schedule
+from .schedules import Group, Schedule, of_plan
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
 
@@ -40,7 +40,7 @@ class RunProfile:
     """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a fleet's node or not."""
 
     purpose: str = "suite"
-    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = Schedule
+    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = of_plan
     sides: tuple[Side, ...] = ONE_SIDE
     rule: Rule | None = None  # of a comparison
     ceilings: bool = True  # whether missing ceilings are measured first

@@ -1,5 +1,6 @@
 """Releases in their order: each against the one before it, changes beyond noise, and what else changed."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +56,7 @@ def around(level: float, spread: float = 0.01) -> list[float]:
 @examples(20)
 def test_a_change_is_marked_where_the_level_changes_and_nowhere_else(levels: list[float]) -> None:
     points = found(*(launches(f"0.{place}", around(level)) for place, level in enumerate(levels))).rows
-    steps = [later / earlier for earlier, later in zip(levels, levels[1:], strict=False)]
+    steps = [later / earlier for earlier, later in itertools.pairwise(levels)]
     wanted = ["" if step == 1 else "slower" if step > 1 else "faster" for step in steps]
     assert [point.change for point in points] == ["", *wanted]
     assert [point.name for point in points] == [f"0.{place}" for place in range(len(levels))]
