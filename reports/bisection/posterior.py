@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Evidence = Mapping[int, Sequence[float]]
 """Logarithms of the pairs' ratios, candidate over good, by the candidate's place: 1 is the one behind the good one."""
 
-FREEDOM = 5.0
+FREEDOM = 10.0
 """Degrees of freedom of the pairs' distribution."""
 CONFIDENCE = 0.95
 ABSENT = 0.5
