@@ -114,7 +114,7 @@ def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Pos
 
     ``weights`` are the candidates' probabilities beforehand, (candidates).
     """
-    # Of the candidates before a place and of those from it on: of all as if behind the change, less what the first lose.
+    # The sum over all candidates as if behind the change, less what those before a place lose by that.
     lost = after - before[..., None, :]
     joint = after.sum(axis=-3, keepdims=True) - np.cumsum(lost, axis=-3) + lost
     with np.errstate(divide="ignore"):  # a probability of 0
@@ -216,7 +216,7 @@ class Assessment:
     candidates: tuple[int, ...]
     """Those that can be tested, in order; a place that cannot be counts for the next one that can."""
     places: tuple[float, ...]
-    """The probability that the slowdown began with each, or with one before it that cannot be tested, if not several."""
+    """The probability that the slowdown began with each, or one before it that cannot be tested, if with any one."""
     absent: float
     """The probability that there is none, if not several."""
     several: float
@@ -236,7 +236,7 @@ class Assessment:
         return int(np.argmax(self.places))
 
     def decided(self, confidence: float = CONFIDENCE) -> bool:
-        """Tell whether one answer is as probable as that: several changes, or, where those are unlikely, a place or none."""
+        """Tell whether one answer is as probable as that: several changes or, if they are unlikely, a place or none."""
         return self.several >= confidence or (self.several < DOUBT and max(*self.places, self.absent) >= confidence)
 
     def range(self, confidence: float = CONFIDENCE) -> tuple[int, int]:

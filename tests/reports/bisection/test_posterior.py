@@ -176,7 +176,7 @@ def test_the_number_of_pairs_left_falls_to_nothing():
 def test_simulated_searches_are_as_right_as_they_say(levels, wrong, several):
     found, rng = Found(), np.random.default_rng(3)
     searches(rng, Conditions(0.02), *levels(rng, 60), found)
-    # Of 60 with a probability of 95 % more than 7 are wrong once in a hundred times. Of two changes either may be named.
+    # Of 60 with a probability of 95 % more than 7 are wrong once in a hundred times. Of two changes either is right.
     assert wrong[0] <= found.wrong <= wrong[1]
     assert several[0] <= found.several <= several[1]
     assert found.right + found.wrong + found.several > 55
