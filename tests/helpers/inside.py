@@ -30,7 +30,7 @@ from guest.protocol import Cell
 specification = importlib.util.spec_from_file_location("small_networks", {small!r})
 small = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(small)
-SMALL = small.small_networks(networks)
+SMALL = dict(small.small_networks(networks), **small.small_networks(networks, small.SAMPLING))
 NETWORKS = {{name: networks.from_data(data) for name, data in json.loads({known!r}).items()}}
 from guest.{folder}.adapter import ADAPTER
 
@@ -40,9 +40,10 @@ def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu",
     return ADAPTER(cell, settings, CACHE if cache is None else cache)
 
 def built(**settings):
-    # The variants of a family are for the conformance suite, but for the GRU, which has what no other layer has.
+    # The variants of a family are for the conformance suite, but for the GRU, which has what no other layer has. Machines
+    # that are sampled are asked for by name.
     variants = ("leaky-elman", "free-elman", "wide-recurrent", "one-hot-lstm", "one-hot-rnn")
-    made = [(name, make(name, **settings)) for name in SMALL if name not in variants]
+    made = [(name, make(name, **settings)) for name in small.small_networks(networks) if name not in variants]
     return [name for name, each in made if not each.refuses_family(SMALL[name]) and each.supports(SMALL[name])[0]]
 
 def prepared(name, **options):

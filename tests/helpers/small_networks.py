@@ -24,6 +24,7 @@ _RESIDUAL = {"channels": 3, "side": 17, "stem_channels": 4, "blocks": [2, 1], "w
 _RECURRENT = {"vocabulary": 13, "hidden": 5, "layers": 2, "steps": 4}
 _ELMAN = {"inputs": 3, "hidden": 6, "outputs": 2, "steps": 5}
 _ATTENTION = {"vocabulary": 13, "width": 6, "heads": 2, "layers": 2, "steps": 4, "feedforward": 10, "epsilon": 1e-4}
+_ORDERS = ("sequential", "synchronous", "bipartite")
 
 #: (name, mini-batch, family, numbers): odd sizes, strides that do not divide, more than one of everything.
 SMALL = (
@@ -48,6 +49,13 @@ FURTHER = (
     ("small-gru", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="gru")),
     ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
+
+#: Machines that are sampled, with halves of different sizes; the frameworks in `SAMPLERS` build them.
+SAMPLING = (
+    *(("small-" + order, 3, "boltzmann", {"units": 9, "order": order}) for order in _ORDERS),
+    ("small-mpm", 3, "mcculloch_pitts", {"units": 9, "transitions": 5, "tau": 0.7}),
+)
+SAMPLERS = ("jax", "numpy", "reference", "tensorflow", "torch")
 
 
 def small_networks(networks, tables=SMALL):
