@@ -13,14 +13,22 @@ from ..launch.batches import Batch
 from ..libraries.gpus import first_line
 from ..libraries.sampling import Arrays, Sampler
 
+_OF_UNITS = ("bias", "numbers")  # what has a row for each unit
+
 
 def _block(
-    weight: torch.Tensor, others: torch.Tensor, bias: torch.Tensor, numbers: torch.Tensor, tau: float
-) -> Tuple[torch.Tensor, torch.Tensor]:
-    """Return the new states of a block of units, and their probabilities of 1, from the states of others."""
+    weight: torch.Tensor,
+    others: torch.Tensor,
+    bias: torch.Tensor,
+    numbers: torch.Tensor,
+    state: torch.Tensor,
+    tau: float,
+) -> torch.Tensor:
+    """Decide the units with this state at once, from the states of others; return their probabilities of 1."""
     gaps = torch.addmm(bias, weight, others)
     probabilities = torch.sigmoid(gaps if tau == 1.0 else gaps / tau)
-    return (numbers < probabilities).float(), probabilities
+    state.copy_(numbers < probabilities)
+    return probabilities
 
 
 def _unit(
@@ -66,7 +74,7 @@ class TorchSampler(Sampler):
         self.compiled, self.graphs = compiled, graph
         self.captured_bytes = 0
         self._graph: Any = None
-        self._units: List[Tuple[torch.Tensor, ...]] = []
+        self._views: List[Tuple[torch.Tensor, ...]] = []
 
         def made(turn: Callable[..., Any]) -> Callable[..., Any]:
             return torch.compile(turn, dynamic=False) if compiled else turn
@@ -74,8 +82,8 @@ class TorchSampler(Sampler):
         self._block, self._transition = made(_block), made(_transition)
         self._unit = made(_numbered_unit if compiled else _unit)
         name = getattr(family, "order", family.name)
-        moves = {"sequential": self._one_by_one, "synchronous": self._at_once, "bipartite": self._by_halves}
-        self._move: Callable[[], torch.Tensor] = moves.get(name, self._transitions)
+        moves = {"sequential": self._one_by_one, "mcculloch_pitts": self._transitions}
+        self._move: Callable[[], torch.Tensor] = moves.get(name, self._by_blocks)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         held = getattr(self, "fixed", {}), getattr(self, "moving", {})
@@ -83,16 +91,25 @@ class TorchSampler(Sampler):
         for old, new in zip(held, (self.fixed, self.moving)):
             for name, tensor in old.items():
                 new[name] = tensor.copy_(new[name])
-        if "gaps" in self.moving and not self._units:
-            self._list_units()
+        if not self._views:
+            self._make_views()
 
-    def _list_units(self) -> None:
-        """Make the views of each unit's rows once: to make one takes as long as a small operator."""
-        gaps, state = self.moving["gaps"], self.moving["state"]
-        self._shown = torch.empty_like(state)
-        first = torch.arange(len(gaps), device=gaps.device).split(1) if self.compiled else gaps.unbind()
-        rows = self.fixed["weight"], self.fixed["numbers"], state, self._shown
-        self._units = list(zip(first, *(each.unbind() for each in rows)))
+    def _make_views(self) -> None:
+        """Make what a step hands over for each unit, block or transition: a view takes as long as a small operator."""
+        fixed, state = self.fixed, self.moving.get("state")
+        if state is None:
+            self._views = list(zip(fixed["choices"].unbind(), fixed["waits"].unbind()))
+        elif "gaps" in self.moving:
+            gaps, self._shown = self.moving["gaps"], torch.empty_like(state)
+            first = torch.arange(len(gaps), device=gaps.device).split(1) if self.compiled else gaps.unbind()
+            rows = fixed["weight"], fixed["numbers"], state, self._shown
+            self._views = list(zip(first, *(each.unbind() for each in rows)))
+        elif self.family.order == "synchronous":
+            self._views = [(fixed["weight"], state, fixed["bias"], fixed["numbers"], state)]
+        else:
+            weight, states = fixed["weight"], state.split(self.family.halves)
+            given = zip((weight, weight.T), states[::-1], *(fixed[name].split(self.family.halves) for name in _OF_UNITS))
+            self._views = [(*those, mine) for those, mine in zip(given, states)]
 
     @torch.no_grad()
     def _program(self, fixed: Arrays, moving: Arrays) -> Tuple[Arrays, torch.Tensor]:
@@ -132,30 +149,18 @@ class TorchSampler(Sampler):
 
     def _one_by_one(self) -> torch.Tensor:
         gaps, tau = self.moving["gaps"], self.family.tau
-        for rows in self._units:
+        for rows in self._views:
             self._unit(gaps, *rows, tau)
         return self._loss_of(self._shown)
 
-    def _at_once(self) -> torch.Tensor:
-        fixed, state = self.fixed, self.moving["state"]
-        after, shown = self._block(fixed["weight"], state, fixed["bias"], fixed["numbers"], self.family.tau)
-        state.copy_(after)
-        return self._loss_of(shown)
-
-    def _by_halves(self) -> torch.Tensor:
-        weight, halves, tau = self.fixed["weight"], self.family.halves, self.family.tau
-        first, second = self.moving["state"].split(halves)
-        (bias, bias_then), (numbers, numbers_then) = (self.fixed[name].split(halves) for name in ("bias", "numbers"))
-        after, shown = self._block(weight, second, bias, numbers, tau)
-        first.copy_(after)
-        after, shown_then = self._block(weight.T, first, bias_then, numbers_then, tau)
-        second.copy_(after)
-        return self._loss_of(torch.cat([shown, shown_then]))
+    def _by_blocks(self) -> torch.Tensor:
+        shown = [self._block(*given, self.family.tau) for given in self._views]
+        return self._loss_of(torch.cat(shown) if len(shown) > 1 else shown[0])
 
     def _transitions(self) -> torch.Tensor:
         moving, tau = self.moving, self.family.tau
         given = moving["signs"], moving["fields"], self.fixed["weight"]
-        for choice, wait in zip(self.fixed["choices"].unbind(), self.fixed["waits"].unbind()):
+        for choice, wait in self._views:
             moving["clock"].addcdiv_(wait, self._transition(*given, choice, tau))
         moving["activity"].add_((0.5 - 0.5 * moving["signs"]).mean(0))
         return moving["clock"].mean()
