@@ -138,7 +138,7 @@ class Adapter:
             reason = "placement %s: this adapter keeps the mini-batch resident" % cell.placement
         asked = cell.precision, cell.placement, cell.world_size
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
-            words = "precision %s, placement %s, world size %d: sampling machines run in float32, resident, on one worker"
+            words = "precision %s, placement %s, world size %d: machines are sampled in float32, resident, on one worker"
             reason = words % asked
         reason = reason or self.refuses(network)
         return not reason, reason

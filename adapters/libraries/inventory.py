@@ -16,6 +16,7 @@ Answers = Dict[str, Tuple[bool, str]]
 #: Where frameworks keep their pretrained models; {} is the framework's module.
 _MODELS = ("{}.applications", "{}.gluon.model_zoo", "{}.vision.models", "{}.links.model.vision", "keras.applications")
 _MODELS_OF_TORCH = "torchvision.models"
+_VERSION = re.compile(r"[0-9.]+$|Only$|Implementation|CPython$")
 _BOLTZMANN = re.compile(r"boltzmann|deep_?belief|(^|_)rbm($|_)|^[A-Za-z]*RBM$|^DBN$", re.IGNORECASE)
 
 
@@ -75,7 +76,7 @@ def distribution_of(module: str) -> Optional[str]:
 
 
 def project(module: str) -> Dict[str, str]:
-    """Return what the distribution's metadata say of creator, licence, platform and languages; unknown ones left out."""
+    """Return what the distribution's metadata say of creator, licence, platform and languages, where they do."""
     folder = distribution_of(module)
     if folder is None:
         return {}
@@ -99,7 +100,7 @@ def _classified(about: Any, kind: str) -> str:
     """Return what the classifiers of this kind say, each by its last part, without versions."""
     lines = [str(each) for each in about.get_all("Classifier") or [] if str(each).startswith(kind + " ::")]
     said = [line.rpartition(":: ")[2] for line in lines]
-    return ", ".join(dict.fromkeys(each for each in said if not re.match(r"[0-9.]+$|Only$|Implementation|CPython$", each)))
+    return ", ".join(dict.fromkeys(each for each in said if not _VERSION.match(each)))
 
 
 def _tags(wheel: Any) -> str:

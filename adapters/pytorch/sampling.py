@@ -13,8 +13,6 @@ from ..launch.batches import Batch
 from ..libraries.gpus import first_line
 from ..libraries.sampling import Arrays, Sampler
 
-_OF_UNITS = ("bias", "numbers")  # what has a row for each unit
-
 
 def _block(
     weight: torch.Tensor,
@@ -108,7 +106,8 @@ class TorchSampler(Sampler):
             self._views = [(fixed["weight"], state, fixed["bias"], fixed["numbers"], state)]
         else:
             weight, states = fixed["weight"], state.split(self.family.halves)
-            given = zip((weight, weight.T), states[::-1], *(fixed[name].split(self.family.halves) for name in _OF_UNITS))
+            rows = [fixed[name].split(self.family.halves) for name in ("bias", "numbers")]
+            given = zip((weight, weight.T), states[::-1], *rows)
             self._views = [(*those, mine) for those, mine in zip(given, states)]
 
     @torch.no_grad()

@@ -1,6 +1,6 @@
 """`dlbench report sampling`: Boltzmann and McCulloch-Pitts machines by chains.
 
-A curve is a row of the matrix at a place, over the chains of one network. An update is what a step does so many times in
+A curve is a row of the matrix at a place, over the chains of one network. An update is what a step does many times in
 each chain: the decision of a unit, or a transition. Three questions: the time of an update; from how many chains on
 the fastest of many chains, or a GPU, is faster than the fastest of few; what exact sampling costs over the update of
 all units at once.
@@ -265,8 +265,8 @@ def _legend(found: Study, common: set[Any], quantity: str) -> Iterator[str]:
     yield "± half-width of the 95 % interval (the wider side)"
     if found.exactness:
         yield (
-            "All at once (synchronous) is Little's dynamics, which samples another law; sequential and bipartite sweeps "
-            "are exact, and a bipartite machine has no weights within its halves."
+            "All at once (synchronous) is Little's dynamics, which samples another law; sequential and bipartite "
+            "sweeps are exact, and a bipartite machine has no weights within its halves."
         )
     if found.crossings:
         yield "Crossings: in brackets the 95 % interval; none: at no number of chains do the times differ clearly."
@@ -356,7 +356,7 @@ def _analyse(source: Source) -> Study:
 
 REPORT = Report(
     name="sampling",
-    summary="""Sampling machines (Boltzmann, McCulloch-Pitts) by chains: time of an update, crossings, cost of exactness.
+    summary="""Sampling machines (Boltzmann, McCulloch-Pitts) by chains: time of an update, cost of exactness.
 
 Nanoseconds of an update by chains for each row; from how many chains on another row, or a GPU, is faster; and how much
 longer exact sweeps take than the update of all units at once.""",

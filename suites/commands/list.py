@@ -281,7 +281,7 @@ def _show_against(found: list[dict[str, Any]], as_json: bool) -> None:
         print_json(asked)
         return
     for each in asked:
-        rows = [[name, column["then"] or "-", column["here"], column["how"]] for name, column in each["columns"].items()]
+        rows = [[name, of["then"] or "-", of["here"], of["how"]] for name, of in each["columns"].items()]
         title = each["title"] + ("" if each["software"] else ", which the table of 2021 does not have")
         table(title, ["", "in 2021", "here", "how it was found out"], rows)
         show()

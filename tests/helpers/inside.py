@@ -40,8 +40,8 @@ def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu",
     return ADAPTER(cell, settings, CACHE if cache is None else cache)
 
 def built(**settings):
-    # The variants of a family are for the conformance suite, but for the GRU, which has what no other layer has. Machines
-    # that are sampled are asked for by name.
+    # The variants of a family are for the conformance suite, but for the GRU, which has what no other layer has.
+    # Machines that are sampled are asked for by name.
     variants = ("leaky-elman", "free-elman", "wide-recurrent", "one-hot-lstm", "one-hot-rnn")
     made = [(name, make(name, **settings)) for name in small.small_networks(networks) if name not in variants]
     return [name for name, each in made if not each.refuses_family(SMALL[name]) and each.supports(SMALL[name])[0]]

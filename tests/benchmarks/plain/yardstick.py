@@ -4,8 +4,8 @@
 
 FRAMEWORK is the name of a module beside this file. Each has ``MODES``, the modes of the adapter that it knows, and
 ``train``, which returns a training step on a mini-batch and, where a step may return early, a function that waits for
-its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet or resnet50, in PyTorch and JAX also a Boltzmann
-machine such as bm-d256-sequential or bm-d1024-bipartite, of BATCH chains; DEVICE is cpu (the default) or
+its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet or resnet50, in PyTorch and JAX also a
+Boltzmann machine such as bm-d256-sequential or bm-d1024-bipartite, of BATCH chains; DEVICE is cpu (the default) or
 cuda:0. Threads and libraries are set by the environment variables too. After 3 warm-up steps each of STEPS steps is
 timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
 """
