@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import numpy as np
 
 from . import axes
-from .families import CELLS, Recurrent
+from .families import CELLS, Recurrent, Spiking
 from .launch.batches import Batch, Block, RmsProp
 from .libraries.gpus import Probe
 from .networks import Network
@@ -138,8 +138,10 @@ class Adapter:
             reason = "placement %s: this adapter keeps the mini-batch resident" % cell.placement
         asked = cell.precision, cell.placement, cell.world_size
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
-            words = "precision %s, placement %s, world size %d: machines are sampled in float32, resident, on one worker"
+            words = "precision %s, placement %s, world size %d: machines run in float32, resident, on one worker"
             reason = words % asked
+        if not reason and isinstance(network.family, Spiking) and cell.precision != "float32":
+            reason = "precision %s: whether a unit fires is decided in float32" % cell.precision
         reason = reason or self.refuses(network)
         return not reason, reason
 

@@ -32,6 +32,7 @@ from .residual import Residual as Residual
 from .sampling import Boltzmann as Boltzmann
 from .sampling import Machine as Machine
 from .sampling import McCullochPitts as McCullochPitts
+from .spiking import Spiking as Spiking
 
 
 def _families() -> Dict[str, Type[Family]]:

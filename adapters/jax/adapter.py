@@ -80,7 +80,7 @@ class JaxAdapter(EveryFamily):
     a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
-    families = (*EveryFamily.families, *SAMPLING)
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)

@@ -21,7 +21,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
 from ..base import PROCESSES, SAMPLING, Adapter, EveryFamily, slope_found
-from ..families import Elman, Family, Recurrent
+from ..families import Elman, Family, Recurrent, Spiking
 from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
@@ -229,7 +229,7 @@ class TorchAdapter(EveryFamily):
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and a step has no branch.
     """
 
-    families = (*EveryFamily.families, *SAMPLING)
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     precisions = ("float32", "bfloat16")
     data_parallel = PROCESSES
     capabilities = staticmethod(capabilities)
@@ -277,6 +277,8 @@ class TorchAdapter(EveryFamily):
             reason = "mode %s: its products are those of dense layers, and this is a %s" % (self.cell.mode, family.name)
         if not reason and self._loop and not isinstance(family, Elman):
             reason = "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
+        if not reason and isinstance(family, Spiking) and self.compiles:
+            reason = "mode %s: the slope of spikes is a function in Python, which is not compiled" % self.cell.mode
         if not reason and isinstance(family, Elman) and self.compiles and not recurrent:
             reason = networks.refuses_to_compile(family)
         if not reason and self.compiles and family.trains and precision != "float16" and not recurrent:

@@ -10,11 +10,11 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 import numpy as np
 
 from ..base import SAMPLING, EveryFamily
-from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
+from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual, Spiking
 from ..launch.batches import Batch
 from ..networks import Network
 from .networks import AttentionModel, ChainModel, ResidualModel
-from .recurrent import ElmanModel, RecurrentModel
+from .recurrent import ElmanModel, RecurrentModel, SpikingModel
 from .sampling import MACHINES
 
 
@@ -29,9 +29,10 @@ class ReferenceAdapter(EveryFamily):
         Residual: ResidualModel,
         Elman: ElmanModel,
         Attention: AttentionModel,
+        Spiking: SpikingModel,
         **MACHINES,
     }
-    families = (*EveryFamily.families, *SAMPLING)
+    families = (*EveryFamily.families, "lif", *SAMPLING)
 
     def set_up(self) -> None:
         self.dtype = np.dtype(self.settings.get("dtype", "float64"))

@@ -26,7 +26,7 @@ from .networks import RECURRENCES, TensorFlowNetwork, place, training_step
 class TensorFlowAdapter(EveryFamily):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
-    families = (*EveryFamily.families, *SAMPLING)
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)

@@ -15,11 +15,21 @@ from dlbench.adapters.families import (
     McCullochPitts,
     Recurrent,
     Residual,
+    Spiking,
 )
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter as Adapter
 from dlbench.adapters.reference.networks import AttentionModel, ChainModel, ResidualModel
-from dlbench.adapters.reference.recurrent import LAYERS, ElmanModel, Gru, Lstm, RecurrentModel, Simple
+from dlbench.adapters.reference.recurrent import (
+    LAYERS,
+    ElmanModel,
+    Gru,
+    LeakyIntegrateAndFire,
+    Lstm,
+    RecurrentModel,
+    Simple,
+    SpikingModel,
+)
 from dlbench.adapters.reference.sampling import BoltzmannMachine, Machine, McCullochPittsMachine
 
 
@@ -105,6 +115,16 @@ def clipped_by_tensor(self, gradients):
     """Clip each gradient by its own norm: Keras's clipnorm, CNTK's clipping."""
     for pair in gradients:
         yield from Adapter.clip(self, iter([pair]))
+
+
+def spiking(**methods):
+    """Return an adapter whose spiking layer has other methods."""
+    return with_model(Spiking, SpikingModel, kinds={"lif": broken(LeakyIntegrateAndFire, **methods)})
+
+
+def steeper(self, potential):
+    """Return the slope of another surrogate, as steep as snnTorch's usual one."""
+    return 1.0 / np.square(1.0 + 25.0 * np.abs(potential - 1.0))
 
 
 def boltzmann(**methods):
@@ -284,6 +304,13 @@ MISTAKES = {
     ),
     "scale of the width": (with_model(Attention, AttentionModel, __init__=scale_of_width), TRANSFORMER),
     "layer norm's epsilon 1e-3": (with_model(Attention, AttentionModel, standardised=layer_norm_epsilon), TRANSFORMER),
+    "spikes without a reset": (spiking(kept=lambda self, state: self.beta), ("small-lif",)),
+    "another surrogate": (spiking(slope=steeper), ("small-lif",)),
+    "spikes without a slope": (spiking(slope=lambda self, potential: 0.0 * potential), ("small-lif",)),
+    "carried potential": (
+        with_model(Spiking, SpikingModel, kinds={"lif": carried(LeakyIntegrateAndFire)}),
+        ("small-lif",),
+    ),
     "gap of the other sign": (
         boltzmann(probabilities=lambda self, gaps: BoltzmannMachine.probabilities(self, -gaps)),
         BOLTZMANN,

@@ -105,8 +105,10 @@ def may_refuse(name: str, mode: str, network: str) -> bool:
     """Tell whether a framework may refuse a network: one outside dlbench may, and others where that is known."""
     family = EVERY[network].family.name
     of_another = (name, mode) in OF_ONE_FAMILY and EVERY[OF_ONE_FAMILY[name, mode]].family.name != family
-    samples = EVERY[network].family.trains or (name in SAMPLERS and mode != "onednn")
-    return catalogue()[name].outside is not None or of_another or not samples or name in WITHOUT.get(network, ())
+    # Machines that are sampled, and spikes.
+    special = family in ("boltzmann", "mcculloch_pitts", "lif")
+    unfit = special and (name not in SAMPLERS or mode in ("onednn", "compile"))
+    return catalogue()[name].outside is not None or of_another or unfit or name in WITHOUT.get(network, ())
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -174,7 +174,7 @@ def loss_of(adapter):
     return adapter.model.forward(adapter.inputs, adapter.labels)
 
 
-@pytest.mark.parametrize("name", sorted(EVERY))
+@pytest.mark.parametrize("name", sorted(set(EVERY) - {"small-lif"}))  # whose spikes have no slope of their own
 def test_gradients_are_those_of_finite_differences(name):
     network = EVERY[name]
     adapter = prepared(network, network.batch_size)

@@ -42,6 +42,7 @@ SMALL = (
     ("leaky-elman", 3, "elman", dict(_ELMAN, activation="relu", alpha=0.3)),
     ("small-attention", 3, "attention", _ATTENTION),
     ("free-elman", 3, "elman", dict(_ELMAN, activation="sigmoid", clip=0)),
+    ("small-lif", 4, "lif", {"inputs": 3, "hidden": 7, "outputs": 5, "steps": 6, "input_scale": 2.0}),
 )
 
 #: What the reference's own tests look at too: every cell behind an embedding.
