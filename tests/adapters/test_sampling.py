@@ -17,7 +17,7 @@ from dlbench.adapters.reference.sampling import MACHINES, settled
 UNITS = 8
 STATES = np.array(list(itertools.product((0.0, 1.0), repeat=UNITS)))
 CODES = 2 ** np.arange(UNITS)[::-1]
-CHAINS = 2000
+CHAINS = 5000
 
 
 def energies(weight, bias):
@@ -64,7 +64,7 @@ def test_sweeps_sample_their_law(order, law):
     machine, weight, bias = made(family, random)
     machine.start(random.integers(0, 2, (CHAINS, UNITS)).astype(float))
     counts = np.zeros(len(STATES))
-    for sweep in range(120):
+    for sweep in range(220):
         machine.move(random.random((CHAINS, UNITS)))
         if sweep >= 20:
             counts += np.bincount((machine.state @ CODES).astype(int), minlength=len(STATES))
@@ -78,7 +78,7 @@ def test_transitions_spend_their_time_by_the_same_law():
     machine, weight, bias = made(family, random)
     machine.start(random.integers(0, 2, (CHAINS, UNITS)).astype(float))
     spent = np.zeros(len(STATES))
-    for transition in range(600):
+    for transition in range(2000):
         codes = (machine.state @ CODES).astype(int)
         held = machine.transition(random.random(CHAINS), random.random(CHAINS))
         if transition >= 100:
