@@ -199,17 +199,17 @@ def sampling_page(found: Study, quantity: str) -> Page:
 
 
 def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
-    title, value = QUANTITIES[quantity]
     family: Machine = curves[0].found["family"]
     chains = sorted({point.at for curve in curves for point in curve.points})
-    rows, holes = [], []
+    rows: list[tuple[Entry, ...]] = []
+    holes: list[tuple[str, str, str]] = []
     for curve in curves:
         cells = {point.at: point.cell for point in curve.points}
         rows.append((Entry(rest_of(curve.cell)), *(_entry(cells.get(at), family, quantity, common) for at in chains)))
         missing = (point for point in curve.points if not point.cell.shown)
         holes += [(layout.why_hole(each.cell), rest_of(curve.cell), str(each.at)) for each in missing]
     head = ("chains", *map(str, chains))
-    title = f"{title}: {work_name(curves[0].cell)} ({family.words()}), on {curves[0].host.name}"
+    title = f"{QUANTITIES[quantity][0]}: {work_name}(curves[0].cell)} ({family.words()}), on {curves[0].host.name}"
     return Table(title, head, tuple(rows), tuple(layout.reasons(holes)))
 
 
