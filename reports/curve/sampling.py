@@ -209,7 +209,7 @@ def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
         missing = (point for point in curve.points if not point.cell.shown)
         holes += [(layout.why_hole(each.cell), rest_of(curve.cell), str(each.at)) for each in missing]
     head = ("chains", *map(str, chains))
-    title = f"{QUANTITIES[quantity][0]}: {work_name}(curves[0].cell)} ({family.words()}), on {curves[0].host.name}"
+    title = f"{QUANTITIES[quantity][0]}: {work_name(curves[0].cell)} ({family.words()}), on {curves[0].host.name}"
     return Table(title, head, tuple(rows), tuple(layout.reasons(holes)))
 
 
@@ -228,8 +228,8 @@ def _crossing_tables(found: Study) -> Iterator[Table]:
         layout.entries(each["network"], each["first"], each["second"], each["words"]) for each in found.crossings
     )
     if rows:
-        head = ("", "fastest with few chains", "with many", "from so many chains on")
-        yield Table("Chains from which on the second is faster", head, rows, words=True)
+        head = ("", "of few chains", "of many", "chains from which on")
+        yield Table("Fastest of few chains, and from how many on the fastest of many is faster", head, rows, words=True)
 
 
 def _exactness_tables(found: Study) -> Iterator[Table]:
