@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from known_networks import NETWORKS
-from small_networks import SAMPLING, small_networks
+from small_networks import FURTHER, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.base import Adapter
@@ -18,7 +18,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.adapters.reference.adapter import ReferenceAdapter
 from dlbench.reports.storage.networks import FIRST
 
-SMALL = small_networks(networks)
+SMALL = {**small_networks(networks), **small_networks(networks, FURTHER)}
 
 size = st.integers(1, 300)
 activation = st.sampled_from(["relu", "sigmoid", "tanh"])

@@ -30,7 +30,8 @@ from guest.protocol import Cell
 specification = importlib.util.spec_from_file_location("small_networks", {small!r})
 small = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(small)
-SMALL = dict(small.small_networks(networks), **small.small_networks(networks, small.SAMPLING))
+SMALL = small.small_networks(networks)
+EVERY = dict(SMALL, **small.small_networks(networks, small.OF_FEW))
 NETWORKS = {{name: networks.from_data(data) for name, data in json.loads({known!r}).items()}}
 from guest.{folder}.adapter import ADAPTER
 
@@ -41,9 +42,8 @@ def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu",
 
 def built(**settings):
     # The variants of a family are for the conformance suite, but for the GRU, which has what no other layer has.
-    # Machines that are sampled are asked for by name.
     variants = ("leaky-elman", "free-elman", "wide-recurrent", "one-hot-lstm", "one-hot-rnn")
-    made = [(name, make(name, **settings)) for name in small.small_networks(networks) if name not in variants]
+    made = [(name, make(name, **settings)) for name in SMALL if name not in variants]
     return [name for name, each in made if not each.refuses_family(SMALL[name]) and each.supports(SMALL[name])[0]]
 
 def prepared(name, **options):

@@ -42,21 +42,24 @@ SMALL = (
     ("leaky-elman", 3, "elman", dict(_ELMAN, activation="relu", alpha=0.3)),
     ("small-attention", 3, "attention", _ATTENTION),
     ("free-elman", 3, "elman", dict(_ELMAN, activation="sigmoid", clip=0)),
-    ("small-lif", 4, "lif", {"inputs": 3, "hidden": 7, "outputs": 5, "steps": 6, "input_scale": 2.0}),
 )
 
+#: Spikes, whose gradient is none of their own.
+SPIKING = (("small-lif", 4, "lif", {"inputs": 3, "hidden": 7, "outputs": 5, "steps": 6, "input_scale": 2.0}),)
 #: What the reference's own tests look at too: every cell behind an embedding.
 FURTHER = (
+    *SPIKING,
     ("small-gru", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="gru")),
     ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
 
-#: Machines that are sampled, with halves of different sizes; the frameworks in `SAMPLERS` build them.
-SAMPLING = (
+#: What the frameworks in `FEW` alone build: spikes, and machines that are sampled, with halves of different sizes.
+OF_FEW = (
+    *SPIKING,
     *(("small-" + order, 3, "boltzmann", {"units": 9, "order": order}) for order in _ORDERS),
     ("small-mpm", 3, "mcculloch_pitts", {"units": 9, "transitions": 5, "tau": 0.7}),
 )
-SAMPLERS = ("jax", "numpy", "reference", "tensorflow", "torch")
+FEW = ("jax", "numpy", "reference", "tensorflow", "torch")
 
 
 def small_networks(networks, tables=SMALL):
