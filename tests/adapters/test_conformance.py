@@ -12,7 +12,7 @@ import os
 import pytest
 from known_networks import NETWORKS
 from one_launch import ALWAYS_BOUND, SHORT, is_tested
-from small_networks import FEW, OF_FEW, small_networks
+from small_networks import BUILD_THEM, OF_FEW, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.networks import of_family
@@ -107,7 +107,7 @@ def may_refuse(name: str, mode: str, network: str) -> bool:
     of_another = (name, mode) in OF_ONE_FAMILY and EVERY[OF_ONE_FAMILY[name, mode]].family.name != family
     # Machines that are sampled, and spikes.
     special = family in ("boltzmann", "mcculloch_pitts", "lif")
-    unfit = special and (name not in FEW or mode in ("onednn", "compile"))
+    unfit = special and (name not in BUILD_THEM or mode in ("onednn", "compile"))
     return catalogue()[name].outside is not None or of_another or unfit or name in WITHOUT.get(network, ())
 
 

@@ -53,13 +53,13 @@ FURTHER = (
     ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
 
-#: What the frameworks in `FEW` alone build: spikes, and machines that are sampled, with halves of different sizes.
+#: What the frameworks of `BUILD_THEM` alone build: spikes, and machines that are sampled, with halves of different sizes.
 OF_FEW = (
     *SPIKING,
     *(("small-" + order, 3, "boltzmann", {"units": 9, "order": order}) for order in _ORDERS),
     ("small-mpm", 3, "mcculloch_pitts", {"units": 9, "transitions": 5, "tau": 0.7}),
 )
-FEW = ("jax", "numpy", "reference", "tensorflow", "torch")
+BUILD_THEM = ("jax", "numpy", "reference", "tensorflow", "torch")
 
 
 def small_networks(networks, tables=SMALL):
