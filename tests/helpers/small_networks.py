@@ -53,7 +53,7 @@ FURTHER = (
     ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
 
-#: What the frameworks of `BUILD_THEM` alone build: spikes, and machines that are sampled, with halves of different sizes.
+#: What those of `BUILD_THEM` alone build: spikes, and machines that are sampled, with halves of different sizes.
 OF_FEW = (
     *SPIKING,
     *(("small-" + order, 3, "boltzmann", {"units": 9, "order": order}) for order in _ORDERS),

@@ -300,11 +300,7 @@ def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported
 
 
 @pytest.mark.parametrize(
-    ("numbers", "needed"),
-    [
-        (DENSE, "weights, gradients and mini-batch"),
-        (MACHINE, "weights and chains"),
-    ],
+    ("numbers", "needed"), [(DENSE, "weights, gradients and mini-batch"), (MACHINE, "weights and chains")]
 )
 def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(numbers, needed, command, tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))  # without environments

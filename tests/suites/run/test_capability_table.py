@@ -127,7 +127,7 @@ def test_the_command_shows_the_table_and_refuses_others(tmp_path: Path) -> None:
     assert "torch7: not asked." in done.stdout
     (null,) = json.loads(run_command(tmp_path, *words, "gurari2021", "--json").stdout)
     assert null["columns"]["recurrent nets"]["here"] == "yes"
-    for wrong, part in ((words + ("shi2016",), "gurari2021"), (("list", "--against", "gurari2021"), "--capabilities")):
+    for wrong, part in (((*words, "shi2016"), "gurari2021"), (("list", "--against", "gurari2021"), "--capabilities")):
         done = run_command(tmp_path, *wrong)
         assert (done.returncode, done.stdout) == (2, "")
         assert part in done.stderr
