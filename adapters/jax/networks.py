@@ -111,13 +111,13 @@ def plus(values: Any, bias: Any) -> Any:
     return values + bias if values.dtype == bias.dtype else (values.astype(bias.dtype) + bias).astype(values.dtype)
 
 
-@jax.custom_jvp
+@jax.custom_jvp  # type: ignore[untyped-decorator]
 def spikes(potential: Any) -> Any:
     """Return 1 where a unit fires, and 0 elsewhere."""
     return (potential > 1.0).astype(potential.dtype)
 
 
-@spikes.defjvp
+@spikes.defjvp  # type: ignore[untyped-decorator]
 def _spikes_forward(potentials: Any, changes: Any) -> Tuple[Any, Any]:
     return spikes(potentials[0]), spike_slope(potentials[0]) * changes[0]
 

@@ -50,7 +50,7 @@ class Sampler:
     """
 
     #: Methods of the adapter that it takes over.
-    answers = ("reset", "step", "last_loss", "set_learning_rate", "parameters")
+    answers: Tuple[str, ...] = ("reset", "step", "last_loss", "set_learning_rate", "parameters")
 
     def __init__(
         self, family: Any, put: Callable[[np.ndarray], Any], program: Callable[[Arrays, Arrays], Tuple[Arrays, Any]]

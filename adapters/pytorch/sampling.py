@@ -106,11 +106,11 @@ class TorchSampler(Sampler):
             self._views = [(fixed["weight"], state, fixed["bias"], fixed["numbers"], state)]
         else:
             weight, states = fixed["weight"], state.split(self.family.halves)
-            rows = [fixed[name].split(self.family.halves) for name in ("bias", "numbers")]
-            given = zip((weight, weight.T), states[::-1], *rows)
+            halves = [fixed[name].split(self.family.halves) for name in ("bias", "numbers")]
+            given = zip((weight, weight.T), states[::-1], *halves)
             self._views = [(*those, mine) for those, mine in zip(given, states)]
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def _program(self, fixed: Arrays, moving: Arrays) -> Tuple[Arrays, torch.Tensor]:
         if not self.graphs:
             return moving, self._move()

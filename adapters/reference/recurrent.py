@@ -158,19 +158,19 @@ class LeakyIntegrateAndFire(Layer):
         """Return what stands for the slope of a spike."""
         return 1.0 / np.square(1.0 + 10.0 * np.abs(potential - 1.0))
 
-    def kept(self, state: State) -> Any:
+    def staying(self, state: State) -> Any:
         """Return the share of each potential that stays."""
         return self.beta * (1.0 - state[0])
 
     def advance(self, share: np.ndarray, product: np.ndarray, state: State) -> Tuple[State, Any]:
-        kept = self.kept(state)
-        potential = kept * state[1] + share + product
-        return ((potential > 1.0).astype(potential.dtype), potential), (potential, kept)
+        stays = self.staying(state)
+        potential = stays * state[1] + share + product
+        return ((potential > 1.0).astype(potential.dtype), potential), (potential, stays)
 
     def retreat(self, kept: Any, by_state: List[Any]) -> Any:
-        potential, share = kept
+        potential, stays = kept
         by_potential = by_state[1] + by_state[0] * self.slope(potential)
-        return by_potential, by_potential, (0.0, by_potential * share)
+        return by_potential, by_potential, (0.0, by_potential * stays)
 
 
 #: By the number ``cell`` of the family ``Recurrent``.

@@ -67,7 +67,7 @@ def _pad(values: Any, padding: int, filler: float) -> Any:
     return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
 
 
-@tf.custom_gradient
+@tf.custom_gradient  # type: ignore[untyped-decorator]
 def spikes(potential: Any) -> Tuple[Any, Callable[[Any], Any]]:
     """Return 1 where a unit fires, and 0 elsewhere."""
     return tf.cast(potential > 1.0, potential.dtype), lambda gradient: gradient * spike_slope(potential)

@@ -304,7 +304,7 @@ MISTAKES = {
     ),
     "scale of the width": (with_model(Attention, AttentionModel, __init__=scale_of_width), TRANSFORMER),
     "layer norm's epsilon 1e-3": (with_model(Attention, AttentionModel, standardised=layer_norm_epsilon), TRANSFORMER),
-    "spikes without a reset": (spiking(kept=lambda self, state: self.beta), ("small-lif",)),
+    "spikes without a reset": (spiking(staying=lambda self, state: self.beta), ("small-lif",)),
     "another surrogate": (spiking(slope=steeper), ("small-lif",)),
     "spikes without a slope": (spiking(slope=lambda self, potential: 0.0 * potential), ("small-lif",)),
     "carried potential": (

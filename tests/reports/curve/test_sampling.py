@@ -1,6 +1,7 @@
 """The report of sampling machines on records of known times."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -70,7 +71,8 @@ def test_a_gpu_is_compared_with_the_best_of_the_cpus() -> None:
     records = [*everything(), *(each for chains in CHAINS for each in launches(4e-3, chains, **gpu))]
     crossings = {each["what"]: each for each in study_of(records).crossings}
     assert crossings["devices"]["second"] == "the GPUs"
-    assert crossings["devices"]["chains"] == pytest.approx(4.0, rel=1e-3)
+    # The fastest on the CPU take 1 ms with 1 chain and 8 ms with 16: linear in the logarithms.
+    assert crossings["devices"]["chains"] == pytest.approx(16 ** (math.log(4) / math.log(8)), rel=1e-3)
     assert "graph" in crossings["rows"]["second"]
 
 
@@ -106,7 +108,7 @@ def test_the_report_in_numbers_and_words(command: Call) -> None:
         assert (code, errors) == (0, "")
         assert max(map(len, out.splitlines())) <= 80
     code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--format", "csv")
-    assert len(out.splitlines()) == 1 + 13
+    assert len(out.strip().splitlines()) == 1 + 13
     code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--quantity", "seconds")
     assert (code, out) == (2, "")
     assert "choose one of update, rate, joules" in " ".join(errors.split())
