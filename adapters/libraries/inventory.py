@@ -68,9 +68,10 @@ def boltzmann_names(module: str) -> List[str]:
 def distribution_of(module: str) -> Optional[str]:
     """Return the folder of metadata of the distribution that holds the module; None where there is none."""
     for directory in sys.path:
-        for folder in glob.glob(os.path.join(glob.escape(directory or "."), "*.dist-info")):
+        for folder in glob.glob(os.path.join(glob.escape(directory or "."), "*.*-info")):
             listed = _read(os.path.join(folder, "RECORD"))
-            if re.search(r"^%s(/__init__)?\.py," % re.escape(module), listed, re.MULTILINE):
+            holds = re.search(r"^%s(/__init__)?\.py," % re.escape(module), listed, re.MULTILINE)
+            if holds or module in _read(os.path.join(folder, "top_level.txt")).split():
                 return folder
     return None
 
@@ -80,7 +81,7 @@ def project(module: str) -> Dict[str, str]:
     folder = distribution_of(module)
     if folder is None:
         return {}
-    about: Any = HeaderParser().parsestr(_read(os.path.join(folder, "METADATA")))
+    about: Any = HeaderParser().parsestr(_read(os.path.join(folder, "METADATA")) or _read(os.path.join(folder, "PKG-INFO")))
     listed = _read(os.path.join(folder, "RECORD")).splitlines()
     wheel: Any = HeaderParser().parsestr(_read(os.path.join(folder, "WHEEL")))
     libraries = sum(1 for line in listed if re.search(r"\.so(\.[0-9.]+)?,", line))
@@ -91,7 +92,7 @@ def project(module: str) -> Dict[str, str]:
         "licence": licence,
         "platform": _classified(about, "Operating System") or _tags(wheel),
         "languages": _classified(about, "Programming Language"),
-        "libraries": "%d shared libraries" % libraries if libraries else "no shared library",
+        "libraries": "%d shared libraries" % libraries if libraries else "",
     }
     return {key: " ".join(text.split())[:120] for key, text in found.items() if text}
 

@@ -241,7 +241,7 @@ def _exactness_tables(found: Study) -> Iterator[Table]:
         ]
         orders = list(dict.fromkeys(order for order, _ in columns))
         spans = tuple((order, sum(each == order for each, _ in columns)) for order in orders)
-        head = ("chains", *(str(chains) for _, chains in columns))
+        head = ("chains", *(f"{order} {chains}" for order, chains in columns))
         yield Table(f"T over T of all at once: {units} units", head, tuple(rows), spans=spans)
 
 
