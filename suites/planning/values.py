@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from dlbench.adapters.axes import DEFAULT, NO_QUOTA
@@ -56,6 +57,8 @@ class Build:
     name: str
     framework: Framework
     interpreter: Path | None = None
+    released: date | None = None
+    """Of a release of the package index: when it was uploaded there."""
 
 
 @dataclass(frozen=True)
