@@ -81,7 +81,8 @@ def project(module: str) -> Dict[str, str]:
     folder = distribution_of(module)
     if folder is None:
         return {}
-    about: Any = HeaderParser().parsestr(_read(os.path.join(folder, "METADATA")) or _read(os.path.join(folder, "PKG-INFO")))
+    metadata = _read(os.path.join(folder, "METADATA")) or _read(os.path.join(folder, "PKG-INFO"))
+    about: Any = HeaderParser().parsestr(metadata)
     listed = _read(os.path.join(folder, "RECORD")).splitlines()
     wheel: Any = HeaderParser().parsestr(_read(os.path.join(folder, "WHEEL")))
     libraries = sum(1 for line in listed if re.search(r"\.so(\.[0-9.]+)?,", line))
