@@ -515,7 +515,8 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
     if needed <= there:
         return ""
     sizes = f"{needed / 1e9:,.1f} GB, and {where} has {there / 1e9:,.1f} GB"
-    return f"weights, gradients and mini-batch need at least {sizes}"
+    what = "weights, gradients and mini-batch" if family.trains else "weights and chains"
+    return f"{what} need at least {sizes}"
 
 
 def memory_line(plan: Plan, machine: Machine) -> str:
