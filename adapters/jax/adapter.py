@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, EveryFamily, factors
+from ..base import ONE_PROCESS, SAMPLING, EveryFamily, factors
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..launch.evidence import read_file
@@ -19,6 +19,7 @@ from ..networks import Network
 from . import devices
 from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
+from .sampling import JaxSampler
 
 
 def _scaled(gradients: Dict[str, Any], clip: float) -> Any:
@@ -79,6 +80,7 @@ class JaxAdapter(EveryFamily):
     a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
@@ -113,11 +115,16 @@ class JaxAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
+        if not network.family.trains:
+            self._everywhere: Any = self._devices[0]
+            sampler = JaxSampler(network.family, partial(self._put, home=self._everywhere), bool(self._donated))
+            sampler.drive(self, weights, batch)
+            return
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
         differentiated = jax.value_and_grad(mean_loss(network, self._functions(), narrow))
         self._differentiated = differentiated
         if self.cell.world_size == 1:
-            self._everywhere: Any = self._devices[0]
+            self._everywhere = self._devices[0]
             self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=self._donated)
         else:
             self._workers = devices.Workers(self._devices, network.family)

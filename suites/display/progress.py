@@ -142,11 +142,11 @@ class ProgressDisplay(StatusLine):
         """Print the line of the launch or pair and, now and then, the matrix so far."""
         left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
         if record.side in (BASELINE, CANDIDATE):
-            if self._first is None or self._first.side == record.side:
-                self._first = record
-                return
-            self.print(f"{pair_line(self._first, record)}{left}")
-            self._first = None
+            first, self._first = self._first, record
+            # A launch whose pair was given up has no second.
+            if first is not None and first.side != record.side and first.launch == record.launch:
+                self.print(f"{pair_line(first, record)}{left}")
+                self._first = None
             return
         said = remark(self._schedule, record) if self._schedule else ""
         said = f"; {said}" if said else ""

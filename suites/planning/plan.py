@@ -5,7 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from statistics import fmean
 
 from dlbench.adapters import tuning
@@ -87,7 +87,11 @@ class Plan:
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
-        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+        return self._rows_by_name[cell.framework, cell.mode]
+
+    @cached_property
+    def _rows_by_name(self) -> dict[tuple[str, str], Row]:
+        return {(row.build.name, row.mode): row for row in self.rows}
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
@@ -511,7 +515,8 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
     if needed <= there:
         return ""
     sizes = f"{needed / 1e9:,.1f} GB, and {where} has {there / 1e9:,.1f} GB"
-    return f"weights, gradients and mini-batch need at least {sizes}"
+    what = "weights, gradients and mini-batch" if family.trains else "weights and chains"
+    return f"{what} need at least {sizes}"
 
 
 def memory_line(plan: Plan, machine: Machine) -> str:

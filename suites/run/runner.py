@@ -49,6 +49,7 @@ class RunProfile:
     lines: Callable[[], Iterable[str]] = tuple  # describe the run: its size, then further lines
     unfinished: Run | None = None  # to be resumed
     sources: Sources | None = None  # the interpreters by side, where they are prepared already
+    described: Mapping[str, str] | None = None  # both sides in words, where they are more than their interpreters
     node: Callable[[], Node | None] = lambda: None
     resume_command: str = field(default_factory=resume_command)
 
@@ -80,7 +81,7 @@ def run_plan(
         if not paired:
             place = capabilities.place_of(machine)
             defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launch_process, say)
-        named = sides.described(profile.sides, sources) if paired else {}
+        named = profile.described or (sides.described(profile.sides, sources) if paired else {})
         run = profile.unfinished or preparation.begin(
             plan, store, machine, profile.purpose, named, profile.node(), profile.rule
         )

@@ -477,7 +477,7 @@ class PairSchedule(Schedule):
         """
         pairs = []
         for cell in [cell for cell, left in self._left.items() if left]:
-            index, sides = _pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
+            index, sides = pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
             random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
             placed = zip(sides, self._duets.get(cell, (None, None)), strict=True)
             pairs.append(tuple(PlannedLaunch(cell, index, side, cpus) for side, cpus in placed))
@@ -530,7 +530,7 @@ def _looks(first: int, last: int) -> Iterator[int]:
         yield first
 
 
-def _given_up(records: Sequence[Record]) -> bool:
+def given_up(records: Sequence[Record]) -> bool:
     """Tell whether a side would end the same way again."""
     for side in (BASELINE, CANDIDATE):
         statuses = [record.outcome.status for record in records if record.side == side]
@@ -540,7 +540,8 @@ def _given_up(records: Sequence[Record]) -> bool:
     return False
 
 
-def _pairs_begun(records: Sequence[Record]) -> int:
+def pairs_begun(records: Iterable[Record]) -> int:
+    """Return how many pairs were begun, which is the index of the next one."""
     return 1 + max((record.launch for record in records), default=-1)
 
 
@@ -551,10 +552,10 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
 
     def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
-        if _given_up(records) or deciding_look(baseline, candidate, rule) is not None:
+        if given_up(records) or deciding_look(baseline, candidate, rule) is not None:
             return 0
         wanted = next_look(len(baseline), rule).pairs
-        spent = _pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))
+        spent = pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))
         return 0 if spent else wanted - len(baseline)
 
     return pairs_needed
@@ -571,8 +572,8 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
     def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
         made = len(baseline)
-        spent = made >= looks[-1] or _pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
-        if spent or _given_up(records):
+        spent = made >= looks[-1] or pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
+        if spent or given_up(records):
             return 0
         reached = max((look for look in looks if look <= made), default=0)
         needed = 0.0

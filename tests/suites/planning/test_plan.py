@@ -250,12 +250,19 @@ warmup_steps = 1
 steps = 2
 [[network]]
 name = "wide"
+batch_size = 1000000
+"""
+DENSE = """
 family = "feedforward"
 inputs = 90000
 hidden = [90000]
 outputs = 4
 activation = "tanh"
-batch_size = 1000000
+"""
+MACHINE = """
+family = "boltzmann"
+units = 90000
+order = "bipartite"
 """
 
 
@@ -294,11 +301,14 @@ def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported
     assert bool(reported) == bool(why)
 
 
-def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(command, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("numbers", "needed"), [(DENSE, "weights, gradients and mini-batch"), (MACHINE, "weights and chains")]
+)
+def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(numbers, needed, command, tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))  # without environments
-    (tmp_path / "large.toml").write_text(LARGE)
+    (tmp_path / "large.toml").write_text(LARGE + numbers)
     _, planned, _ = command("plan", "large.toml")
-    said = "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: weights, gradients and"
+    said = f"1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: {needed}"
     assert said in " ".join(planned.split())
     _, _, complaint = command("run", "large.toml", "--no-ceilings", "--no-quiet-gate", "--no-build")
     assert said in " ".join(complaint.split())
