@@ -236,7 +236,9 @@ def headline(found: Releases) -> list[str]:
         where = f"{series[0].series} on {found.name(series[0].cell.machine)}"
         said = "; ".join(words) or "no release differs clearly from the one before it"
         whole = ""
-        if len(timed) > 1:
+        if len(timed) < 2:
+            said = "fewer than two releases have a number"
+        else:
             whole = f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}"
         lines.append(f"{where}: {said}{whole}.")
     return lines
