@@ -186,7 +186,7 @@ def by_hand(rng: np.random.Generator, conditions: Conditions, levels: Array, tru
     count = len(levels)
 
     def mean(places: Array) -> Array:
-        drawn = launches(rng, conditions, count, runs)[:, :, 0].mean(axis=1)
+        drawn = launches(rng, conditions, count, (runs + 1) // 2).reshape(count, -1)[:, :runs].mean(axis=1)
         return np.take_along_axis(levels, places[:, None], axis=1)[:, 0] + drawn
 
     low, high = np.zeros(count, dtype=int), np.full(count, CANDIDATES)

@@ -368,6 +368,20 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
     assert "tiny: 3 releases" not in command("env", "list", "--adapter", measured[3])[1]
 
 
+@pytest.mark.slow
+def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apart(measured, command, tmp_path):
+    publish(tmp_path, "tiny", "1.0.1", "raise ImportError('broken here')")
+    ends = ("--good", "1.0", "--bad", "tiny-1.1")
+    code, out, said = command("bisect", *measured[1:], "--network", "small", *ends, "--json")
+    assert code in (1, 6), said  # this machine may be too busy
+    found = json.loads(out)
+    assert (found["kind"], found["good"], found["candidates"]) == ("release", "tiny-1.0", ["tiny-1.0.1", "tiny-1.1"])
+    if code == 1:
+        assert found["suspects"] == ["tiny-1.0.1", "tiny-1.1"]
+        assert "broken here" in found["tried"][0]["problem"]
+        assert 5 < found["slowdown"]["ratio"] < 12
+
+
 def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
     words = ("--network", "small", "--launches", "1", "--python", f"newer={sys.executable},older={sys.executable}")
