@@ -95,7 +95,8 @@ class JaxAdapter(EveryFamily):
         jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest"))
         if self.cell.world_size > 1 and not devices.workers_refusal():
             devices.start_workers(self.cell)
-        if self.settings.get("keep_programs", True):
+        # Early releases of 0.4 cannot be given a folder so: they compile in each launch.
+        if self.settings.get("keep_programs", True) and hasattr(jax.config, "jax_compilation_cache_dir"):
             threads = int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
             programs = "programs-%d" % threads if self.cell.on_cpu else "programs-gpu"
             jax.config.update("jax_compilation_cache_dir", os.path.join(self.cache_directory, programs))
@@ -222,7 +223,7 @@ class JaxAdapter(EveryFamily):
             "recurrence": "scan",
             "image_layout": "NHWC",
             "pointwise_convolutions": self._pointwise,
-            "kept_programs": jax.config.jax_compilation_cache_dir,
+            "kept_programs": getattr(jax.config, "jax_compilation_cache_dir", None),
             "pool_threads": _pool_threads(),
         }
         if self._workers is not None:

@@ -25,7 +25,6 @@ from dlbench.reports.formats.layout import (
     entry,
     flag_lines,
     number,
-    reasons,
     times,
     why_hole,
 )
@@ -43,7 +42,7 @@ NOTHING = "No releases were measured side by side; `dlbench releases FRAMEWORK -
 _LEGEND = (
     "s/batch: with its 95 % interval; to the one before: time over that of the last release before it with a number; "
     "to the first: over that of the first. slower, faster: by more than 2 %, and noise does not explain it (Welch's t "
-    "over launches, Holm-adjusted over all steps here)."
+    "over launches, 3 at least, Holm-adjusted over all steps here)."
 )
 _FIRST = ("interpreter", "numpy", "onednn", "mkl", "openblas", "blas", "xla", "eigen", "openmp")
 """What is named first of all that changed."""
@@ -73,8 +72,10 @@ class Point:
 
     @property
     def change(self) -> str:
-        """Slower or faster than the one before; empty where noise explains the difference."""
-        return self.pair.verdict if self.pair is not None and self.pair.verdict in _CHANGES else ""
+        """Slower or faster than the one before; empty where noise explains it, and from too few launches to test."""
+        if self.pair is None or self.pair.p_value is None or self.pair.verdict not in _CHANGES:
+            return ""
+        return self.pair.verdict
 
 
 Releases = Compared[Point]
@@ -206,12 +207,12 @@ def _series(found: Releases) -> list[list[Point]]:
     return list(grouped(found.rows, lambda each: (each.cell.run, each.cell.machine, each.series)).values())
 
 
-def _table(found: Releases, machine: str, here: Sequence[Point]) -> Table:
-    holes = [(why_hole(each.cell), each.name, each.series) for each in here if each.cell.timed is None]
-    several = len({each.series for each in here}) > 1
-    changes = [(f"{each.cell.cell.network}: " if several else "") + _change(each) for each in here if each.change]
-    title = f"Releases, on {found.name(machine)}"
-    return table(_columns(found, here), here, title, group=lambda each: each.series, notes=[*reasons(holes), *changes])
+def _table(found: Releases, series: Sequence[Point]) -> Table:
+    holes = grouped((each for each in series if each.cell.timed is None), lambda each: why_hole(each.cell))
+    missing = [f"{', '.join(each.name for each in of)}: {why}" for why, of in holes.items()]
+    notes = [*missing, *(_change(each) for each in series if each.change)]
+    title = f"{series[0].series}, on {found.name(series[0].cell.machine)}"
+    return table(_columns(found, series), series, title, notes=notes)
 
 
 def _change(each: Point) -> str:
@@ -244,7 +245,7 @@ def headline(found: Releases) -> list[str]:
 def _page(found: Releases) -> Page:
     if not found.rows:
         return Page((NOTHING,), ())
-    tables = [_table(found, machine, here) for machine, here in grouped(found.rows, lambda e: e.cell.machine).items()]
+    tables = [_table(found, series) for series in _series(found)]
     shown = [each.cell for each in found.rows if each.cell.shown]
     return Page(tuple(headline(found)), tuple(tables), (_LEGEND, *flag_lines(shown, common_flags(shown))))
 
