@@ -45,7 +45,7 @@ class Machine(Family):
 
     def parity(self) -> ParityRecipe:
         why = "all decisions must be the same: mini-batches hold no number that rounding takes to the other side of one"
-        return ParityRecipe(2, LEARNING_RATE, 1e-5, 1e-4, why)
+        return ParityRecipe(2, LEARNING_RATE, 3e-6, 1e-5, why)
 
 
 class Boltzmann(Machine):

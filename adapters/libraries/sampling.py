@@ -30,12 +30,18 @@ def arrays(family: Any, weights: Mapping[str, np.ndarray], batch: Batch) -> Tupl
         fixed: Arrays = {"weight": weight, "bias": bias[:, None], "numbers": batch.inputs.T}
         moving["state"] = state.T
         if family.order == "sequential":
-            moving["gaps"] = weight @ moving["state"] + fixed["bias"]
+            moving["gaps"] = _product(state, weight).T + fixed["bias"]
     else:
         choices, waits = np.split(batch.inputs, 2, axis=1)
         fixed = {"weight": weight.T, "bias": bias, "choices": choices.T, "waits": -np.log(waits).T}
-        moving.update(signs=1.0 - 2.0 * state, fields=state @ weight.T + bias, clock=np.zeros(len(state)))
+        moving.update(signs=1.0 - 2.0 * state, fields=_product(state, weight) + bias, clock=np.zeros(len(state)))
     return _copied(fixed), _copied(moving)
+
+
+def _product(state: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return state @ weight.T, not by BLAS, whose threads would still spin when the first steps are over."""
+    found: np.ndarray = np.einsum("ci,ui->cu", state, weight)
+    return found
 
 
 def _copied(of: Arrays) -> Arrays:

@@ -49,7 +49,8 @@ class ReferenceAdapter(EveryFamily):
         for name, value in weights.items():
             self.weights[name][...] = value
         self.place(batch)
-        self.model.state = None
+        if not self.model.family.trains:
+            self.model.start(self.labels.astype(self.dtype))
 
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""

@@ -94,7 +94,8 @@ class McCullochPittsMachine(Machine):
         self.state = state
         self.rows = np.arange(len(state))
         self.clock = np.zeros(len(state), state.dtype)
-        self.fields = state @ self.weights["weight"].T + self.weights["bias"]
+        # Not by BLAS: its threads would still spin when the first steps are over.
+        self.fields = np.einsum("ci,ui->cu", state, self.weights["weight"]) + self.weights["bias"]
 
     def move(self, numbers: np.ndarray) -> float:
         for number in range(self.family.transitions):
