@@ -153,7 +153,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
         asked.reference(inter_op=2),
         # To compile all of them takes XLA longer than any other test.
-        asked.reference(only=["small-convolutional", "small-elman", "small-sequential", "small-mpm"], compile=True),
+        asked.reference(only=["small-convolutional", "small-elman", "small-mpm"], compile=True),
         asked.reference(only=OF_FEW),
         asked.reset(TRACED_OF_SAMPLING, only=SAMPLED),
     ],

@@ -179,6 +179,7 @@ def make_lock(tiny, version: str, ready: bool = False) -> None:
         (folder.parent / MANIFEST).write_text('{"megabytes": 1500}')
 
 
+@pytest.mark.slow
 def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_has_by_then(tiny, tmp_path, home):
     publish(tmp_path, "dep", "1.0")
     publish(tmp_path, "tiny", "1.0", requires="dep")
