@@ -66,7 +66,7 @@ def boltzmann_names(module: str) -> List[str]:
 
 
 def distribution_of(module: str) -> Optional[str]:
-    """Return the folder of metadata of the distribution that holds the module; None where there is none."""
+    """Return the metadata folder of the distribution that installed the module; None if it has none."""
     for directory in sys.path:
         for folder in glob.glob(os.path.join(glob.escape(directory or "."), "*.*-info")):
             listed = _read(os.path.join(folder, "RECORD"))

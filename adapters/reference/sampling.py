@@ -138,7 +138,7 @@ MACHINES: Dict[Type[Family], Any] = {Boltzmann: BoltzmannMachine, McCullochPitts
 def settled(
     family: Family, weights: Dict[str, np.ndarray], numbers: np.ndarray, states: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Return the random numbers, none of them near an edge in the first ``steps``, which all use them again."""
+    """Return the random numbers, moved away from the edges of decisions in the first ``steps``, which reuse them."""
     found = numbers.astype(np.float64)
     for _ in range(_PASSES):
         machine = MACHINES[type(family)](family, {name: value.astype(np.float64) for name, value in weights.items()})

@@ -47,7 +47,7 @@ DOUBT = 0.1
 MOST_PAIRS = 400
 """A search that needs more is given up, as on a machine that is never quiet."""
 BUILT = 0.8
-"""A candidate that was measured before is taken again where it tells at least this share of what the best one does."""
+"""A candidate that was measured before is taken again if it is at least this informative, relative to the best one."""
 
 _SIZES, _SCALES, _LEVELS = 11, 7, 33
 _WIDTH = 4.0
@@ -218,7 +218,7 @@ class Assessment:
     places: tuple[float, ...]
     """The probability that the slowdown began with each, or one before it that cannot be tested, if with any one."""
     absent: float
-    """The probability that there is none, if not several."""
+    """The probability that nothing changed, unless several changes are likely."""
     several: float
     """The probability of two changes. Beside a place that is certain a small one means another change elsewhere."""
     between: int | None
@@ -321,5 +321,5 @@ def pairs_left(assessment: Assessment, confidence: float = CONFIDENCE) -> int:
         return 0
     places = np.maximum(assessment.places, 1e-300)
     bits = -float(np.sum(places * np.log2(places)))
-    told = min(1.0, (math.log(assessment.size) / assessment.deviation) ** 2 / (8 * math.log(2)))
-    return max(1, math.ceil(bits / max(told, 1e-3)))
+    gained = min(1.0, (math.log(assessment.size) / assessment.deviation) ** 2 / (8 * math.log(2)))
+    return max(1, math.ceil(bits / max(gained, 1e-3)))

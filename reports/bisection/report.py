@@ -1,4 +1,4 @@
-"""The result of a bisection: the first slower candidate, or why there is none to name."""
+"""The result of a bisection: the first slower candidate, or why none can be named."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     """How a bisection ends."""
 
     FOUND = "found"
-    """One candidate, or neighbours that cannot be told apart, is the first slower one."""
+    """One candidate, or neighbours that cannot be separated, is the first slower one."""
     NO_SLOWDOWN = "no slowdown"
     """The bad end is not slower than the good one, or faster."""
     SEVERAL = "several changes"

@@ -202,7 +202,7 @@ def _sources(
     wanted: Sequence[Release] | None,
     build_missing: bool,
 ) -> list[environment.Source]:
-    """Return the interpreter of each row, or why there is none; environments that are missing are built.
+    """Return the interpreter of each row, or why it has none; build missing environments.
 
     Raises FrameworkEnvironmentError for an interpreter of the user's that lacks the framework, and where no release has
     an environment.

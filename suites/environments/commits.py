@@ -49,7 +49,7 @@ class Repository:
     """A git repository, by any folder within it."""
 
     def __init__(self, folder: str) -> None:
-        """Find it; raises UsageError where there is none, or no git."""
+        """Find the repository; raises UsageError if the folder has none or git is missing."""
         self._folder = Path(folder).expanduser()
         found = self._git("rev-parse", "--git-common-dir")
         if found is None:
@@ -69,7 +69,7 @@ class Repository:
                 stdin=subprocess.DEVNULL,
             )
         except OSError as error:
-            raise UsageError("--repo needs git, and there is none on this machine.") from error
+            raise UsageError("--repo needs git, which is not installed here.") from error
         return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
     def commits(self, good: str, bad: str) -> list[Commit]:

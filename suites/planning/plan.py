@@ -402,7 +402,7 @@ def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | 
     text = choices["interval"] or suite.protocol.interval
     if text == FASTEST:
         return fewest, most, None
-    return fewest, most, values.share(text, "--interval") if text else USUAL_INTERVAL
+    return fewest, most, values.share(text, "--interval", FASTEST) if text else USUAL_INTERVAL
 
 
 def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:

@@ -149,7 +149,7 @@ def _check_interval(section: ProtocolSection) -> None:
             f'An interval needs a range of launches, as in launches = "{USUAL_RANGE}", not {section.launches}.'
         )
     if section.interval not in ("", FASTEST):
-        values.share(section.interval, "interval")
+        values.share(section.interval, "interval", FASTEST)
 
 
 def _check_frameworks(suite: Suite) -> None:

@@ -200,6 +200,7 @@ def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, la
         (SuiteOverrides(launches=0), "1 to 1000000"),
         (SuiteOverrides(interval="1%", launches="5"), "needs a range of launches"),
         (SuiteOverrides(interval="fastest", launches="5"), "needs a range of launches"),
+        (SuiteOverrides(interval="fastet"), "or fastest"),
         (SuiteOverrides(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
         (SuiteOverrides(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
         (SuiteOverrides(steps=0), "from 1"),
