@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import numpy as np
 
 from . import axes
-from .families import CELLS, Recurrent
+from .families import CELLS, Recurrent, Spiking
 from .launch.batches import Batch, Block, RmsProp
 from .libraries.gpus import Probe
 from .networks import Network
@@ -31,6 +31,9 @@ ONE_PROCESS = "one process"
 
 #: Axes that every adapter's ``supports`` answers for, and those that the host applies.
 COMMON_AXES = ("tuning", "affinity", "world_size", "cpu_quota", "precision", "placement")
+
+#: The families that sample rather than train; see ``libraries/sampling.py``.
+SAMPLING = ("boltzmann", "mcculloch_pitts")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
@@ -140,6 +143,12 @@ class Adapter:
             reason = "precision %s: this adapter computes in %s only" % (cell.precision, known)
         elif cell.placement != "resident":
             reason = "placement %s: this adapter keeps the mini-batch resident" % cell.placement
+        asked = cell.precision, cell.placement, cell.world_size
+        if not reason and not network.family.trains and asked != ("float32", "resident", 1):
+            words = "precision %s, placement %s, world size %d: machines run in float32, resident, on one worker"
+            reason = words % asked
+        if not reason and isinstance(network.family, Spiking) and cell.precision != "float32":
+            reason = "precision %s: whether a unit fires is decided in float32" % cell.precision
         reason = reason or self.refuses(network)
         return not reason, reason
 
@@ -300,7 +309,7 @@ class Adapter:
 
 
 class EveryFamily(Adapter):
-    """An adapter that builds every family of networks and every kind of recurrent layer."""
+    """An adapter that builds every family of networks that train, and every kind of recurrent layer."""
 
     families = (*Adapter.families, "elman", "attention")
     cells = tuple(CELLS)

@@ -11,14 +11,15 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 import numpy as np
 
-from ..base import ONE_PROCESS, EveryFamily
-from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
+from ..base import ONE_PROCESS, SAMPLING, EveryFamily
+from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual, Spiking
 from ..launch.batches import Batch
 from ..launch.team import part_of
 from ..networks import Network
 from ..protocol import EVERY_STEP
-from .networks import AttentionModel, ChainModel, Model, ResidualModel
-from .recurrent import ElmanModel, RecurrentModel
+from .networks import AttentionModel, ChainModel, ResidualModel
+from .recurrent import ElmanModel, RecurrentModel, SpikingModel
+from .sampling import MACHINES
 
 
 class ReferenceAdapter(EveryFamily):
@@ -33,7 +34,10 @@ class ReferenceAdapter(EveryFamily):
         Residual: ResidualModel,
         Elman: ElmanModel,
         Attention: AttentionModel,
+        Spiking: SpikingModel,
+        **MACHINES,
     }
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     #: With local steps those of the cell; else there are none, and this one computes the whole mini-batch.
     workers: "Tuple[ReferenceAdapter, ...]" = ()
     taken = 0  # steps of the workers since the last reset
@@ -55,10 +59,10 @@ class ReferenceAdapter(EveryFamily):
             return
         self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
         self.place(batch)
-        self.model: Model = self.models[type(network.family)](network.family, self.weights)
+        self.model: Any = self.models[type(network.family)](network.family, self.weights)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into their place; a step keeps nothing for the next."""
+        """Copy them into their place; the states of chains are the only ones that a step leaves to the next."""
         self.taken = 0
         for number, worker in enumerate(self.workers):
             worker.reset(weights, part_of(batch, number, len(self.workers)))
@@ -67,6 +71,8 @@ class ReferenceAdapter(EveryFamily):
         for name, value in weights.items():
             self.weights[name][...] = value
         self.place(batch)
+        if not self.model.family.trains:
+            self.model.start(self.labels.astype(self.dtype))
 
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""

@@ -43,6 +43,13 @@ def failed(tool: str, status: Status, networks: tuple[str, ...], **of_cell: obje
     return [make.hole(status, "it ended", **cell._asdict()) for cell in cells]
 
 
+def chains(count: int, cpu: float, gpu: float | None = None) -> list[make.Record]:
+    """So many chains of a Boltzmann machine, on the CPU and on a GPU."""
+    where = {"network": "bm-d256-sequential", "batch_size": count}
+    on = timed("torch", cpu, threads=2, **where)
+    return on if gpu is None else [*on, *timed("torch", gpu, **GPU, **where)]
+
+
 LITTLE, MUCH = {4: 1.0, 16: 0.9}, {4: 1.0, 16: 0.3}
 GAINS, SUFFERS = {4: 1.0, 8: 0.8}, {2: 0.9, 4: 1.0, 8: 1.5}
 RESNET = ("resnet50",)
@@ -82,6 +89,9 @@ RESNET = ("resnet50",)
         ("W4", exchanging(1.0, 0.6, 0.8), 4, REPRODUCES),
         ("W4", exchanging(1.0, 1.5, 1.2), 4, DIFFERS),
         ("W4", timed("torch", 1.0, "fcn5", world_size=2), 4, NOT_MEASURED),
+        ("M1", [*chains(1, 1.0, 5.0), *chains(1024, 1.0, 0.2)], 4, REPRODUCES),
+        ("M1", [*chains(1, 1.0, 0.5), *chains(1024, 1.0, 2.0)], 4, DIFFERS),
+        ("M1", chains(1, 1.0), 4, NOT_MEASURED),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.5, CNNS, placement="pageable")], 4, REPRODUCES),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")], 4, DIFFERS),
     ],
