@@ -357,7 +357,6 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
     process = os.getpid()
     made: List[Adapter] = []
     teams: List[team.Team] = []
-    leads: List[Adapter] = []
 
     def load_and_keep(launch: Launch) -> Adapter:
         made.append(load(launch))
@@ -370,8 +369,8 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         teams.append(team.Team(launch, directory))
         adapter.join(0, team.meeting_place(directory))
         lead: Any = team.Lead(teams[0], adapter)
-        leads.append(lead)
-        return leads[0]
+        made[0] = lead
+        return made[0]
 
     try:
         outcome = measure(launch, announce, Host(), load_and_keep, gather)
@@ -384,7 +383,7 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
     if outcome.samples_ns and launch.protocol.loss_steps > 0 and network_of(launch).family.specified:
         # With the measurement safe on disk: should this take too long, nothing else is lost.
         keep(outcome)
-        outcome = with_losses(outcome, (leads or made)[0], launch, announce)
+        outcome = with_losses(outcome, made[0], launch, announce)
         if os.getpid() != process:
             return 1
     for each in teams:

@@ -19,14 +19,13 @@ from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
 from ..networks import Network
-from ..protocol import ASYNC, Cell, Profile
+from ..protocol import Cell, Profile
 
 SETTINGS: Dict[str, Any] = {
     "step_seconds": 0.001,  # T(1), a step at one thread
     "serial_fraction": 0.1,  # Amdahl's serial share: T(p) = T(1) * (serial + (1 - serial) / min(p, cores))
     "cores": None,  # more threads than these do not help; None: the CPUs this process may use
     "oversubscription_penalty": 0.25,  # T is multiplied by 1 + penalty * (p - cores) / cores beyond them
-    "exchange_seconds": 0.0,  # of several workers: in every step, with local steps after so many; asynchronous: never
     "noise": 0.0,  # relative standard deviation of a step's time, log-normal
     "noise_seed": None,  # of the noise; None: the process id
     "fault": "",  # "crash", "exit", "hang", "stubborn" (hangs and ignores SIGTERM), "memory" (MemoryError), "error" (an
@@ -168,9 +167,6 @@ class NullAdapter(EveryFamily):
             for method in ("event", "event_nanoseconds", "device_probe", "device_peak_memory", "synchronize"):
                 setattr(self, method, getattr(self.device, method))
         self.seconds /= self.cell.world_size
-        several = self.cell.world_size > 1 and self.cell.sync != ASYNC
-        self.exchange_seconds = float(given["exchange_seconds"]) if several else 0.0
-        self.exchange_every = self.cell.local_steps or 1
         self.worker, self.meeting, self.met = 0, "", 0
         self.noise = float(given["noise"])
         seed = given["noise_seed"]
@@ -212,8 +208,6 @@ class NullAdapter(EveryFamily):
         longer = math.exp(self.noise * self.random.standard_normal()) if self.noise else 1.0
         until = time.perf_counter() + self.seconds * longer
         self.done += 1
-        if self.done % self.exchange_every == 0:
-            until += self.exchange_seconds
         if self.done == 1 and self.given["memory_bytes"]:
             self.held = b"\1" * int(self.given["memory_bytes"])
         if self.fault and self.done == self.fault_step:

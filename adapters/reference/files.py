@@ -23,18 +23,15 @@ class ReferenceNotMadeError(Exception):
     """No reference could be made; the text says why."""
 
 
-def stem(network: str, batch_size: int, label_sets: int = 1, workers: int = 1, local_steps: int = 0) -> str:
-    """Return the stem of files for this mini-batch, with so many sets of labels, or workers with local steps."""
-    labels = "-l%d" % label_sets if label_sets > 1 else ""
-    local = "-w%d-h%d" % (workers, local_steps) if local_steps else ""
-    return "%s-b%d%s%s" % (network, batch_size, labels, local)
+def stem(network: str, batch_size: int, parts: int = 1, local_steps: int = 0) -> str:
+    """Return the stem of files for a mini-batch in equal parts: with labels of their own, or of workers apart."""
+    kind = "-w%d-h%d" % (parts, local_steps) if local_steps else "-l%d" % parts if parts > 1 else ""
+    return "%s-b%d%s" % (network, batch_size, kind)
 
 
-def shipped(
-    network: str, batch_size: int, label_sets: int = 1, workers: int = 1, local_steps: int = 0
-) -> Optional[str]:
+def shipped(network: str, batch_size: int, parts: int = 1, local_steps: int = 0) -> Optional[str]:
     """Return the path of the reference that comes with the project for its own network of this name, or None."""
-    path = os.path.join(SHIPPED, stem(network, batch_size, label_sets, workers, local_steps) + ".npz")
+    path = os.path.join(SHIPPED, stem(network, batch_size, parts, local_steps) + ".npz")
     return path if os.path.exists(path) else None
 
 
@@ -45,12 +42,12 @@ def generate(
     interpreter: str,
     threads: Optional[int] = None,
     timeout: float = 3600.0,
-    label_sets: int = 1,
-    workers: int = 1,
+    parts: int = 1,
     local_steps: int = 0,
 ) -> None:
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
+    The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone.
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
     minutes (ResNet-50), and so long for each of ``local_steps``; memory up to about 0.5 GB per example for ResNet-50.
     Raises ReferenceNotMadeError.
@@ -61,10 +58,11 @@ def generate(
         made = os.path.join(control, "reference.npz")
         cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
         if local_steps:
-            cell = cell._replace(world_size=workers, sync="%s:%d" % (LOCAL, local_steps))
+            cell = cell._replace(world_size=parts, sync="%s:%d" % (LOCAL, local_steps))
+            parts = 1
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
         launch = Launch(
-            cell, protocol, {"dtype": "float64"}, control, made, label_sets=label_sets, network=to_data(network)
+            cell, protocol, {"dtype": "float64"}, control, made, label_sets=parts, network=to_data(network)
         )
         write_launch(control, launch)
         variables = dict(os.environ)

@@ -45,7 +45,7 @@ def main() -> int:
             if options.missing and os.path.exists(path):
                 continue
             start = time.perf_counter()
-            generate(known[network], batch_size, path, options.interpreter, label_sets=label_sets)
+            generate(known[network], batch_size, path, options.interpreter, parts=label_sets)
             print("%s: %.1f s" % (os.path.basename(path), time.perf_counter() - start), flush=True)
     return 0
 

@@ -166,7 +166,8 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         """Return the cell's reference where there is one: none is computed for the sake of a profile."""
         if cell.sync == ASYNC:
             return None
-        path = preparation.find(plan.network_of(cell), cell.batch_size, 1, cell.world_size, cell.local_steps)
+        workers = cell.world_size if cell.local_steps else 1
+        path = preparation.find(plan.network_of(cell), cell.batch_size, workers, cell.local_steps)
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")

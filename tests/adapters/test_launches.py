@@ -290,14 +290,11 @@ def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tm
     assert outcome.threads.cpu_seconds >= busiest + second - 0.05
 
 
-@pytest.mark.parametrize(("sync", "least", "steps"), [("step", 0.03, 1), ("local:4", 0.015, 4), ("async", 0.01, 16)])
-def test_a_sample_has_its_share_of_the_exchanges(tmp_path, sync, least, steps):
-    """A step of 0.01 s by each of two workers, and an exchange of 0.02 s: at every step, every fourth one, or never."""
-    settings = {"step_seconds": 0.02, "serial_fraction": 1.0, "exchange_seconds": 0.02}
-    outcome = launch_null(tmp_path, settings, world_size=2, sync=sync)
+@pytest.mark.parametrize(("sync", "steps"), [("local:3", 3), ("async", 16)])
+def test_a_sample_has_its_share_of_the_exchanges(tmp_path, sync, steps):
+    outcome = launch_null(tmp_path, {"step_seconds": 0.001}, world_size=2, sync=sync)
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.steps_per_sample == steps
-    assert least <= min(outcome.step_seconds()) < 1.3 * least
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -11,17 +11,7 @@ import pytest
 from known_networks import NETWORKS
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import (
-    ASYNC,
-    BOUND,
-    EVERY_STEP,
-    OVERSUBSCRIBED,
-    TUNED,
-    Cell,
-    Launch,
-    Outcome,
-    Protocol,
-)
+from dlbench.adapters.protocol import ASYNC, BOUND, EVERY_STEP, OVERSUBSCRIBED, TUNED, Cell, Launch, Outcome, Protocol
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
@@ -113,16 +103,16 @@ def launch_once(
         tuning=tuning,
         sync=sync,
     )
-    equal_parts = 1 if cell.local_steps else preparation.parts(specified, size, world_size)
-    of_parts, reference = None, None
-    if cell.local_steps:
-        reference = preparation.ensure(specified, size, print, workers=world_size, local_steps=cell.local_steps)
-    elif equal_parts > 1:
-        of_parts = preparation.fitting(specified, size, True, print, equal_parts=equal_parts)
-        reference = of_parts.path if of_parts else None
-    elif sync != ASYNC:
-        at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
-        reference = at_hand(specified, size)
+    equal_parts = world_size if cell.local_steps else preparation.parts(specified, size, world_size)
+    of_parts = None
+    if equal_parts > 1:
+        of_parts = preparation.fitting(
+            specified, size, True, print, equal_parts=equal_parts, local_steps=cell.local_steps
+        )
+    at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
+    reference = of_parts.path if of_parts else at_hand(specified, size)
+    if sync == ASYNC:
+        reference = None
     chosen_settings = in_force(tuning, framework.tunable(mode, device, specified.family.name))
     launch = Launch(
         cell=cell,

@@ -31,8 +31,8 @@ def computed(tmp_path, monkeypatch):
     """Give the (network, mini-batch) pairs that are computed, each an empty file."""
     found = []
 
-    def generate(network, batch_size, path, interpreter, threads, timeout, label_sets, workers, local_steps):
-        of_parts = (label_sets,) if label_sets > 1 else (workers, local_steps) if local_steps else ()
+    def generate(network, batch_size, path, interpreter, threads, timeout, parts, local_steps):
+        of_parts = (parts, local_steps)[: 1 + bool(local_steps)] if parts > 1 else ()
         found.append((network.name, batch_size, *of_parts))
         Path(path).touch()
 
