@@ -61,9 +61,7 @@ def generate(
             cell = cell._replace(world_size=parts, sync="%s:%d" % (LOCAL, local_steps))
             parts = 1
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
-        launch = Launch(
-            cell, protocol, {"dtype": "float64"}, control, made, label_sets=parts, network=to_data(network)
-        )
+        launch = Launch(cell, protocol, {"dtype": "float64"}, control, made, label_sets=parts, network=to_data(network))
         write_launch(control, launch)
         variables = dict(os.environ)
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

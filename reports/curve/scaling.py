@@ -176,10 +176,7 @@ def _rivals(team: Cell) -> dict[str, Cell]:
     """Return the cells that a team is compared with."""
     count = team.world_size
     alone = team._replace(world_size=1, sync=EVERY_STEP)
-    found = {
-        STRONG: alone,
-        WEAK: alone._replace(batch_size=team.batch_size // count),
-    }
+    found = {STRONG: alone, WEAK: alone._replace(batch_size=team.batch_size // count)}
     if team.on_cpu and team.threads > 0:
         found[ONE_PROCESS] = alone._replace(threads=team.threads * count)
     if count % 2 == 0:

@@ -271,8 +271,7 @@ def _cells(
     apart = [word for word in plain["sync"] if word != EVERY_STEP]
     if apart and max(plain["world_size"]) == 1:
         raise UsageError(
-            f"--sync {apart[0]} is for several workers, and there is one. Give --world-sizes 2, or --sync "
-            f"{EVERY_STEP}."
+            f"--sync {apart[0]} is for several workers, and there is one. Give --world-sizes 2, or --sync {EVERY_STEP}."
         )
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
