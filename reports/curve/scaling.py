@@ -377,7 +377,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
             for (threads, batch_size), loss in losses.items()
             if loss is not None
         ]
-        title, widths = f"{title}, exchanges and losses, {on}", (1,) * (len(keys) + len(filled))
+        title, widths = f"{title}, time saved and losses, {on}", (1,) * (len(keys) + len(filled))
         yield table([*keys, *filled], points, title, notes=notes, widths=widths, keys=len(keys))
 
 
