@@ -21,8 +21,9 @@ from small_networks import small_networks
 from dlbench.adapters import networks, protocol
 from dlbench.adapters.base import Adapter, Unsupported
 from dlbench.adapters.families import LEARNING_RATE
-from dlbench.adapters.launch import batches, contract, worker
+from dlbench.adapters.launch import batches, contract, team, worker
 from dlbench.adapters.launch.contract import ContractBroken
+from dlbench.adapters.null.adapter import NullAdapter
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.errors import FrameworkEnvironmentError
@@ -290,19 +291,13 @@ def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tm
     assert outcome.threads.cpu_seconds >= busiest + second - 0.05
 
 
-@pytest.mark.parametrize(("sync", "steps"), [("local:3", 3), ("async", 16)])
-def test_a_sample_has_its_share_of_the_exchanges(tmp_path, sync, steps):
-    outcome = launch_null(tmp_path, {"step_seconds": 0.001}, world_size=2, sync=sync)
-    assert outcome.status is Status.OK, outcome.reason
-    assert outcome.steps_per_sample == steps
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_further_steps_show_losses_on_the_way(tmp_path, workers):
-    order = null_order(tmp_path, world_size=workers)
+@pytest.mark.parametrize(("workers", "sync", "steps"), [(1, "step", 1), (2, "local:3", 3), (2, "async", 16)])
+def test_a_sample_has_its_share_of_the_exchanges_and_further_steps_show_losses(tmp_path, workers, sync, steps):
+    order = null_order(tmp_path, world_size=workers, sync=sync)
     asked = order.launch._replace(protocol=order.launch.protocol._replace(loss_steps=41))
     outcome = judged(replace(order, launch=asked), launch_process(replace(order, launch=asked)).outcome, None)
     assert outcome.status is Status.OK, outcome.reason
+    assert outcome.steps_per_sample == steps
     assert outcome.losses == [[steps, 1.0] for steps in (*range(2, 41, 2), 41)]
     assert "losses_ended" not in outcome.software
 
@@ -315,10 +310,17 @@ def test_a_loss_that_is_not_finite_ends_the_further_steps(tmp_path):
     assert all(steps < 100 for steps, _ in outcome.losses)
 
 
-def test_one_worker_has_no_other_to_exchange_with(tmp_path):
-    outcome = launch_null(tmp_path, {}, sync="async")
-    assert (outcome.status, outcome.samples_ns) == (Status.UNSUPPORTED, [])
-    assert "one worker has no other" in outcome.reason
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ({"sync": "async"}, "one worker has no other to exchange with"),
+        ({"sync": "local:x", "world_size": 2}, "there are only step, local:H"),
+        ({"sync": "local:2", "world_size": 2, "batch_size": 3}, "cannot be split evenly"),
+    ],
+)
+def test_workers_that_cannot_exchange_are_refused(tmp_path, cell, reason):
+    launch = null_order(tmp_path, **cell).launch
+    assert reason in team.refusal(NullAdapter(launch.cell, {}, ""), launch)
 
 
 FAULTS = {
