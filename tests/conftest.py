@@ -75,6 +75,14 @@ def digests_of_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.fixture(scope="module")
+def few_replicates() -> Iterator[None]:
+    """Simulate the fits of scaling laws nine times: all of them are most of the time of a report of threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dlbench.reports.curve.fits.REPLICATES", 9)
+        yield
+
+
 @pytest.fixture(scope="session")
 def framework_python() -> Callable[[str], Path]:
     """Give the function that finds a framework's interpreter or skips."""
