@@ -131,6 +131,7 @@ class Running:
     def wait(self) -> int | None:
         wait_until(lambda: self.poll() is not None, "the end of a command")
         return self.returncode
+
     def said(self, stream: str = "err") -> str:
         path = self.output / stream
         return path.read_text() if path.exists() else ""

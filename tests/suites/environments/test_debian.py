@@ -136,6 +136,7 @@ class Recipe:
             DLBENCH_DEBIAN_KEYRING=str(mirror.keyring),
             no_proxy="127.0.0.1",
         )
+
     def start(self, first: Callable[[], None] = lambda: None) -> Running:
         """Start a build in a process of its own, in which ``first`` is called before it."""
         output, words = self.folder / "output", ("env", "build", "tiny")
@@ -158,6 +159,7 @@ class Recipe:
         """List what the pool holds now, and lock it."""
         self.mirror.publish()
         (self.adapter / "debian.lock").write_text(self.mirror.lock())
+
     def refused(self, first: Callable[[], None] | None = None) -> str:
         """Build in vain; return the one line of complaint."""
         code, last = self.build(first)

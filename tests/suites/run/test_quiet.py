@@ -39,6 +39,7 @@ from dlbench.suites.run.quiet import (
     other_dlbench,
 )
 
+
 @pytest.fixture(autouse=True)
 def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER"):
