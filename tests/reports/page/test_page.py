@@ -37,7 +37,7 @@ SECTIONS: dict[str, set[str]] = {
     "workers": {"scaling"},
 }
 """Sections that the page of each of these stores must have."""
-DRAWN = "workers"
+DRAWN = "gpu"
 """Drawing takes long: the page of this store has its pictures."""
 
 
