@@ -39,14 +39,12 @@ def run_instances(request: LaunchRequest, launch: Callable[[LaunchRequest, Tick]
 
 
 _HOW: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("peak_memory_bytes", "gemm_flops_per_second"), sum),
-    **dict.fromkeys(("requested", "framework_says", "os_threads", "cpu_seconds"), sum),
-    **dict.fromkeys(("run_queue_seconds", "involuntary_switches", "voluntary_switches"), sum),
-    **dict.fromkeys(("major_faults", "others_cpu_seconds"), sum),
+    **dict.fromkeys(("import_seconds", "prepare_seconds", "first_step_seconds", "wall_seconds"), max),
+    **dict.fromkeys(("pressure_seconds", "pressure_avg10_before", "steal_seconds", "throttled_seconds"), max),
     "steady": min,
     "cpu_seconds_by_thread": lambda found: sorted(chain.from_iterable(found), reverse=True),
 }
-"""How the values of all instances become one: those of other fields by their largest."""
+"""How the values of all instances become one; those of other fields are added up."""
 _OF_OUTCOME = (
     *("import_seconds", "prepare_seconds", "first_step_seconds"),
     *("peak_memory_bytes", "gemm_flops_per_second", "steady"),
@@ -92,4 +90,4 @@ def _samples(outcome: Outcome, begin: float, end: float) -> np.ndarray:
 def _merged(several: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     """Return these fields of all as one; None where one has none."""
     fields = {name: [getattr(each, name) for each in several] for name in names}
-    return {name: None if None in values else _HOW.get(name, max)(values) for name, values in fields.items()}
+    return {name: None if None in values else _HOW.get(name, sum)(values) for name, values in fields.items()}
