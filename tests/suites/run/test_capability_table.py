@@ -55,17 +55,10 @@ def test_only_answers_that_both_have_can_differ() -> None:
     assert (unknown["software"], unknown["differences"]) == (None, [])
 
 
-@pytest.mark.parametrize(
-    ("then", "here", "expected"),
-    [
-        ("Yes, by hand", "yes", False),
-        ("?", "no", False),
-        ("Under development", "no", True),
-        ("Python, C++", "Python", False),
-    ],
-)
-def test_what_differs(then: str, here: str, expected: bool) -> None:
-    assert capability_table.differs(then, here) is expected
+def test_what_differs() -> None:
+    assert capability_table.differs("Under development", "no")
+    same = [("Yes, by hand", "yes"), ("?", "no"), ("Python, C++", "Python")]
+    assert not any(capability_table.differs(*case) for case in same)
 
 
 METADATA = """Metadata-Version: 2.1
