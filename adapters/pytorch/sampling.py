@@ -23,9 +23,7 @@ def _block(weight: Tensor, others: Tensor, bias: Tensor, numbers: Tensor, state:
     return probabilities
 
 
-def _unit(
-    gaps: Tensor, gap: Tensor, weight: Tensor, number: Tensor, state: Tensor, shown: Tensor, tau: float
-) -> None:
+def _unit(gaps: Tensor, gap: Tensor, weight: Tensor, number: Tensor, state: Tensor, shown: Tensor, tau: float) -> None:
     """Decide the unit with this gap, and bring all gaps up to date."""
     torch.sigmoid(gap if tau == 1.0 else gap / tau, out=shown)
     after = (number < shown).float()

@@ -46,7 +46,9 @@ def columns(row: Row) -> dict[str, Found]:
     return {
         "creator": said("creator"),
         "license": said("licence"),
-        "open source": (_yes(bool(_FREE.search(licence))), f"its licence: {licence}") if licence else (UNKNOWN, "unknown"),
+        "open source": (_yes(bool(_FREE.search(licence))), f"its licence: {licence}")
+        if licence
+        else (UNKNOWN, "unknown"),
         "platform": said("platform"),
         "written in": said("languages", "libraries"),
         "interface": ("Python", "this adapter drives it from there; other interfaces are not asked"),
