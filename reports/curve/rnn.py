@@ -624,8 +624,8 @@ REPORT = Report(
     name="rnn",
     summary="""Small recurrent networks at mini-batch 1: time by units and time steps.
 
-Five tables: the times; T = c + s n_steps; growth with the units, and from how many on more threads pay; from how many
-units on one device, machine or thread count is faster than another; rows compared.""",
+Five tables: the times; T = c + s n_steps; growth with the units, and from how many units on more threads pay; from how
+many on one device, machine or thread count is faster than another; rows compared.""",
     examples=(
         "dlbench report rnn",
         "dlbench report rnn --quantity paper --against brandfonbrener2017",
