@@ -300,6 +300,12 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
         else f"{run}: a search for the fastest (tune), which launched fast cells more often than others."
         for run, of_two in sorted({(record.run, record.side != SEARCH) for record in records if record.side})
     ]
+    notes += [
+        f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where it was open which is the "
+        "fastest of its column (--interval fastest)."
+        for run in results.contests
+        if run.id in runs
+    ]
     if results.comparisons:
         runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
         notes.append(
