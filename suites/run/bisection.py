@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.bisection import posterior
 from dlbench.reports.bisection.posterior import Assessment
 from dlbench.reports.bisection.report import Bisection, candidate
-from dlbench.reports.compare.comparison import of_pairs, pairs_of
+from dlbench.reports.compare.comparison import CellComparison, of_pairs, pairs_of
 from dlbench.reports.compare.verdict import Rule, Verdict
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
@@ -117,13 +117,10 @@ class BisectionSchedule(PairSchedule):
     def _decide(self) -> None:
         """Find out what all pairs say, and how many more of which candidate are wanted."""
         last, count = self.plan.cells[-1], len(self.plan.cells)
-        self.ends = of_pairs(last, self._records[last], self._machine, True, self.rule)
         self.assessment: Assessment | None = None
         self._left = dict.fromkeys(self.plan.cells, 0)
-        if confirming := self._rule(self._records[last]):
-            self._left[last] = 2 * confirming
-            return
-        if self.ends.verdict is not Verdict.REGRESSION:
+        self._left[last] = 2 * self._rule(self._records[last])
+        if self._left[last] or self.ends.verdict is not Verdict.REGRESSION:
             return
         places = dict(enumerate(self.plan.cells, start=1))
         untestable = {place for place, cell in places.items() if place < count and self.problem(cell)}
@@ -140,6 +137,12 @@ class BisectionSchedule(PairSchedule):
         if not found.decided(self.confidence) and begun < posterior.MOST_PAIRS:
             measured = {place for place, cell in places.items() if self._records[cell]}
             self._left[places[found.following(measured)]] = 2 * found.pairs_left(self.confidence)
+
+    @property
+    def ends(self) -> CellComparison:
+        """The bad end against the good one, by the looks of a gate."""
+        last = self.plan.cells[-1]
+        return of_pairs(last, self._records[last], self._machine, True, self.rule)
 
     def logs(self, cell: Cell) -> list[float]:
         """Return the logarithms of the ratios of a candidate's undisturbed pairs."""
