@@ -118,7 +118,9 @@ def _points(cells: Sequence[CellResult], records: Mapping[Place, Record]) -> lis
             changed = also_changed(earlier, record, before.name, name) if earlier and record else ()
             first = pair_of(cell, timed[0][0].cell)
             pair = pair_of(cell, before.cell)
-            point = replace(point, before=before.name, pair=pair, to_first=first and first.ratio, also_changed=changed)
+            point = replace(
+                point, before=before.name, pair=pair, to_first=first.ratio if first else None, also_changed=changed
+            )
         if cell.timed is not None:
             timed.append((point, record))
         found.append(point)
@@ -235,7 +237,9 @@ def _draw(found: Releases, path: Path) -> list[Path]:
             for each in here
             if each.cell.timed is not None
         ]
-        pages.append((f"Releases, on {found.name(machine)}", "times as long as the first; bars: 95 % intervals", points))
+        pages.append(
+            (f"Releases, on {found.name(machine)}", "times as long as the first; bars: 95 % intervals", points)
+        )
     return draw([each for each in pages if each[2]], path, series="than the one before")
 
 

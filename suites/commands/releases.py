@@ -101,7 +101,9 @@ def releases_command(given: Given) -> None:
     plan = plan_of(given.suite, chosen.but(frameworks=",".join(rows), builds=tuple(builds)), machine, given.seed)
     check_count(plan, given.yes)
     sources = (
-        releases.sources(framework, wanted, step, say, not given.no_build) if wanted else list(map(external_source, builds))
+        releases.sources(framework, wanted, step, say, not given.no_build)
+        if wanted
+        else list(map(external_source, builds))
     )
     builds = [each.build for each in sources]
     plan, unfinished = replace(plan, rows=values.rows(rows, builds)), None

@@ -95,7 +95,9 @@ def run(
                     spoke, length = time.monotonic(), len(text)
                 elif time.monotonic() - spoke > (limit or SILENT_SECONDS):
                     _end(child)
-                    why = f"took more than {limit:g} s" if limit else f"said nothing for {SILENT_SECONDS / 60:g} minutes"
+                    why = (
+                        f"took more than {limit:g} s" if limit else f"said nothing for {SILENT_SECONDS / 60:g} minutes"
+                    )
                     output.write(f"ERROR: it {why} and was ended\n")
                     output.flush()
             if child.returncode == -signal.SIGXFSZ:

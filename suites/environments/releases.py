@@ -85,12 +85,7 @@ def row_of(framework: Framework, release: Release, python: Path | None = None, s
 
 
 def releases_on_index(
-    framework: Framework,
-    *,
-    first: str | None = None,
-    last: str | None = None,
-    every: str = "all",
-    report: Report = say,
+    framework: Framework, *, first: str | None = None, last: str | None = None, every: str = "all", report: Report = say
 ) -> list[Release]:
     """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
 

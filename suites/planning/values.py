@@ -241,7 +241,7 @@ def build(text: str, option: str = "--python") -> Build:
 
 
 def builds(texts: Iterable[str], framework: str) -> list[Build]:
-    """Return the builds of one framework that "old=/path/to/python,new=/path" mean, in their order; raises UsageError."""
+    """Return the builds of one framework that "old=/path,new=/path" mean, in their order; raises UsageError."""
     found = []
     for word in (word for text in texts for word in words(text)):
         name, equals, path = word.partition("=")

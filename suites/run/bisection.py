@@ -111,6 +111,7 @@ class BisectionSchedule(PairSchedule):
         """Leave it to `_decide`: one candidate is wanted at a time."""
 
     def add(self, record: Record) -> None:
+        """Take note of a record, and decide what is wanted next."""
         super().add(record)
         self._decide()
 
@@ -163,7 +164,9 @@ class BisectionSchedule(PairSchedule):
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return the next pair, its sides in an order drawn by the seed; of a candidate without a build its side."""
         return [
-            tuple(each for each in pair if each.side == CANDIDATE or self._series.source(each.cell.framework).interpreter)
+            tuple(
+                each for each in pair if each.side == CANDIDATE or self._series.source(each.cell.framework).interpreter
+            )
             for pair in super().wanted(block, seconds_left)
         ]
 

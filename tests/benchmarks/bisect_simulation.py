@@ -172,7 +172,9 @@ def main(
         rng = np.random.default_rng([seed, number])
         found = searches(rng, kind, searches_of_each)
         first = found if number == 0 else first
-        hands = [np.mean([by_hand(rng, kind[0], *kind[1](rng), each) for _ in range(searches_of_each)]) for each in runs]
+        hands = [
+            np.mean([by_hand(rng, kind[0], *kind[1](rng), each) for _ in range(searches_of_each)]) for each in runs
+        ]
         pairs = np.array(found.pairs or [0])
         shares = (
             *(found.right / found.searches, found.right / max(1, found.right + found.wrong)),

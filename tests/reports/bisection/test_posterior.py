@@ -173,9 +173,7 @@ def test_the_number_of_pairs_left_falls_to_nothing():
     assert decided.low < 1.05 < decided.high
 
 
-@pytest.mark.parametrize(
-    ("sizes", "wrong", "several"), [((0.05,), (0, 5), (0, 2)), ((0.05, 0.05), (0, 6), (12, 30))]
-)
+@pytest.mark.parametrize(("sizes", "wrong", "several"), [((0.05,), (0, 5), (0, 2)), ((0.05, 0.05), (0, 6), (12, 30))])
 def test_simulated_searches_are_as_right_as_they_say(sizes, wrong, several):
     found = searches(np.random.default_rng(3), (Conditions(0.02), changes(*sizes)), 30)
     # Of 30 with a probability of 95 % more than 5 are wrong once in 300 times. Of two changes either is right.

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from made_up_adapters import ADAPTER, MODES
 from made_up_pythons import HOST, left_behind, make_framework, make_python, make_wheel
 from packaging.version import Version
+from processes import wait_until
 
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import environment, index, interpreters, packages, releases
 from dlbench.suites.environments.interpreters import MANIFEST
 from dlbench.suites.environments.releases import Release
-from dlbench.suites.errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError
+from dlbench.suites.errors import FrameworkEnvironmentError, IndexUnreachableError
 from dlbench.suites.planning import framework as catalogue
 
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -249,7 +250,9 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkey
     code, said = packages.run(["sh", "-c", "sleep 600 & echo $!; wait"], tmp_path / "log", limit=limit)
     assert code != 0
     assert why in packages.last_line(said)
-    assert not psutil.pid_exists(int(said.split()[0])) or psutil.Process(int(said.split()[0])).status() == "zombie"
+    pid = int(said.split()[0])
+    ended = lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # noqa: E731
+    wait_until(ended, "the end of what it started")
 
 
 # Measuring.
