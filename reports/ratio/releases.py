@@ -245,7 +245,7 @@ def _draw(found: Releases, path: Path) -> list[Path]:
 
 REPORT = Report(
     name="releases",
-    summary="The releases of a framework in their order, and where it became slower or faster (`dlbench releases`).",
+    summary="The releases of a framework in order, and where it became slower or faster (`dlbench releases`).",
     examples=("dlbench report releases", "dlbench report releases --networks lstm32 --plot releases.png"),
     analyse=lambda source: releases(source.matrix(), source.results().records, [run for run, _ in source.runs()]),
     page=lambda found, options: _page(found),

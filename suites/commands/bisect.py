@@ -83,8 +83,8 @@ _REPORT: options.Options = {
 def bisect_command(given: Given) -> None:
     """Find the first release, commit or build with which a step is slower, by a search that noise does not mislead.
 
-    Good and bad are compared first, as a gate does it. Where bad is slower, each further pair of launches puts the good
-    one beside the candidate that tells most, until one is the first slower one with a probability of 95 %. Candidates
+    First good and bad are compared, as in a gate. If bad is slower, each further pair of launches puts the good one
+    beside the most informative candidate, until one is the first slower one with a probability of 95 %. Candidates
     are built when they are needed; those that cannot be built or run are left out, and the answer says so. Several
     changes are reported as such. Commits are built in worktrees: your files are not touched. Releases come from the
     package index.

@@ -65,10 +65,10 @@ _PYTHON = "Interpreters in place of the index, in this order: `old=/path/to/pyth
 def releases_command(given: Given) -> None:
     """Measure the releases of a framework side by side, and show where it became slower or faster.
 
-    Each release that the package index has for a Python here gets an environment, with dependencies of its time; what
-    that downloads and takes is said first. The launches of all releases are interleaved, and each must compute the same
-    as the reference. A release that cannot be built, imported or run is a line with the reason. `dlbench env remove
-    FRAMEWORK --releases` removes the environments.
+    Each release with files for an installed Python gets an environment, with dependencies of its time. First the
+    command says what it will download, and how much room that takes. The launches of all releases are interleaved, and
+    each must compute the same as the reference. A release that cannot be built, imported or run is a line with the
+    reason. `dlbench env remove FRAMEWORK --releases` removes the environments.
 
     Examples:
 
