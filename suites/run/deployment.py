@@ -15,7 +15,6 @@ from ..errors import UsageError
 from ..planning.plan import Plan
 from .search import VARIABLES, SearchResult, lines, recipe
 
-
 _FORMS = (".sh", ".env", "Dockerfile", ".yaml", ".yml")
 
 
