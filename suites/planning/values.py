@@ -3,7 +3,7 @@
 import math
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -237,6 +237,17 @@ def build(text: str, option: str = "--python") -> Build:
     if framework not in offered():
         raise unknown_name("framework", framework, offered())
     return Build(row, find(framework), _absolute(path, option))
+
+
+def builds(texts: Iterable[str], framework: str) -> list[Build]:
+    """Return the builds of one framework that "old=/path,new=/path" mean, in their order; raises UsageError."""
+    found = []
+    for word in (word for text in texts for word in words(text)):
+        name, equals, path = word.partition("=")
+        found.append(build(f"{name}:{framework}={path}" if equals else word))
+    if len({each.name for each in found}) < len(found):
+        raise UsageError("Two interpreters in --python have one name. Name each: --python old=PATH,new=PATH.")
+    return found
 
 
 def _absolute(path: str, option: str) -> Path:
