@@ -109,7 +109,7 @@ def env_build(given: Given) -> None:
     {
         "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
         "of_releases": flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
-        "of_weights": flag("--weights", "Remove the weights of large networks; a run makes those that it needs."),
+        "of_weights": flag("--weights", "Remove the weights of large networks; a run makes them when it needs them."),
     },
     _ADAPTER,
 )

@@ -52,7 +52,14 @@ class AxisOption:
 
 def narrowing_help(option: AxisOption) -> str:
     """Return the help of an option that shows the stored cells of some values only."""
-    irregular = {"affinity": "affinities", "tuning": "tunings", "cpu_quota": "CPU quotas", "sync": "exchanges"}
+    irregular = {
+        "affinity": "affinities",
+        "batch_sizes": "mini-batch sizes",
+        "cpu_quota": "CPU quotas",
+        "sync": "exchanges",
+        "threads": "thread counts",
+        "tuning": "tunings",
+    }
     words = irregular.get(option.key, option.key.replace("_", " "))
     names = option.example or ",".join(option.known[:2])
     if not names:
@@ -182,7 +189,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "instances",
         "instances",
-        "Independent processes at once, each with so many threads on CPUs of its own; their throughput counts: `1,2`.",
+        "Independent processes at once, each with its threads on CPUs of its own; their throughput counts: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
         usual="1",
@@ -190,7 +197,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "cpu_quota",
         "cpu_quota",
-        "CPUs that the kernel gives a launch: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, 2, 3, 4, 6, ...).",
+        "CPU time that a launch may use, in CPUs: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, 2, 3, 4, 6, ...).",
         "CPUS",
         usual=NO_QUOTA,
         example="0.5,1",
