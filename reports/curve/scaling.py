@@ -332,13 +332,17 @@ def _found_column(name: str, heading: str, written: Callable[[Any], str] = layou
 
 
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
-    """Yield the table of speed-ups and that of exchanges and losses; columns that would be empty are left out."""
+    """Yield the table of speed-ups and that of time saved and losses; columns that would be empty are left out."""
 
     def seconds(point: Point) -> layout.Entry:
         return layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
 
     def items(point: Point) -> str:
         return "" if point.cell.timed is None else layout.number(point.cell.items_per_second or 0.0)
+
+    def filled(*columns: Column[Point]) -> list[Column[Point]]:
+        empty = ("", layout.MISSING)
+        return [each for each in columns if any(each.entry(point).text not in empty for point in curve.points)]
 
     apart = any(point.at.sync != EVERY_STEP for point in curve.points)
     keys: list[Column[Point]] = [
@@ -353,32 +357,34 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
         _column("items/s", items),
         _gain_column(STRONG, "strong"),
         _gain_column(STRONG, "eff.", "efficiency"),
-        _gain_column(WEAK, "weak"),
-        _gain_column(WEAK, "eff.", "efficiency"),
-        *([_gain_column(ONE_PROCESS, "1 process")] if any(point.found[ONE_PROCESS] for point in curve.points) else []),
+        *filled(
+            _gain_column(WEAK, "weak"), _gain_column(WEAK, "eff.", "efficiency"), _gain_column(ONE_PROCESS, "1 process")
+        ),
     ]
     title = f"{work_name(curve.cell)}: {_row(curve)}"
     on, widths = f"on {curve.host.name}", (1,) * len(columns)
     yield table(columns, curve.points, f"{title}, {on}", notes=_notes(curve), widths=widths, keys=len(keys))
-    further = [
+    further = filled(
         _gain_column(DOUBLING, "doubling"),
         _gain_column(EXCHANGE, "exchange"),
         _found_column("loss", "loss"),
         _found_column("seconds_to_target", "s to loss"),
         _found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
-    ]
-    points = [point for point in curve.points if point.at.world_size > 1 or point.found["loss"] is not None]
-    filled = [each for each in further if any(each.entry(point).text not in ("", layout.MISSING) for point in points)]
-    if filled:
-        losses = {(p.at.threads, p.at.batch_size): p.found["target_loss"] for p in points}
+    )
+    if further:
+        points = [point for point in curve.points if any(each.entry(point).text for each in further)]
+        losses = {
+            (point.at.threads, point.at.batch_size): point.found["target_loss"]
+            for point in points
+            if point.found["target_loss"] is not None
+        }
         notes = [
             f"s to loss: seconds to a loss of {layout.number(loss)} (mini-batch {batch_size}"
             + (f", {threads_name(threads)})." if threads > 0 else ").")
             for (threads, batch_size), loss in losses.items()
-            if loss is not None
         ]
-        title, widths = f"{title}, time saved and losses, {on}", (1,) * (len(keys) + len(filled))
-        yield table([*keys, *filled], points, title, notes=notes, widths=widths, keys=len(keys))
+        title, widths = f"{title}, time saved and losses, {on}", (1,) * (len(keys) + len(further))
+        yield table([*keys, *further], points, title, notes=notes, widths=widths, keys=len(keys))
 
 
 def _notes(curve: Curve) -> Iterator[str]:
@@ -427,15 +433,15 @@ def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> 
         "speed-up over one worker on the same mini-batch (Amdahl 1967); weak throughput over that of one worker on a "
         "mini-batch of as many examples as each of the w has (Gustafson 1988); eff. that speed-up / w."
     ]
-    if any(way == ONE_PROCESS for way, _ in gains):
+    if ONE_PROCESS in figures:
         lines.append(
             "1 process: seconds of one worker with w x p threads / those of w workers with p each; above 1 the workers "
             "are faster. On a CPU that is the fair comparison: strong and weak compare more threads with fewer."
         )
     if DOUBLING in figures:
         lines.append(
-            "doubling: the share of a step's time that twice the workers save. Wuensche 2018 (IV.C) says of GPUs 35 % "
-            "for CNTK and MXNet, 28 % for Caffe, 10 % for Torch and TensorFlow."
+            "doubling: the share of a step's time that twice the workers save; below 0 it takes longer. Wuensche 2018 "
+            "(IV.C) says of GPUs 35 % for CNTK and MXNet, 28 % for Caffe, 10 % for Torch and TensorFlow."
         )
     if EXCHANGE in figures:
         lines.append(
@@ -460,7 +466,7 @@ def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> 
     few = few if any(point.cell.has(flags.FEW_LAUNCHES) for point in points) else ""
     shares = ", of doubling and exchange in percentage points" * bool(figures & {DOUBLING, EXCHANGE})
     lines.append(f"± half-width of the 95 % interval (the wider side){shares}{few}")
-    if any(_figure(way, gain) is None for way, gain in gains):
+    if any(_figure(way, gain) is None for way, gain in gains if way in figures | {STRONG}):
         lines.append(f"{layout.MISSING} the rival was not measured, or cannot be used")
     return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]
 
