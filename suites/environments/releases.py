@@ -90,8 +90,8 @@ def releases_on_index(
     """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
 
     Of each minor version only the last one where ``every`` says so, and ``first``. They share as few Pythons as
-    possible, so that little else differs; one that is resolved already keeps its own, which others share. Where the index cannot be reached
-    those that are built here are returned, and ``report`` gets a line.
+    possible, so that little else differs, and those of releases that are resolved already. Where the index cannot be
+    reached those that are built here are returned, and ``report`` gets a line.
 
     Raises UsageError for a framework that is not on the index or has no such release, and IndexUnreachableError where
     none is built either.
