@@ -120,8 +120,8 @@ def mini_batch(
         part = mini_batch(network, repeated, purpose=purpose)
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
     stream = seeded(purpose + "batch", network.name, batch_size)
-    inputs = _draw(stream, batch_size, network.family.drawn_inputs())
-    return Batch(inputs, _draw(stream, batch_size, network.family.drawn_labels()))
+    inputs = draw(stream, batch_size, network.family.drawn_inputs())
+    return Batch(inputs, draw(stream, batch_size, network.family.drawn_labels()))
 
 
 def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
@@ -129,7 +129,8 @@ def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
     return np.eye(count, dtype=np.float32)[symbols]
 
 
-def _draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.ndarray:
+def draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.ndarray:
+    """Return this part of the examples of a mini-batch, drawn from a random stream."""
     shape = (batch_size,) + drawn.shape
     if drawn.one_hot and drawn.below is not None:
         return one_hot(integers(stream, shape[:-1], drawn.below), drawn.below)
@@ -144,7 +145,7 @@ def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose:
     """
     batch = mini_batch(network, batch_size, purpose=purpose)
     more = [
-        _draw(seeded(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
+        draw(seeded(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
         for number in range(1, label_sets)
     ]
     return Batch(batch.inputs, np.stack([batch.labels] + more))

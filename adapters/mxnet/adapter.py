@@ -6,10 +6,12 @@ parameters pass unchanged; only recurrent data are turned to time-major, which t
 """
 
 import ctypes
+import itertools
 import json
 import os
 import tempfile
 from functools import partial
+from operator import itemgetter
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import mxnet as mx
@@ -20,11 +22,12 @@ from mxnet.gluon import nn, rnn
 from ..base import Adapter, EveryFamily, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Layer
 from ..launch.batches import Batch, laid_out
+from ..launch.feeds import Feed
 from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
 from ..libraries.walks import HIDDEN, LayerFunctions, gelu_by_tanh
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import FED, Cell, Profile
 
 CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
 RECURRENT_PARTS = ("l%d_i2h_weight", "l%d_h2h_weight", "l%d_i2h_bias", "l%d_h2h_bias")
@@ -227,6 +230,17 @@ def profiled_calls(statistics: Dict[str, Any], on_device: bool) -> Iterator[Call
         yield Calls(name, on_device, float(row["Total"]) * _MILLISECONDS, float(row["Count"]))
 
 
+class FeedDataset(mx.gluon.data.Dataset):
+    """The mini-batches of a feed as Gluon's loader takes them, one an item."""
+
+    def __init__(self, feed: Feed, ready: Callable[[Batch], List[Any]]) -> None:
+        """Read from this feed; ``ready`` turns a mini-batch into the arrays that a step reads."""
+        self.feed, self.ready = feed, ready
+
+    def __getitem__(self, number: int) -> List[Any]:
+        return self.ready(self.feed[number])
+
+
 UPDATES = {"trainer": "gluon.Trainer", "operator": "sgd_update, one operator for each parameter"}
 
 
@@ -238,6 +252,7 @@ class MxnetAdapter(EveryFamily):
     ``sgd_update`` for each parameter.
     """
 
+    placements = FED
     effective_threads = staticmethod(worker_threads)
     out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 
@@ -264,8 +279,7 @@ class MxnetAdapter(EveryFamily):
         self.block.initialize(mx.init.Zero(), ctx=self.context)
         self.trainable = self.block.w
         load(self.trainable, weights)
-        arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes indices of any type
-        self.inputs, self.labels = [mx.nd.array(each, ctx=self.context) for each in arrays]
+        self.take(self.hand_over(batch))
         self.block.hybridize(**self._hybridized())
         self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in self.trainable.values()]
         if self.update == "trainer":
@@ -277,6 +291,25 @@ class MxnetAdapter(EveryFamily):
         """Copy them into the existing arrays, once the engine is done with these."""
         load(self.trainable, weights)
         self.inputs[:], self.labels[:] = laid_out(self.family, batch, np.float32)
+
+    def hand_over(self, batch: Batch) -> List[Any]:
+        arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes indices of any type
+        return [mx.nd.array(each, ctx=self.context) for each in arrays]
+
+    def take(self, ready: List[Any]) -> None:
+        self.inputs, self.labels = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        """Load by Gluon's own loader, with threads: its processes would be forks beside the engine's threads."""
+        numbers = ([number] for number in itertools.count())
+        workers = self.cell.loader_workers
+        yield from mx.gluon.data.DataLoader(
+            FeedDataset(feed, self.hand_over),
+            batch_sampler=numbers,
+            batchify_fn=itemgetter(0),
+            num_workers=workers,
+            thread_pool=True,
+        )
 
     def _hybridized(self) -> Dict[str, Any]:
         return {"static_alloc": self.static, "static_shape": self.static}

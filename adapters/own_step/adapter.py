@@ -22,7 +22,7 @@ from ..launch.batches import Batch
 from ..libraries import profiles
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import Profile
+from ..protocol import FED, Profile
 
 PROFILER = "Python's cProfile"
 
@@ -72,7 +72,8 @@ class OwnStep(Adapter):
         return ""
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        return True, ""
+        fed = self.cell.placement in FED
+        return not fed, "placement %s: a step of one's own brings its mini-batches" % self.cell.placement if fed else ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         folder, name = os.path.split(self.file)

@@ -5,11 +5,13 @@ but for dense weights, which it holds as (inputs, outputs). Recurrent networks' 
 """
 
 import ctypes
+import itertools
 import json
 import os
 import re
 import tempfile
 from functools import partial
+from operator import itemgetter
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -20,11 +22,12 @@ from paddle.nn import functional
 from ..base import Adapter, EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Family, Layer
 from ..launch.batches import Batch, laid_out
+from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
 from ..libraries.walks import LayerFunctions
 from ..networks import Network
-from ..protocol import Profile
+from ..protocol import FED, Profile
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.SimpleRNN}
 RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
@@ -148,6 +151,19 @@ def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
             yield Calls(name, False, duration * _MICROSECONDS, 1)
 
 
+class FeedDataset(paddle.io.Dataset):
+    """The mini-batches of a feed as PaddlePaddle's loader takes them, one an item."""
+
+    def __init__(self, feed: Feed, family: Family) -> None:
+        self.feed, self.family = feed, family
+
+    def __getitem__(self, number: int) -> List[np.ndarray]:
+        return list(laid_out(self.family, self.feed[number], np.int64))
+
+    def __len__(self) -> int:
+        return self.feed.count
+
+
 LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}
 
 
@@ -158,6 +174,7 @@ class PaddleAdapter(EveryFamily):
     """
 
     profile = take_profile
+    placements = FED
 
     def set_up(self) -> None:
         self._widest = bool(self.settings.get("widest_kernels", False))
@@ -179,7 +196,7 @@ class PaddleAdapter(EveryFamily):
         self.family = network.family
         self.layer = PaddleNetwork(self.family)
         load(self.layer.w, weights)
-        self.inputs, self.labels = [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
+        self.take(self.hand_over(batch))
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
             LEARNING_RATE,
@@ -193,6 +210,23 @@ class PaddleAdapter(EveryFamily):
         load(self.layer.w, weights)
         for tensor, array in zip((self.inputs, self.labels), laid_out(self.family, batch, np.int64)):
             tensor.set_value(array)
+
+    def hand_over(self, batch: Batch) -> List[Any]:
+        return [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
+
+    def take(self, ready: List[Any]) -> None:
+        self.inputs, self.labels = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        """Load by PaddlePaddle's own loader, in processes; without any it reads ahead in a thread all the same."""
+        check_shared_memory(feed, self.cell.loader_workers)
+        numbers = ([number] for number in itertools.count())
+        yield from paddle.io.DataLoader(
+            FeedDataset(feed, self.family),
+            batch_sampler=numbers,
+            collate_fn=itemgetter(0),
+            num_workers=self.cell.loader_workers,
+        )
 
     def step(self) -> None:
         self.loss = self.criterion(self.layer(self.inputs), self.labels)

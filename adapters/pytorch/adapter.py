@@ -11,6 +11,7 @@ Settings of a mode (framework.toml lists those measured to be best on the CPU):
 ``flush_denormal``  denormal numbers count as zero (default false)
 """
 
+import itertools
 import os
 import re
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
@@ -23,11 +24,12 @@ from torch.profiler import ProfilerActivity
 from ..base import PROCESSES, Adapter, EveryFamily, slope_found
 from ..families import Elman, Family, Recurrent
 from ..launch.batches import Batch, Block, RmsProp
+from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import PLACEMENTS, Cell, Profile
+from ..protocol import COPIED, FED, PLACEMENTS, Cell, Profile
 from . import networks, steps
 from .networks import build, load
 
@@ -175,6 +177,34 @@ def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
     return [inputs, labels.flatten(0, 1) if labels.dim() > 1 else labels]
 
 
+class FeedDataset(torch.utils.data.Dataset):
+    """The mini-batches of a feed as PyTorch's loader takes them, one an item."""
+
+    def __init__(self, feed: Feed, ready: Callable[[Batch], List[torch.Tensor]]) -> None:
+        """Read from this feed; ``ready`` turns a mini-batch into the tensors that a step reads."""
+        self.feed, self.ready = feed, ready
+
+    def __getitem__(self, number: int) -> List[torch.Tensor]:
+        return self.ready(self.feed[number])
+
+
+def loaded(feed: Feed, ready: Callable[[Batch], List[torch.Tensor]], workers: int, on_gpu: bool) -> Iterator[Any]:
+    """Yield the mini-batches of a feed by PyTorch's own loader, pinned where they go to a GPU.
+
+    Its workers are forks, which nothing needs to be pickled for; they load two mini-batches ahead each.
+    """
+    check_shared_memory(feed, workers)
+    numbers: Any = itertools.count()
+    yield from torch.utils.data.DataLoader(
+        FeedDataset(feed, ready),
+        batch_size=None,
+        sampler=numbers,
+        num_workers=workers,
+        pin_memory=on_gpu,
+        multiprocessing_context="fork" if workers else None,
+    )
+
+
 PROFILER = "torch.profiler"
 _MICROSECONDS = 1e-6
 
@@ -229,6 +259,7 @@ class TorchAdapter(EveryFamily):
     """
 
     precisions = ("float32", "bfloat16")
+    placements = FED
     data_parallel = PROCESSES
     capabilities = staticmethod(capabilities)
     is_out_of_memory = staticmethod(is_out_of_memory)
@@ -345,7 +376,8 @@ class TorchAdapter(EveryFamily):
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
-        if self.cell.placement == "resident":
+        if self.cell.placement not in COPIED:
+            self._copies = torch.cuda.Stream()
             self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
         if self.cell.placement == "pinned":
@@ -385,6 +417,38 @@ class TorchAdapter(EveryFamily):
     def _place(self, batch: Batch) -> None:
         for held, given in zip(self._held, tensors_of(self._family, batch)):
             held.copy_(given)
+
+    def _laid_out(self, batch: Batch) -> List[torch.Tensor]:
+        """Return the mini-batch in the order in memory that steps read; a copy only where that is another."""
+        return [
+            each.contiguous(memory_format=self._images if each.dim() == 4 else torch.contiguous_format)
+            for each in tensors_of(self._family, batch)
+        ]
+
+    def hand_over(self, batch: Batch) -> List[torch.Tensor]:
+        ready = self._laid_out(batch)
+        if self.cell.on_cpu:
+            return ready
+        # On a stream of its own, so that it may run beside the steps.
+        with torch.cuda.stream(self._copies):
+            ready = [each.to(DEVICE) for each in ready]
+        self._copies.synchronize()
+        return ready
+
+    def take(self, ready: List[torch.Tensor]) -> None:
+        if self.graphs:
+            # The graph has the addresses of its own.
+            for own, given in zip((self._training.inputs, self._training.labels), ready):
+                own.copy_(given, non_blocking=True)
+            return
+        if not self.cell.on_cpu:
+            ready = [each.to(DEVICE, non_blocking=True) for each in ready]
+            for each in ready:
+                each.record_stream(torch.cuda.current_stream())
+        self._training.inputs, self._training.labels = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        return loaded(feed, self._laid_out, self.cell.loader_workers, not self.cell.on_cpu)
 
     def step(self) -> None:
         self.loss = self._training()

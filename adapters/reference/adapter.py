@@ -12,7 +12,9 @@ import numpy as np
 from ..base import EveryFamily
 from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
 from ..launch.batches import Batch
+from ..launch.feeds import Feed, ahead
 from ..networks import Network
+from ..protocol import FED
 from .networks import AttentionModel, ChainModel, Model, ResidualModel
 from .recurrent import ElmanModel, RecurrentModel
 
@@ -20,6 +22,7 @@ from .recurrent import ElmanModel, RecurrentModel
 class ReferenceAdapter(EveryFamily):
     """Plain NumPy; slow, and right."""
 
+    placements = FED
     #: The model of each family; a test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
         Feedforward: ChainModel,
@@ -51,6 +54,16 @@ class ReferenceAdapter(EveryFamily):
         self.inputs, self.labels = [
             values.copy() if values.dtype.kind == "i" else values.astype(self.dtype) for values in batch
         ]
+
+    def hand_over(self, batch: Batch) -> Batch:
+        return batch
+
+    def take(self, ready: Batch) -> None:
+        self.place(ready)
+
+    def load(self, feed: Feed) -> Iterator[Batch]:
+        workers = self.cell.loader_workers
+        return ahead(feed.__getitem__, workers, 2 * workers)
 
     def step(self) -> None:
         self.loss = self.model.forward(self.inputs, self.labels)

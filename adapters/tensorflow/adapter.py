@@ -18,15 +18,18 @@ from tensorflow.python.util import _pywrap_util_port
 from ..base import ONE_PROCESS, EveryFamily
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
+from ..launch.feeds import Feed
 from ..networks import Network
+from ..protocol import FED
 from . import devices
-from .networks import RECURRENCES, TensorFlowNetwork, place, training_step
+from .networks import RECURRENCES, TensorFlowNetwork, loaded, place, training_step
 
 
 class TensorFlowAdapter(EveryFamily):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
     data_parallel = ONE_PROCESS
+    placements = FED
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
@@ -86,6 +89,15 @@ class TensorFlowAdapter(EveryFamily):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         self._model.assign(weights)
         self._batch = self._placed(batch)
+
+    def hand_over(self, batch: Batch) -> Tuple[Any, Any]:
+        return place(self._network, batch)
+
+    def take(self, ready: Tuple[Any, Any]) -> None:
+        self._batch = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        return loaded(feed, self.cell.loader_workers, self.cell.storage == "disk")
 
     def step(self) -> None:
         self._loss = self._step(*self._batch)

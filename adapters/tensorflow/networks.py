@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from ..families import Chain, Layer
 from ..launch.batches import Batch
+from ..launch.feeds import IMAGES, MIDDLE, Feed, Part
 from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
 from ..libraries.walks import HIDDEN, Functions, State, Turn
 from ..networks import Network
@@ -178,6 +179,54 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
+
+
+def loaded(feed: Feed, workers: int, from_disk: bool) -> Iterator[Any]:
+    """Yield the mini-batches of a feed by tf.data, decoded by so many of its threads and two of them ahead.
+
+    tf.data reads the file by itself, from its start to its end over and over: from the disk where the system is asked
+    to drop it each time before.
+    """
+
+    def dropped(epoch: Any) -> bytes:
+        feed.drop()
+        return str(feed.path).encode()
+
+    def file(epoch: Any) -> Any:
+        name = tf.numpy_function(dropped, [epoch], tf.string) if from_disk else tf.constant(feed.path)
+        return tf.data.FixedLengthRecordDataset(tf.reshape(name, [1]), feed.record_bytes)
+
+    def mini_batch(record: Any) -> Any:
+        return decoded(feed, record)
+
+    as_written = tf.autograph.experimental.do_not_convert
+    dataset = tf.data.Dataset.range(2**62).flat_map(as_written(file))
+    dataset = dataset.map(as_written(mini_batch), num_parallel_calls=workers or None)
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = max(1, workers)
+    options.threading.max_intra_op_parallelism = 1
+    yield from (dataset.prefetch(2) if workers else dataset).with_options(options)
+
+
+def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
+    """Return the mini-batch of a feed's record as `place` does, by TensorFlow's own operators."""
+    inputs, labels = [_part(record, part) for part in feed.parts]
+    if feed.network.family.time_major:
+        return _turned(inputs, 1, 0), _turned(labels, 1, 0)
+    return (_turned(inputs, 0, 2, 3, 1) if len(inputs.shape) == 4 else inputs), labels
+
+
+def _turned(values: Any, *axes: int) -> Any:
+    return tf.transpose(values, [*axes, *range(len(axes), len(values.shape))])
+
+
+def _part(record: Any, part: Part) -> Any:
+    kind = np.dtype(part.type).type
+    values = tf.reshape(tf.io.decode_raw(tf.strings.substr(record, part.offset, part.length), kind), part.shape)
+    if part.drawn.below is not None:
+        return tf.one_hot(values, part.drawn.below) if part.drawn.one_hot else values
+    return (tf.cast(values, tf.float32) - MIDDLE) * part.scale if part.type == IMAGES else values
 
 
 def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], Any]:

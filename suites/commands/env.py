@@ -48,7 +48,7 @@ def env_list(given: Given) -> None:
         for part in shown:
             show(part, whole=True)
     if taken := weights.megabytes():
-        show(f"Weights of large networks take {taken} MB in {weights.folder()}.", whole=True)
+        show(f"Weights of large networks and mini-batches take {taken} MB in {weights.folder()}.", whole=True)
 
 
 _NAMES = "Frameworks to build. Without names, all but the large and the historic ones."
@@ -104,7 +104,7 @@ def env_build(given: Given) -> None:
 @takes(
     {
         "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
-        "of_weights": flag("--weights", "Remove the weights of large networks; a run makes those that it needs."),
+        "of_weights": flag("--weights", "Remove large weights and mini-batches kept in files; a run makes its own."),
     },
     _ADAPTER,
 )
@@ -124,4 +124,4 @@ def env_remove(given: Given) -> None:
     if given.of_weights:
         taken = weights.megabytes()
         weights.remove()
-        say(f"Weights of large networks: {f'removed, {taken} MB' if taken else 'there were none'}")
+        say(f"Large weights and mini-batches: {f'removed, {taken} MB' if taken else 'there were none'}")

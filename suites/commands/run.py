@@ -150,7 +150,7 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         raise typer.Exit(NOTHING_MEASURED)
 
 
-_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device", "cpu_quota"]
+_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device", "cpu_quota", "loader_workers"]
 _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 

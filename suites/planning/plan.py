@@ -11,18 +11,18 @@ from statistics import fmean
 from dlbench.adapters import tuning
 from dlbench.adapters.axes import BLANK
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, TUNED, Cell, Protocol
+from dlbench.adapters.protocol import BOUND, COPIED, LOADER, OVERSUBSCRIBED, STORAGES, TUNED, Cell, Protocol
 from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
 from . import devices, networks, values
-from .axes import PLAIN, SuiteOverrides, parse_plain
+from .axes import PLAIN, SuiteOverrides, option_of, parse_plain
 from .framework import Framework, catalogue
 from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
 from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
-from .values import RESIDENT, Build, Capacity, Row
+from .values import Build, Capacity, Row
 
 QUOTA_SAMPLE_SECONDS = 0.5
 """Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
@@ -253,6 +253,9 @@ def _cells(
     """
     plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
     plain["cpu_quota"] = _quotas(plain["cpu_quota"], choices, capacity)
+    plain["loader_workers"] = _loader_workers(plain["loader_workers"], choices, capacity)
+    if LOADER not in plain["placement"]:
+        _check_loads_nothing(choices, loader_workers=plain["loader_workers"], storage=plain["storage"])
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
     # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
@@ -284,7 +287,9 @@ def _cells(
             axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
             for combination in itertools.product(*axes.values()):
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))
-                copied = found.on_cpu and found.placement != RESIDENT
+                if found.placement != LOADER:
+                    found = found._replace(loader_workers=0, storage=STORAGES[0])
+                copied = found.on_cpu and found.placement in COPIED
                 alone = found.instances == 1 or found.on_cpu
                 if not copied and alone and (found.world_size == 1 or found.device in leading):
                     counts = threads(cell.device, found.cpu_quota)
@@ -298,13 +303,13 @@ def _cells(
             "--frameworks, --threads, --batch-sizes)."
         )
     if not found:
-        if BOUND in plain["affinity"] and plain["placement"] == (RESIDENT,):
+        if BOUND in plain["affinity"] and not set(plain["placement"]) <= set(COPIED):
             raise UsageError(
                 f"Only a given number of threads can be bound to CPUs. Give --threads, or --affinity {OVERSUBSCRIBED}."
             )
         raise UsageError(
-            f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
-            "--devices, or leave --placements out. Several instances are for the CPU, and need a thread count."
+            f"Placements {' and '.join(COPIED)} are copies to a GPU. Name a GPU with --devices, or another placement. "
+            "Several instances are for the CPU, and need a thread count."
         )
     return list(dict.fromkeys(found))  # what was named twice is measured once
 
@@ -335,6 +340,26 @@ def _quotas(quotas: Sequence[float], choices: SuiteOverrides, capacity: Capacity
             f"Give at most {capacity.machine_cpus}."
         )
     return found
+
+
+def _loader_workers(counts: Sequence[int], choices: SuiteOverrides, capacity: Capacity) -> tuple[int, ...]:
+    """Return the counts that this machine has CPUs for; raises UsageError where one that was typed is larger."""
+    found = tuple(each for each in counts if each <= capacity.cpus)
+    if len(found) < len(counts) and (choices["loader_workers"] or not found):
+        raise UsageError(
+            f"{max(counts)} loader workers are more than the {capacity.cpus} CPUs that dlbench may use here. Give at "
+            f"most {capacity.cpus}."
+        )
+    return found
+
+
+def _check_loads_nothing(choices: SuiteOverrides, **values_by_key: Collection[object]) -> None:
+    """Raise UsageError for a typed option that means something to a loader alone."""
+    for key, chosen in values_by_key.items():
+        if choices[key] and any(each not in (0, STORAGES[0]) for each in chosen):
+            raise UsageError(
+                f"{option_of(key)} is about mini-batches that a framework loads from a file. Add --placements {LOADER}."
+            )
 
 
 def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:

@@ -97,6 +97,7 @@ def _threads(found: Sequence[ThreadEvidence | None]) -> ThreadEvidence | None:
         cpu_seconds=sum(each.cpu_seconds for each in known),
         wall_seconds=max(each.wall_seconds for each in known),
         cpu_seconds_by_thread=sorted(spread, reverse=True) or None,
+        helpers=sum(each.helpers for each in known),
     )
 
 

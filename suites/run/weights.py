@@ -28,17 +28,18 @@ from .preparation import network_digest
 
 
 def folder() -> Path:
-    """Return the folder of all networks' weights."""
+    """Return the folder of all networks' weights, and of their mini-batches (`feeds`)."""
     return folders.home() / "weights"
 
 
 def megabytes() -> int:
     """Return how much room they take."""
-    return sum(path.stat().st_size for path in folder().rglob("*.f4")) // folders.MEGABYTE
+    kept = (*folder().rglob("*.f4"), *folder().rglob("*.feed"))
+    return sum(path.stat().st_size for path in kept) // folders.MEGABYTE
 
 
 def remove() -> None:
-    """Remove them all; a launch that has mapped one keeps it."""
+    """Remove all of them; a launch that has opened one keeps it."""
     with folders.written(folder()), contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder())
 
