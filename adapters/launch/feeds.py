@@ -14,7 +14,7 @@ host writes two of them, one to be timed and one for the parity check, which res
 import collections
 import itertools
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def _decoded(record: bytes, part: Part) -> np.ndarray:
     return numbers
 
 
-def ahead(make: Callable[[int], Any], workers: int, depth: int) -> Iterator[Any]:
+def ahead(make: Callable[[int], Any], workers: int, depth: int) -> Generator[Any, None, None]:
     """Yield make(0), make(1) and so on without end, ``depth`` of them made ahead by so many threads.
 
     Without threads each is made when it is asked for.

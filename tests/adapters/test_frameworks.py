@@ -81,6 +81,7 @@ OF_KERAS = [
     ),
     asked.capabilities(**CAPABLE),
     asked.refusal("'diagonal'", data_format="diagonal"),
+    asked.feeding(),
 ]
 OVER_JAX = [
     asked.reference(),
@@ -93,6 +94,8 @@ OVER_JAX = [
 ASKED: dict[str, list[Callable[[Guest], None]]] = {
     "torch": [
         asked.reference(),
+        asked.feeding(),
+        asked.feeding(only=["small-convolutional"], channels_last=True),
         asked.reference(optimizer="fused", channels_last=True),
         asked.reference(optimizer="foreach", flush_denormal=True),
         asked.reference(optimizer="single", dense="onednn"),
@@ -120,6 +123,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         # Other networks have no convolution of one pixel, the only kind that can be written as a product.
         *(asked.reference(only=["small-residual"], pointwise=how) for how in ("convolution", "product")),
         asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
+        asked.feeding(),
         asked.rate("adapter._step._cache_size()"),
         asked.reset("adapter._step._cache_size()", only=["small-convolutional", "small-recurrent"]),
         asked.queue(),
@@ -141,6 +145,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reset("len(traces)", TRACED_BY_TENSORFLOW, only=["small-convolutional"], compile=True),
         asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
         asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
+        asked.feeding(),
         asked.reference(inter_op=2),
         # To compile all of them takes XLA longer than any other test.
         asked.reference(only=["small-convolutional", "small-elman"], compile=True),
@@ -159,6 +164,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
     ],
     "keras:torch": [*OF_KERAS, asked.reference(data_format="channels_first"), asked.threads_of_cells()],
     "mxnet": [
+        asked.feeding(),
         asked.reference(static=True, fused_norm=True),
         asked.reference(update="operator"),
         asked.one_bias('[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'),
@@ -193,6 +199,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),
     ],
     "paddle": [
+        asked.feeding(),
         *(asked.reference(**settings) for settings in ({}, {"widest_kernels": True})),
         asked.one_bias("[getattr(adapter.layer.stack, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
         asked.threads_of_variables("paddle"),
