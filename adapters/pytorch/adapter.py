@@ -376,8 +376,9 @@ class TorchAdapter(EveryFamily):
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
-        if self.cell.placement not in COPIED:
+        if self.cell.placement in FED:
             self._copies = torch.cuda.Stream()
+        if self.cell.placement not in COPIED:
             self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
         if self.cell.placement == "pinned":
