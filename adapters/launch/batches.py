@@ -159,12 +159,18 @@ def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets, purpose)
 
 
-def laid_out(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.ndarray, np.ndarray]:
-    """Return copies of inputs and labels as most frameworks read them, whole numbers as this type."""
+def laid_out(
+    family: Family, batch: Batch, whole: Any = np.int32, copied: bool = True
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Return copies of inputs and labels as most frameworks read them, whole numbers as this type.
+
+    Not ``copied``: what lies so already may be the mini-batch's own memory.
+    """
+    make: Any = np.array if copied else np.asarray
     arrays = []
     for array in batch:
         turned = array.swapaxes(0, 1) if family.time_major else array
-        arrays.append(np.array(turned, whole if array.dtype.kind == "i" else np.float32, order="C"))
+        arrays.append(make(turned, whole if array.dtype.kind == "i" else np.float32, order="C"))
     inputs, labels = arrays
     return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels
 

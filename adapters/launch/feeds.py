@@ -1,8 +1,9 @@
 """Feeds: the mini-batches of a launch whose every step takes another one, from files that all frameworks share.
 
 A file has the mini-batches of one network and size one behind the other: inputs, then labels, padded to whole pages.
-Images are 8-bit numbers, as photographs are once they are decoded; whole numbers are int32, all others float32. The
-host writes two of them, one to be timed and one for the parity check, which restarts at its first mini-batch.
+Images are as photographs are once they are decoded, 8-bit numbers with the channels last; whole numbers are int32, all
+others float32. The host writes two of them, one to be timed and one for the parity check, which restarts at its first
+mini-batch.
 
 `Feed` reads and decodes mini-batches, `Feeder` hands them to an adapter as the cell's placement says:
 
@@ -43,7 +44,7 @@ class Part(NamedTuple):
 
     drawn: Drawn  # of an example, as the family declares it
     type: str  # NumPy's, in the file
-    shape: Tuple[int, ...]  # of the whole mini-batch, in the file: of one-hot vectors the symbols
+    shape: Tuple[int, ...]  # of the whole mini-batch in the file: images channels last, of one-hot vectors the symbols
     offset: int  # bytes
     length: int
 
@@ -55,7 +56,8 @@ class Part(NamedTuple):
 
 def _part(drawn: Drawn, batch_size: int, offset: int) -> Part:
     kind = SYMBOLS if drawn.below is not None else IMAGES if len(drawn.shape) == 3 else NUMBERS
-    shape = (batch_size,) + (drawn.shape[:-1] if drawn.one_hot else drawn.shape)
+    shape = drawn.shape[:-1] if drawn.one_hot else drawn.shape
+    shape = (batch_size,) + (shape[1:] + shape[:1] if kind == IMAGES else shape)
     return Part(drawn, kind, shape, offset, int(np.prod(shape)) * np.dtype(kind).itemsize)
 
 
@@ -138,7 +140,7 @@ class Feed:
         return found
 
     def __getitem__(self, number: int) -> Batch:
-        """Return a mini-batch in canonical layout, in arrays of its own."""
+        """Return a mini-batch in canonical layout, in arrays of its own: of images a view of channels last."""
         record = self.record(number)
         return Batch(*[_decoded(record, part) for part in self.parts])
 
@@ -152,6 +154,7 @@ def _decoded(record: bytes, part: Part) -> np.ndarray:
     if part.type == IMAGES:
         numbers -= MIDDLE
         numbers *= part.scale
+        return numbers.transpose(0, 3, 1, 2)
     return numbers
 
 

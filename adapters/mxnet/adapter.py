@@ -293,7 +293,8 @@ class MxnetAdapter(EveryFamily):
         self.inputs[:], self.labels[:] = laid_out(self.family, batch, np.float32)
 
     def hand_over(self, batch: Batch) -> List[Any]:
-        arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes indices of any type
+        # Labels too are floats: MXNet's pick takes indices of any type.
+        arrays = laid_out(self.family, batch, np.float32, copied=False)
         return [mx.nd.array(each, ctx=self.context) for each in arrays]
 
     def take(self, ready: List[Any]) -> None:

@@ -158,7 +158,7 @@ class FeedDataset(paddle.io.Dataset):
         self.feed, self.family = feed, family
 
     def __getitem__(self, number: int) -> List[np.ndarray]:
-        return list(laid_out(self.family, self.feed[number], np.int64))
+        return list(laid_out(self.family, self.feed[number], np.int64, copied=False))
 
     def __len__(self) -> int:
         return self.feed.count
@@ -212,7 +212,7 @@ class PaddleAdapter(EveryFamily):
             tensor.set_value(array)
 
     def hand_over(self, batch: Batch) -> List[Any]:
-        return [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
+        return [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64, copied=False)]
 
     def take(self, ready: List[Any]) -> None:
         self.inputs, self.labels = ready

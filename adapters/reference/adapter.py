@@ -52,7 +52,7 @@ class ReferenceAdapter(EveryFamily):
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""
         self.inputs, self.labels = [
-            values.copy() if values.dtype.kind == "i" else values.astype(self.dtype) for values in batch
+            values.copy() if values.dtype.kind == "i" else np.array(values, self.dtype, order="C") for values in batch
         ]
 
     def hand_over(self, batch: Batch) -> Batch:

@@ -213,12 +213,12 @@ def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
     """Return the mini-batch of a feed's record as `place` does, by TensorFlow's own operators."""
     inputs, labels = [_part(record, part) for part in feed.parts]
     if feed.network.family.time_major:
-        return _turned(inputs, 1, 0), _turned(labels, 1, 0)
-    return (_turned(inputs, 0, 2, 3, 1) if len(inputs.shape) == 4 else inputs), labels
+        return _steps_first(inputs), _steps_first(labels)
+    return inputs, labels  # images have their channels last, in the file too
 
 
-def _turned(values: Any, *axes: int) -> Any:
-    return tf.transpose(values, [*axes, *range(len(axes), len(values.shape))])
+def _steps_first(values: Any) -> Any:
+    return tf.transpose(values, [1, 0, *range(2, len(values.shape))])
 
 
 def _part(record: Any, part: Part) -> Any:

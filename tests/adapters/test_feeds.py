@@ -57,11 +57,11 @@ def test_a_file_has_what_would_be_drawn_in_the_shapes_of_a_resident_mini_batch(n
 def test_images_are_bytes_in_the_file_and_numbers_within_their_scale_for_the_step() -> None:
     feed = Feed(IMAGES, 4, TIMED)
     inputs, labels = feed.parts
-    assert (inputs.type, inputs.length, labels.type) == (feeds.IMAGES, 4 * 2 * 15 * 15, feeds.SYMBOLS)
+    assert (inputs.type, inputs.shape, labels.type) == (feeds.IMAGES, (4, 15, 15, 2), feeds.SYMBOLS)
     values = feed[0].inputs
     assert values.dtype == np.float32
     raw = np.frombuffer(feed.record(0), np.uint8, inputs.length)
-    assert np.array_equal(values.reshape(-1), (raw.astype(np.float64) - 128) / 128)
+    assert np.array_equal(values.transpose(0, 2, 3, 1).reshape(-1), (raw.astype(np.float64) - 128) / 128)
     assert -1.0 <= values.min() < -0.5 < 0.5 < values.max() < 1.0
 
 
