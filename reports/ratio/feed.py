@@ -412,7 +412,7 @@ def _is_brought(cells: Iterable[Cell]) -> bool:
 REPORT = Report(
     name="feed",
     summary="What it costs to bring mini-batches to the step, and how to split CPUs between threads and a loader.",
-    examples=("dlbench report feed", "dlbench report feed --placements loader --frameworks torch"),
+    examples=("dlbench report feed", "dlbench report feed --frameworks torch --batch-sizes 64 --json"),
     analyse=lambda source: feeds(source.matrix(), source.results()),
     page=lambda found, options: _page(found),
     data=lambda found: {

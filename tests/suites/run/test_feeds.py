@@ -36,7 +36,7 @@ def test_both_files_have_the_mini_batches_that_would_be_drawn(folder: Path) -> N
     for purpose in (TIMED, CHECKED):
         content = b"".join(Feed(NETWORK, SIZE, purpose).drawn())
         assert Path(path_of(str(folder), SIZE, purpose)).read_bytes() == content
-    assert weights.megabytes() == 0  # so small are these; they are counted, though
+    assert weights.megabytes() == 1
     found = feeds.checked(NETWORK, SIZE, lambda line: None)
     assert found is not None
     timed = Path(path_of(str(folder), SIZE, TIMED)).read_bytes()
