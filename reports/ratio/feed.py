@@ -193,12 +193,13 @@ class Feeds(Compared[Brought]):
 
 def feeds(matrix: Matrix, results: Results) -> Feeds:
     """Compare each cell that brings mini-batches to its step with the resident one, and the splits of each loader."""
+    brought = [(place, cell) for place, cell in matrix.cells.items() if place.cell.placement in (*COPIED, *FED)]
+    if not brought:
+        return Feeds(matrix, ())
     families = {(each.cell.network, each.cell.specification): family_of_record(each) for each in results.records}
     links = {gpu[:2]: found[TRANSFERS] for gpu, found in reversed(gpu_ceilings(results).items())}
     rows = []
-    for place, cell in matrix.cells.items():
-        if place.cell.placement not in (*COPIED, *FED):
-            continue
+    for place, cell in brought:
         host = matrix.hosts[place.machine].under(place.cell.cpu_quota)
         family = families.get((place.cell.network, place.cell.specification))
         rate = None

@@ -178,7 +178,7 @@ def test_a_loader_without_a_file_is_refused() -> None:
 
 def test_too_little_shared_memory_is_a_reason_with_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     feed = Feed(LARGE, 64, TIMED)  # mini-batches of 6.8 MB
-    monkeypatch.setattr(feeds.os, "statvfs", lambda path: SimpleNamespace(f_bavail=10, f_frsize=1_000_000))
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=10, f_frsize=1_000_000))
     feeds.check_shared_memory(feed, 0)
     with pytest.raises(Unsupported, match=r"loader workers 1: .* need 27 MB of it; /dev/shm has 10 MB free"):
         feeds.check_shared_memory(feed, 1)
