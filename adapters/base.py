@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List,
 import numpy as np
 
 from . import axes
-from .families import CELLS, Recurrent
+from .families import CELLS, Recurrent, Spiking
 from .launch.batches import Batch, Block, RmsProp
 from .libraries.gpus import Probe
 from .networks import Network
@@ -34,10 +34,10 @@ PROCESSES = "processes"
 ONE_PROCESS = "one process"
 
 #: Axes that every adapter's ``supports`` answers for, and those that the host applies.
-COMMON_AXES = (
-    *("tuning", "affinity", "world_size", "cpu_quota", "precision"),
-    *("placement", "loader_workers", "storage"),
-)
+COMMON_AXES = ("tuning", "affinity", "world_size", "cpu_quota", "precision", "placement", "loader_workers", "storage")
+
+#: The families that sample rather than train; see ``libraries/sampling.py``.
+SAMPLING = ("boltzmann", "mcculloch_pitts")
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
@@ -146,6 +146,12 @@ class Adapter:
             reason = "placement %s: on the CPU this adapter takes %s mini-batches only" % (cell.placement, known)
         if not reason and cell.placement in FED and cell.world_size > 1:
             reason = "placement %s, world size %d: several workers keep their parts" % (cell.placement, cell.world_size)
+        asked = cell.precision, cell.placement, cell.world_size
+        if not reason and not network.family.trains and asked != ("float32", "resident", 1):
+            words = "precision %s, placement %s, world size %d: machines run in float32, resident, on one worker"
+            reason = words % asked
+        if not reason and isinstance(network.family, Spiking) and cell.precision != "float32":
+            reason = "precision %s: whether a unit fires is decided in float32" % cell.precision
         reason = reason or self.refuses(network)
         return not reason, reason
 
@@ -322,7 +328,7 @@ class Adapter:
 
 
 class EveryFamily(Adapter):
-    """An adapter that builds every family of networks and every kind of recurrent layer."""
+    """An adapter that builds every family of networks that train, and every kind of recurrent layer."""
 
     families = (*Adapter.families, "elman", "attention")
     cells = tuple(CELLS)

@@ -385,22 +385,23 @@ def judge(found: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -
     return "no clear difference"
 
 
-def clearly_slower(one: Summary, other: Summary) -> bool:
+def clearly_slower(one: Summary, other: Summary, confidence: float = CONFIDENCE) -> bool:
     """Tell whether one time is longer than another by more than noise may explain."""
-    return judge(ratio(one, other)) == "worse"
+    return judge(ratio(one, other, confidence)) == "worse"
 
 
-def tied(one: Summary, other: Summary) -> bool:
+def tied(one: Summary, other: Summary, confidence: float = CONFIDENCE) -> bool:
     """Tell whether two times are equivalent: each proven less than `WORSE` times the other.
 
-    Two one-sided tests at 5 % (Schuirmann 1987): the 90 % interval of the ratio lies within these bounds.
+    Two one-sided tests, at 5 % unless another confidence is asked for (Schuirmann 1987): the 90 % interval of the ratio
+    lies within these bounds.
     """
-    return not may_exceed(one, other) and not may_exceed(other, one)
+    return not may_exceed(one, other, confidence) and not may_exceed(other, one, confidence)
 
 
-def may_exceed(slower: Summary, faster: Summary) -> bool:
-    """Tell whether noise leaves it open that one time is more than `WORSE` times another (a one-sided test at 5 %)."""
-    high = ratio(slower, faster, 1 - 2 * SIGNIFICANCE).high
+def may_exceed(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> bool:
+    """Tell whether noise leaves it open that one time is more than `WORSE` times another (a one-sided test)."""
+    high = ratio(slower, faster, 2 * confidence - 1).high
     return high is None or high > WORSE
 
 

@@ -97,7 +97,10 @@ def _of_losses(families: Sequence[Family]) -> list[str]:
         lines.append("Mean squared error: over the mini-batch, its steps and the outputs.")
     if any(family.clip for family in families):
         lines.append("Clip: the largest norm of all gradients together, which a step scales down to it.")
-    return [*lines[:-1], f"{lines[-1]} SGD, learning rate 0.01."]
+    trained = [*lines[:-1], f"{lines[-1]} SGD, learning rate 0.01."] if lines else []
+    if any(not family.trains for family in families):
+        trained.append("Activity and clock are means over the chains of sampling machines, which nothing trains.")
+    return trained
 
 
 def _as_published(names: Iterable[str]) -> list[str]:

@@ -21,7 +21,9 @@ COMMANDS = {
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
     "tune": ("commands.run", "Search for the fastest way to run a network here."),
     "compare": ("commands.compare", "Compare two stored runs, or measure two sides now."),
+    "releases": ("commands.releases", "Measure the releases of a framework, and show where it changed."),
     "gate": ("commands.gate", "Fail on a confirmed regression, for CI."),
+    "bisect": ("commands.bisect", "Find the release or commit that made a step slower."),
     "history": ("commands.history", "Show each cell over many runs, and when it changed."),
     "explain": ("commands.explain", "Show where the time of one training step goes."),
     "report": ("commands.report", "Show what was measured, and what it means."),
@@ -35,7 +37,7 @@ COMMANDS = {
     "new": ("commands.new", "Create a starter file."),
 }
 """Each command's module, and its line in --help: only the module of the command given is imported."""
-_SINGULAR = ("history", "explain", "tune")
+_SINGULAR = ("history", "explain", "tune", "releases", "bisect")
 """Commands whose axes may be named in the singular, too."""
 
 # The exception of the command line's parser: Typer has no public name for it.

@@ -36,6 +36,10 @@ class FrameworkEnvironmentError(SuitesError):
     exit_code = 3
 
 
+class IndexUnreachableError(FrameworkEnvironmentError):
+    """A package index that cannot be reached; what is built already can be used."""
+
+
 class Interrupted(SuitesError):  # noqa: N818 - the user ended the run: no error
     """Ctrl-C ended the run; every finished record is stored."""
 

@@ -29,6 +29,10 @@ from .recurrent import CELLS as CELLS
 from .recurrent import Recurrent as Recurrent
 from .residual import Bottleneck as Bottleneck
 from .residual import Residual as Residual
+from .sampling import Boltzmann as Boltzmann
+from .sampling import Machine as Machine
+from .sampling import McCullochPitts as McCullochPitts
+from .spiking import Spiking as Spiking
 
 
 def _families() -> Dict[str, Type[Family]]:

@@ -143,12 +143,13 @@ ACTIVATIONS = ("relu", "sigmoid", "tanh")
 
 
 class Parameter(NamedTuple):
-    """A trainable tensor: uniform in [-bound, bound] at the start, or constant where ``constant`` is given."""
+    """A tensor of the step: uniform in [-bound, bound] at the start, or constant where ``constant`` is given."""
 
     name: str
     shape: Tuple[int, ...]
     bound: float
     constant: Optional[float] = None
+    symmetric: bool = False  # its lower triangle mirrored, zeros on the diagonal
 
 
 def output_side(side: int, kernel: int, stride: int, padding: int) -> int:
@@ -182,7 +183,12 @@ LEARNING_RATE = 0.01
 ALPHABET = 96
 
 #: Names for tables, by a family's ``loss``; each is a mean over the mini-batch and, where there are any, steps.
-LOSSES = {"cross_entropy": "cross-entropy", "squares": "mean squared error"}
+LOSSES = {
+    "cross_entropy": "cross-entropy",
+    "squares": "mean squared error",
+    "activity": "mean activity",
+    "clock": "mean clock",
+}
 
 
 class Drawn(NamedTuple):
@@ -192,6 +198,7 @@ class Drawn(NamedTuple):
     below: Optional[int] = None  # whole numbers from 0 to less than this; None: uniform within +-scale
     scale: float = 1.0
     one_hot: bool = False  # each whole number as a float32 vector of zeros and a one, along the last axis
+    probabilities: bool = False  # uniform between 0 and 1 instead, and neither of them
 
 
 class ParityRecipe(NamedTuple):
@@ -217,7 +224,7 @@ class Family:
 
     #: What suites call it.
     name = ""
-    #: What it demands of a framework, for tables: "dense", "convolutional" or "recurrent".
+    #: What it demands of a framework, for tables: "dense", "convolutional", "recurrent", "attention" or "sampling".
     kind = ""
     #: How the last layer's outputs are compared with the labels, a key of `LOSSES`.
     loss = "cross_entropy"
@@ -227,6 +234,8 @@ class Family:
     time_major = False
     #: Whether statistics of the whole mini-batch are part of the mathematics: then workers need equal parts.
     normalises = False
+    #: Whether a step updates its parameters by gradients; a sampling machine's moves the states of its chains.
+    trains = True
     #: Whether its mathematics is known. Where it is not, launches are compared with one another; see `Own`.
     specified = True
     #: Its numbers; and the names of those that are lists themselves.
@@ -348,16 +357,18 @@ class Family:
         The weights and their gradients of each worker, and the mini-batch. Activations depend on the framework and are
         not counted: a network beyond this never fits, one below may not fit either.
         """
-        return 8 * workers * self.parameter_count() + self.batch_bytes(batch_size)
+        return 4 * (2 if self.trains else 1) * workers * self.parameter_count() + self.batch_bytes(batch_size)
 
     def training_flops(self, batch_size: int) -> int:
-        """Return the floating-point operations of one training step (a multiply-add is two).
+        """Return the floating-point operations of one step (a multiply-add is two).
 
         Forward, gradient by the weights and gradient by the inputs cost the same each; the first layer needs no
         gradient by its inputs unless these are learnt. Element-wise work, pooling, normalisation and the update are not
         counted: the figure is for comparison with a matrix-product ceiling.
         """
         products = self.multiply_adds()
+        if not self.trains:
+            return 2 * sum(products) * batch_size
         total = 3 * sum(products)
         if not self.learns_inputs:
             total -= products[0]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from ..base import ONE_PROCESS, EveryFamily, factors
+from ..base import ONE_PROCESS, SAMPLING, EveryFamily, factors
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..launch.evidence import read_file
@@ -21,6 +21,7 @@ from ..protocol import COPIED, FED
 from . import devices
 from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
+from .sampling import JaxSampler
 
 
 def _scaled(gradients: Dict[str, Any], clip: float) -> Any:
@@ -81,6 +82,7 @@ class JaxAdapter(EveryFamily):
     a key of ``networks.CONVOLUTIONS``: "convolution" (default) or "product".
     """
 
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
     placements = FED
     capabilities = staticmethod(devices.capabilities)
@@ -96,7 +98,8 @@ class JaxAdapter(EveryFamily):
         jax.config.update("jax_default_matmul_precision", devices.MATMUL_PRECISIONS.get(self.cell.precision, "highest"))
         if self.cell.world_size > 1 and not devices.workers_refusal():
             devices.start_workers(self.cell)
-        if self.settings.get("keep_programs", True):
+        # Early releases of 0.4 cannot be given a folder so: they compile in each launch.
+        if self.settings.get("keep_programs", True) and hasattr(jax.config, "jax_compilation_cache_dir"):
             threads = int(os.environ.get("NPROC") or len(os.sched_getaffinity(0)))
             programs = "programs-%d" % threads if self.cell.on_cpu else "programs-gpu"
             jax.config.update("jax_compilation_cache_dir", os.path.join(self.cache_directory, programs))
@@ -115,11 +118,16 @@ class JaxAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self._devices = devices.find_devices(self.cell.device)[: self.cell.world_size]
+        if not network.family.trains:
+            self._everywhere: Any = self._devices[0]
+            sampler = JaxSampler(network.family, partial(self._put, home=self._everywhere), bool(self._donated))
+            sampler.drive(self, weights, batch)
+            return
         narrow = jax.numpy.bfloat16 if self.cell.precision == "bfloat16" else None
         differentiated = jax.value_and_grad(mean_loss(network, self._functions(), narrow))
         self._differentiated = differentiated
         if self.cell.world_size == 1:
-            self._everywhere: Any = self._devices[0]
+            self._everywhere = self._devices[0]
             self._step = jax.jit(training_step(differentiated, network.family.clip), donate_argnums=self._donated)
         else:
             self._workers = devices.Workers(self._devices, network.family)
@@ -229,7 +237,7 @@ class JaxAdapter(EveryFamily):
             "recurrence": "scan",
             "image_layout": "NHWC",
             "pointwise_convolutions": self._pointwise,
-            "kept_programs": jax.config.jax_compilation_cache_dir,
+            "kept_programs": getattr(jax.config, "jax_compilation_cache_dir", None),
             "pool_threads": _pool_threads(),
         }
         if self._workers is not None:

@@ -16,7 +16,7 @@ from jax import lax
 
 from ..families import Family, Layer
 from ..launch.batches import Batch, laid_out
-from ..libraries.walks import Functions, State, Turn
+from ..libraries.walks import Functions, State, Turn, spike_slope
 from ..networks import Network
 
 IMAGES = ("NHWC", "HWIO", "NHWC")  # of inputs, weight and outputs
@@ -110,12 +110,26 @@ def plus(values: Any, bias: Any) -> Any:
     return values + bias if values.dtype == bias.dtype else (values.astype(bias.dtype) + bias).astype(values.dtype)
 
 
+@jax.custom_jvp  # type: ignore[untyped-decorator]
+def spikes(potential: Any) -> Any:
+    """Return 1 where a unit fires, and 0 elsewhere."""
+    return (potential > 1.0).astype(potential.dtype)
+
+
+@spikes.defjvp  # type: ignore[untyped-decorator]
+def _spikes_forward(potentials: Any, changes: Any) -> Tuple[Any, Any]:
+    return spikes(potentials[0]), spike_slope(potentials[0]) * changes[0]
+
+
 class JaxFunctions(Functions):
     """Networks by jax.numpy, jax.nn and lax."""
 
     activations = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "tanh": jnp.tanh}
     pool = staticmethod(max_pool)
     gelu = staticmethod(partial(jax.nn.gelu, approximate=True))
+    spikes = staticmethod(spikes)
+    as_constant = staticmethod(lax.stop_gradient)
+    mean_of_steps = staticmethod(partial(jnp.mean, axis=0))
 
     def __init__(self, family: Family, weights: Arrays, convolve: Convolve = convolve) -> None:
         super().__init__(family, weights)

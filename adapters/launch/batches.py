@@ -14,6 +14,7 @@ from ..families import Drawn, Family
 from ..families.family import Parameter
 from ..networks import Network
 from ..protocol import Launch
+from ..reference.sampling import settled
 
 SEED = 2016
 #: Purposes of data: the parity check, for which there is a reference; warm-up and timing.
@@ -28,7 +29,8 @@ class Batch(NamedTuple):
 
     ``inputs`` float32 (batch, features) or (batch, channels, height, width), or int64 tokens (batch, steps);
     ``labels`` int64 (batch,), or (batch, steps) for recurrent networks. One-hot inputs of these are float32
-    (batch, steps, vocabulary). Of the family ``elman`` both are float32, (batch, steps, features).
+    (batch, steps, vocabulary). Of the family ``elman`` both are float32, (batch, steps, features). Of sampling machines
+    an example is a chain: float32 random numbers between 0 and 1, and int64 states to start from.
     """
 
     inputs: np.ndarray
@@ -78,7 +80,14 @@ def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folde
             return np.asarray(mapped)
         except (OSError, ValueError):
             pass  # removed or cut since the run began
-    return _repeated(seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
+    drawn = _repeated(seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
+    return _mirrored(drawn) if parameter.symmetric else drawn
+
+
+def _mirrored(values: np.ndarray) -> np.ndarray:
+    """Return the symmetric matrix with this lower triangle and zeros on the diagonal."""
+    lower = np.tril(values, -1)
+    return lower + lower.T
 
 
 def in_file(parameter: Parameter) -> bool:
@@ -121,7 +130,11 @@ def mini_batch(
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
     stream = seeded(purpose + "batch", network.name, batch_size)
     inputs = draw(stream, batch_size, network.family.drawn_inputs())
-    return Batch(inputs, draw(stream, batch_size, network.family.drawn_labels()))
+    batch = Batch(inputs, draw(stream, batch_size, network.family.drawn_labels()))
+    if network.family.trains or purpose != CHECKED:
+        return batch
+    weights = initial_weights(network)
+    return Batch(settled(network.family, weights, *batch, steps=network.parity.steps), batch.labels)
 
 
 def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
@@ -134,6 +147,8 @@ def draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.nda
     shape = (batch_size,) + drawn.shape
     if drawn.one_hot and drawn.below is not None:
         return one_hot(integers(stream, shape[:-1], drawn.below), drawn.below)
+    if drawn.probabilities:  # (k + 1/2) / 65536, which float32 has exactly
+        return _uniform(stream, shape, 0.5) + np.float32(0.5 + 2.0**-17)
     return _uniform(stream, shape, drawn.scale) if drawn.below is None else integers(stream, shape, drawn.below)
 
 

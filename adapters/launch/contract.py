@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
 import numpy as np
 
 from ..base import Adapter
+from ..libraries import inventory
 from ..libraries.gpus import Probe
 from ..networks import Network
 from ..protocol import Launch, Profile
@@ -157,19 +158,22 @@ def block_losses(
         yield [float(each) for each in losses]
 
 
-def version(adapter: Adapter) -> str:
-    """Return the framework's version as the adapter gives it; empty where it is known after ``prepare`` only."""
+def described(adapter: Adapter, key: str) -> str:
+    """Return a text of the adapter's description; empty where it is known after ``prepare`` only."""
     try:
-        return str(ask(adapter, "describe")["version"])
+        return str(ask(adapter, "describe")[key])
     except Exception:
         return ""
 
 
-def capabilities(adapter: Adapter, networks: Iterable[Network]) -> Dict[str, List[Any]]:
-    """Return [answer, how it was answers out] for each of the adapter's ``capabilities``, and for these networks.
+def capabilities(adapter: Adapter, module: str, networks: Iterable[Network]) -> Dict[str, List[Any]]:
+    """Return [answer, how it was found out] for each of the adapter's ``capabilities``, and for these networks.
+
+    To them come those that the build of the framework shows, whose module has this name.
 
     A network's key is "network:" and its name; its text is the reason where the answer is no.
     """
-    answers = {str(key): [bool(can), how] for key, (can, how) in ask(adapter, "capabilities").items()}
+    given = dict(inventory.answers(module), **ask(adapter, "capabilities"))
+    answers = {str(key): [bool(can), how] for key, (can, how) in given.items()}
     answers.update(("network:" + network.name, list(supports(adapter, network))) for network in networks)
     return answers

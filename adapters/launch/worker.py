@@ -17,7 +17,7 @@ import numpy as np
 from .. import networks
 from ..base import Adapter, Unsupported
 from ..families import LEARNING_RATE, NumbersError
-from ..libraries import gpus, software
+from ..libraries import gpus, inventory, software
 from ..networks import Network
 from ..protocol import (
     BEGIN,
@@ -206,8 +206,10 @@ def measure(
     if launch.only_capabilities:
         described = software.environment()
         queried_networks = [networks.from_data(each) for each in launch.queried_networks or []]
-        described["capabilities"] = contract.capabilities(adapter, queried_networks)
-        described["version"] = contract.version(adapter)
+        module = contract.described(adapter, "framework")
+        described["capabilities"] = contract.capabilities(adapter, module, queried_networks)
+        described["version"] = contract.described(adapter, "version")
+        described["project"] = inventory.project(module)
         return Outcome(Status.OK, "nothing was timed", import_seconds, software=described)
     refused = _refusal(adapter, network, launch)
     if refused:

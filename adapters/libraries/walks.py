@@ -21,6 +21,12 @@ def gelu_by_tanh(values: Any, tanh: Callable[[Any], Any]) -> Any:
     return 0.5 * values * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (values + 0.044715 * values * values * values)))
 
 
+def spike_slope(potential: Any) -> Any:
+    """Return the slope that stands for that of a spike by its potential (Zenke and Ganguli 2018)."""
+    root = 1.0 + 10.0 * abs(potential - 1.0)
+    return 1.0 / (root * root)
+
+
 def as_they_are(values: Any) -> Any:
     """Return the values: for ``rows`` of frameworks whose values of steps are rows already."""
     return values
@@ -42,6 +48,9 @@ class Functions:
     ``layer_norm(name, values)``  the normalisation of each step
     ``attended(name, values)``  causal self-attention without its last product; ``name`` is the layer's, with a dot
     ``gelu(values)``  approximated by tanh
+    ``spikes(potential)``  1 where a potential is above 1, else 0, with the slope of `spike_slope` on the way back
+    ``as_constant(values)``  the values without a way back
+    ``mean_of_steps(values)``  the mean over the leading axis
 
     and, without an operator for a whole recurrent layer, those of its steps:
 
@@ -134,6 +143,9 @@ class Functions:
     def elman(self, inputs: Any) -> Any:
         return self.dense("out", self.rows(self.elman_layer(inputs)))
 
+    def lif(self, inputs: Any) -> Any:
+        return self.dense("out", self.mean_of_steps(self.spiking_layer(inputs)))
+
     def attention(self, tokens: Any) -> Any:
         values = self.positioned(tokens)
         for layer in range(1, self.family.layers + 1):
@@ -154,6 +166,17 @@ class Functions:
             return (self.leaky(state[0], self.sums("rnn", share, state[0])),)
 
         return self.over_steps("rnn", values, turn, 1)
+
+    def spiking_layer(self, values: Any) -> Any:
+        """Return the spikes of all steps."""
+
+        def turn(state: State, share: Any) -> State:
+            spikes, potential = state
+            kept = self.family.beta * potential * (1.0 - self.as_constant(spikes))
+            potential = kept + self.sums("rnn", share, spikes)
+            return self.spikes(potential), potential
+
+        return self.over_steps("rnn", values, turn, 2)
 
     def step_by_step(self, turn: Turn, state: State, shares: Iterable[Any]) -> List[Any]:
         outputs = []

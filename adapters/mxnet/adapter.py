@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import mxnet as mx
+import mxnet.runtime  # MXNet 1.5 leaves it out of its own import
 import numpy as np
 from mxnet.base import _LIB
 from mxnet.gluon import nn, rnn

@@ -21,8 +21,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
-from ..base import PROCESSES, Adapter, EveryFamily, slope_found
-from ..families import Elman, Family, Recurrent
+from ..base import PROCESSES, SAMPLING, Adapter, EveryFamily, slope_found
+from ..families import Elman, Family, Recurrent, Spiking
 from ..launch.batches import Batch, Block, RmsProp
 from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import gpus, profiles
@@ -32,6 +32,7 @@ from ..networks import Network
 from ..protocol import COPIED, FED, PLACEMENTS, Cell, Profile
 from . import networks, steps
 from .networks import build, load
+from .sampling import TorchSampler
 
 DEVICE = "cuda:0"  # a launch sees one GPU only
 #: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
@@ -258,6 +259,7 @@ class TorchAdapter(EveryFamily):
     Float32 on the CPU runs as if there were nothing else: no module is wrapped, and a step has no branch.
     """
 
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     precisions = ("float32", "bfloat16")
     placements = FED
     data_parallel = PROCESSES
@@ -302,11 +304,15 @@ class TorchAdapter(EveryFamily):
             cell = family.cell if isinstance(family, Recurrent) else "lstm"
             reason = recurrent_refusal(precision, "cpu" if self.cell.on_cpu else DEVICE, cell)
         reason = reason or self._mode_refusal()
+        if not reason and not family.trains and self.dense == "onednn":
+            reason = "mode %s: its products are those of dense layers, and this is a %s" % (self.cell.mode, family.name)
         if not reason and self._loop and not isinstance(family, Elman):
             reason = "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
+        if not reason and isinstance(family, Spiking) and self.compiles:
+            reason = "mode %s: the slope of spikes is a function in Python, which is not compiled" % self.cell.mode
         if not reason and isinstance(family, Elman) and self.compiles and not recurrent:
             reason = networks.refuses_to_compile(family)
-        if not reason and self.compiles and precision != "float16" and not recurrent:
+        if not reason and self.compiles and family.trains and precision != "float16" and not recurrent:
             reason = steps.gradients_refusal()
         return reason
 
@@ -342,6 +348,11 @@ class TorchAdapter(EveryFamily):
         steps.join_workers(self.cell.on_cpu, worker, self.cell.world_size, meeting)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
+        if not network.family.trains:
+            device = "cpu" if self.cell.on_cpu else DEVICE
+            self._training: Any = TorchSampler(network.family, device, self.compiles, self.graphs)
+            self._training.drive(self, weights, batch)
+            return
         alone = self.cell.on_cpu and self.cell.world_size == 1 and not self.compiles
         if alone and network.family.training_flops(self.cell.batch_size) >= _LONG_STEP_FLOPS:
             steps.leave_out_compiler()

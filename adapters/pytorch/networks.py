@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..families import Elman, Family, Layer
-from ..libraries.walks import LayerFunctions
+from ..families import Elman, Family, Layer, Spiking
+from ..libraries.walks import LayerFunctions, spike_slope
 from ..networks import Network
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
@@ -72,6 +72,20 @@ def refuses_to_compile(family: Elman) -> str:
     return words % (family.steps, MOST_COMPILED_STEPS)
 
 
+class _Spike(torch.autograd.Function):
+    """1 where a unit fires, and 0 elsewhere."""
+
+    @staticmethod
+    def forward(context: Any, potential: torch.Tensor) -> torch.Tensor:
+        context.save_for_backward(potential)
+        return (potential > 1.0).to(potential.dtype)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (potential,) = context.saved_tensors
+        return gradient * spike_slope(potential)
+
+
 def without_values(kind: Type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
     """Return a layer whose parameters have no values yet; PyTorch's `skip_init` takes a second to import SymPy."""
     layer: nn.Module = type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})(*sizes, **options)
@@ -100,7 +114,7 @@ class TorchNetwork(LayerFunctions, nn.Module):
             self._make_recurrent(self.family)
 
     def _make_recurrent(self, family: Any) -> None:
-        if isinstance(family, Elman) and loops(family, self.loop):
+        if isinstance(family, Spiking) or (isinstance(family, Elman) and loops(family, self.loop)):
             for parameter in family.parameters()[:3]:
                 self.w[parameter.name] = made = nn.Parameter(torch.empty(parameter.shape))
                 self.register_parameter(parameter.name.replace(".", "_"), made)
@@ -169,6 +183,21 @@ class TorchNetwork(LayerFunctions, nn.Module):
             state = new if family.alpha == 1.0 else torch.lerp(state, new, family.alpha)
             states.append(state)
         return torch.stack(states)
+
+    def spiking_layer(self, values: torch.Tensor) -> torch.Tensor:
+        shares = functional.linear(values, self.w["rnn.input_weight"], self.w["rnn.bias"])
+        turned, beta = self.w["rnn.hidden_weight"].t(), self.family.beta
+        spikes = potential = shares.new_zeros(shares.shape[1:])
+        found = []
+        for share in shares.unbind():
+            kept = torch.addcmul(share, potential, 1.0 - spikes.detach(), value=beta)
+            potential = torch.addmm(kept, spikes, turned)
+            spikes = _Spike.apply(potential)
+            found.append(spikes)
+        return torch.stack(found)
+
+    def mean_of_steps(self, values: torch.Tensor) -> torch.Tensor:
+        return values.mean(0)
 
     def attended(self, name: str, values: torch.Tensor) -> torch.Tensor:
         parts = self.dense(name + "qkv", values).chunk(3, dim=-1)

@@ -9,14 +9,15 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 import numpy as np
 
-from ..base import EveryFamily
-from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual
+from ..base import SAMPLING, EveryFamily
+from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual, Spiking
 from ..launch.batches import Batch
 from ..launch.feeds import Feed, ahead
 from ..networks import Network
 from ..protocol import FED
-from .networks import AttentionModel, ChainModel, Model, ResidualModel
-from .recurrent import ElmanModel, RecurrentModel
+from .networks import AttentionModel, ChainModel, ResidualModel
+from .recurrent import ElmanModel, RecurrentModel, SpikingModel
+from .sampling import MACHINES
 
 
 class ReferenceAdapter(EveryFamily):
@@ -31,7 +32,10 @@ class ReferenceAdapter(EveryFamily):
         Residual: ResidualModel,
         Elman: ElmanModel,
         Attention: AttentionModel,
+        Spiking: SpikingModel,
+        **MACHINES,
     }
+    families = (*EveryFamily.families, "lif", *SAMPLING)
 
     def set_up(self) -> None:
         self.dtype = np.dtype(self.settings.get("dtype", "float64"))
@@ -41,13 +45,15 @@ class ReferenceAdapter(EveryFamily):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.weights = {name: value.astype(self.dtype) for name, value in weights.items()}
         self.place(batch)
-        self.model: Model = self.models[type(network.family)](network.family, self.weights)
+        self.model: Any = self.models[type(network.family)](network.family, self.weights)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
-        """Copy them into their place; a step keeps nothing for the next."""
+        """Copy them into their place; the states of chains are the only ones that a step leaves to the next."""
         for name, value in weights.items():
             self.weights[name][...] = value
         self.place(batch)
+        if not self.model.family.trains:
+            self.model.start(self.labels.astype(self.dtype))
 
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""

@@ -148,6 +148,31 @@ class Simple(Layer):
         return by_sums, by_sums, ((1.0 - self.alpha) * by_state[0],)
 
 
+class LeakyIntegrateAndFire(Layer):
+    """Units that fire at a potential above 1 and are reset; spikes first, then potentials."""
+
+    states = 2
+    beta = 0.9
+
+    def slope(self, potential: np.ndarray) -> np.ndarray:
+        """Return what stands for the slope of a spike."""
+        return 1.0 / np.square(1.0 + 10.0 * np.abs(potential - 1.0))
+
+    def staying(self, state: State) -> Any:
+        """Return the share of each potential that stays."""
+        return self.beta * (1.0 - state[0])
+
+    def advance(self, share: np.ndarray, product: np.ndarray, state: State) -> Tuple[State, Any]:
+        stays = self.staying(state)
+        potential = stays * state[1] + share + product
+        return ((potential > 1.0).astype(potential.dtype), potential), (potential, stays)
+
+    def retreat(self, kept: Any, by_state: List[Any]) -> Any:
+        potential, stays = kept
+        by_potential = by_state[1] + by_state[0] * self.slope(potential)
+        return by_potential, by_potential, (0.0, by_potential * stays)
+
+
 #: By the number ``cell`` of the family ``Recurrent``.
 LAYERS: Dict[str, Type[Layer]] = {"lstm": Lstm, "gru": Gru, "rnn": Simple}
 
@@ -206,3 +231,21 @@ class ElmanModel(RecurrentModel):
     def by_outputs(self, errors: np.ndarray) -> np.ndarray:
         """Return the gradient by the outputs."""
         return errors * (2.0 / errors.size)
+
+
+class SpikingModel(RecurrentModel):
+    """The family ``Spiking``; labels are (batch, 1)."""
+
+    cell = "lif"
+    last = "out"
+    kinds: Dict[str, Type[Layer]] = {"lif": LeakyIntegrateAndFire}
+
+    def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
+        super().__init__(family, weights)
+        layer: Any = self.layers[0]
+        layer.beta = family.beta
+
+    def rows(self, inputs: np.ndarray) -> np.ndarray:
+        spikes = self.recurrent(self.layers[0], inputs.swapaxes(0, 1))
+        self.tape.append(lambda gradient: np.broadcast_to(gradient / len(spikes), spikes.shape))
+        return spikes.mean(axis=0)

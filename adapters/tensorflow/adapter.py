@@ -15,19 +15,20 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
-from ..base import ONE_PROCESS, EveryFamily
+from ..base import ONE_PROCESS, SAMPLING, EveryFamily
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..launch.feeds import Feed
 from ..networks import Network
 from ..protocol import FED
-from . import devices
+from . import devices, sampling
 from .networks import RECURRENCES, TensorFlowNetwork, loaded, place, training_step
 
 
 class TensorFlowAdapter(EveryFamily):
     """Trains with tf.function, compiled by XLA or not; with several workers under a MirroredStrategy."""
 
+    families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
     placements = FED
     capabilities = staticmethod(devices.capabilities)
@@ -61,6 +62,10 @@ class TensorFlowAdapter(EveryFamily):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         if not self.cell.on_cpu:
             devices.set_up(self.cell.precision)
+        if not network.family.trains:
+            put: Any = tf.constant if self.cell.on_cpu else lambda array: devices.placed(tf.constant(array))
+            sampling.sampler(network.family, put, self._compile).drive(self, weights, batch)
+            return
         self._network = network
         if self.cell.world_size > 1:
             self._workers = devices.Workers(self.cell)

@@ -14,7 +14,7 @@ from ..families import Chain, Layer
 from ..launch.batches import Batch
 from ..launch.feeds import IMAGES, MIDDLE, Feed, Part
 from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
-from ..libraries.walks import HIDDEN, Functions, State, Turn
+from ..libraries.walks import HIDDEN, Functions, State, Turn, spike_slope
 from ..networks import Network
 
 #: The forms of recurrent layers: a while loop in the graph, or every step in the graph by itself.
@@ -68,12 +68,21 @@ def _pad(values: Any, padding: int, filler: float) -> Any:
     return tf.pad(values, [[0, 0], [padding, padding], [padding, padding], [0, 0]], constant_values=filler)
 
 
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def spikes(potential: Any) -> Tuple[Any, Callable[[Any], Any]]:
+    """Return 1 where a unit fires, and 0 elsewhere."""
+    return tf.cast(potential > 1.0, potential.dtype), lambda gradient: gradient * spike_slope(potential)
+
+
 class TensorFlowNetwork(Functions):
     """A network by tf.nn; ``w`` are its trainable variables in forward order, dense weights as (inputs, outputs)."""
 
     activations = {"sigmoid": tf.nn.sigmoid, "relu": tf.nn.relu, "tanh": tf.nn.tanh}
     pool = staticmethod(max_pool)
     gelu = staticmethod(partial(tf.nn.gelu, approximate=True))
+    spikes = staticmethod(spikes)
+    as_constant = staticmethod(tf.stop_gradient)
+    mean_of_steps = staticmethod(partial(tf.reduce_mean, axis=0))
 
     def __init__(self, network: Network, weights: Dict[str, np.ndarray], recurrence: str) -> None:
         self.unrolled = recurrence == "unrolled"

@@ -133,7 +133,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
     if not by_cell:
         raise ValueError("these records have no sides to compare")
     rule, gate = rule or rule_of(run.rule), run.purpose == GATE
-    cells = [_of_pairs(cell, by_cell[cell], host, gate, rule) for cell in sorted(by_cell, key=in_order)]
+    cells = [of_pairs(cell, by_cell[cell], host, gate, rule) for cell in sorted(by_cell, key=in_order)]
     cells = cells if gate else _adjusted(cells, rule)
     unmeasured = len(set(run.plan) - by_cell.keys())
     left = f"{unmeasured} of the cells planned {'has' if unmeasured == 1 else 'have'} no launch yet."
@@ -290,7 +290,8 @@ def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float 
     return _seconds(first, common), _seconds(second, common)
 
 
-def _of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule) -> CellComparison:
+def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule: Rule) -> CellComparison:
+    """Compare the two sides of a cell by its pairs, those of a ``gate`` by its looks."""
     before, after = (side_of([r for r in records if r.side == side], host) for side in (BASELINE, CANDIDATE))
     used, lost = pairs_of(records, host)
     judgement = _without_number(before, after)

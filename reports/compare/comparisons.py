@@ -11,7 +11,7 @@ from dlbench.reports.compare.report import WORDS, gate_outcome, heading, headlin
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import Report, Source
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.record import Run
+from dlbench.reports.storage.record import BISECTING, Run
 
 Compared = tuple[Run, Comparison]
 
@@ -20,7 +20,7 @@ def compared(source: Source) -> Sequence[Compared]:
     """Return all that are asked for, the newest first; a run without a launch of either side is left out."""
     found = []
     for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
-        if not run.sides or not source.narrowing.takes(run):
+        if not run.sides or run.purpose == BISECTING or not source.narrowing.takes(run):
             continue
         part = tuple(cell for cell in run.plan if source.narrowing.has(cell))
         results = source.narrowing.of(source.of_run(run.id))

@@ -271,7 +271,7 @@ def significance(change: ChangePoint) -> str:
 def what_else(series: Series, change: ChangePoint) -> str:
     """Return the other differences of that night, and environments that changed close by if there is none."""
     if change.differences:
-        words = [_difference(each) for each in change.differences]
+        words = [difference_words(each) for each in change.differences]
         more = len(words) - _MOST_DIFFERENCES
         return "; ".join(words[:_MOST_DIFFERENCES]) + (f"; and {more} more (--format json)" if more > 0 else "")
     words = ["nothing else that the records show: same packages, settings, dlbench and protocol"]
@@ -285,7 +285,8 @@ def what_else(series: Series, change: ChangePoint) -> str:
     return "; ".join(words)
 
 
-def _difference(found: Difference) -> str:
+def difference_words(found: Difference) -> str:
+    """Return a difference in words: "numpy 1.26.4 -> 2.0.0"."""
     before, after = (
         text if len(text) <= 40 else text[:37] + "..." for text in (found.before or "-", found.after or "-")
     )

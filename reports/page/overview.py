@@ -26,9 +26,14 @@ Ranking = list[tuple[CellResult, Summary]]
 
 
 def overview_column(matrix: Matrix) -> Place | None:
-    """Return the column with most cells that have a time; of equal ones the last."""
+    """Return the column with most cells that have a time; of equal ones the last without more threads than cores."""
     counts = Counter(cell.column for cell in matrix.cells.values() if cell.timed is not None)
-    return max(reversed(matrix.columns), key=lambda column: counts[column], default=None)
+
+    def preference(column: Place) -> tuple[int, bool]:
+        cores = matrix.hosts[column.machine].own_cores
+        return counts[column], not (column.on_cpu and cores and column.threads and column.threads > cores)
+
+    return max(reversed(matrix.columns), key=preference, default=None)
 
 
 def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:

@@ -23,10 +23,10 @@ from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.ratio.pairs import NOTHING, Compared
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
+    CONFIDENCE,
     Ratio,
     Summary,
     clearly_slower,
-    judge,
     launches_to_settle,
     may_exceed,
     ratio,
@@ -69,23 +69,26 @@ class Leader:
     """Launches of each of the fastest two that would probably decide; None where more than 100, or decided."""
 
 
-def fastest(matrix: Matrix) -> Compared[Leader]:
-    """Return the leader of each column within each group where any cell has a time that counts: machine by machine."""
+def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
+    """Return the leader of each column within each group where any cell has a time that counts: machine by machine.
+
+    ``confidence`` is that of its comparisons; its ratios have 95 % intervals whatever that is.
+    """
     found = []
     for machine in matrix.machines:
         for group, rows in matrix.rows.items():
             for column in matrix.columns_of(machine):
                 pool = in_the_running(cell for row in rows if (cell := matrix.at(group, row, column)))
                 if pool:
-                    found.append(_leader(sorted(pool, key=lambda pair: pair[1].median)))
+                    found.append(_leader(sorted(pool, key=lambda pair: pair[1].median), confidence))
     return Compared(matrix, tuple(found))
 
 
-def _leader(ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
+def _leader(ordered: Sequence[tuple[CellResult, Summary]], confidence: float) -> Leader:
     (first, least), *others = ordered
     others = [pair for pair in others if pair[0].row._replace(tuning="") != first.row._replace(tuning="")]
-    ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least))
-    behind = [pair for pair in others if clearly_slower(pair[1], least)] or others
+    ties = tuple(cell for cell, seconds in others if not clearly_slower(seconds, least, confidence))
+    behind = [pair for pair in others if clearly_slower(pair[1], least, confidence)] or others
     if not behind:
         return Leader(first, ties, None, None)
     following, seconds = behind[0]
@@ -94,9 +97,13 @@ def _leader(ordered: Sequence[tuple[CellResult, Summary]]) -> Leader:
     # Between runs a machine shifts by more than its launches in one run vary by.
     if slower.low is None:
         outcome = UNKNOWN
-    elif first.run == following.run and not ties and judge(slower) == "worse":
+    elif first.run == following.run and not ties and clearly_slower(seconds, least, confidence):
         outcome = CLEAR
-    elif first.run == second.run and tied(its, least) and not any(may_exceed(least, each) for _, each in others):
+    elif (
+        first.run == second.run
+        and tied(its, least, confidence)
+        and not any(may_exceed(least, each, confidence) for _, each in others)
+    ):
         outcome = TIE
     else:
         outcome = UNDECIDED

@@ -33,7 +33,12 @@ GATE = "gate"
 """The purpose of a gate's run, and the stage of its launches."""
 FIRST_LOOK = 6
 """Pairs of a gate after which it first looks: later ones were measured because of these."""
-SEARCHING = "tune"
+SEARCHING, BISECTING = "tune", "bisect"
+"""Purposes of runs whose launches were chosen by earlier results: nothing else is to be made of them."""
+RELEASES = "releases"
+"""The purpose of a run of releases: its plan has them in their order."""
+RELEASED = "released"
+"""Key in the software of a record of a release: when it was uploaded to the package index (ISO 8601)."""
 _MOST_NANOSECONDS = 10**19  # three centuries
 
 
@@ -114,7 +119,7 @@ class Run(Kept):
     precision: float | None = None
     """Relative half-width of a cell's interval at which it gets no further launch; None: a fixed number of launches."""
     purpose: str = "suite"
-    """"suite", for launches of two sides "compare" or "gate", for a search "tune"."""
+    """"suite", for launches of two sides "compare", "gate" or "bisect", for a search "tune", or "releases"."""
     sides: dict[str, str] = field(default_factory=dict)
     """What each side is, in words, by `Record.side`; empty for a suite."""
     rule: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(default_factory=dict)

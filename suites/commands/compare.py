@@ -17,10 +17,10 @@ from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.verdict import DEFAULT, Rule, fewest_pairs, rule_of
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
-from dlbench.reports.report import ReportOptions
+from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.storage import delivery
 from dlbench.reports.storage.hosts import Host, host_of, read_host
-from dlbench.reports.storage.record import BASELINE, CANDIDATE, SEARCHING, Record, Run
+from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE, SEARCHING, Record, Run
 from dlbench.reports.storage.results import run_named
 from dlbench.reports.storage.store import Store
 
@@ -148,14 +148,15 @@ def compare_command(given: Given) -> None:
         raise typer.Exit(NOTHING_MEASURED)
 
 
-def report_format(given: Given) -> str:
+def report_format(given: Given, report: Report[Any] = COMPARED) -> str:
     """Return the name of the output format; raises UsageError for a format or a file that cannot be."""
     for path in given.write or ():
         if reason := why_unwritable(Path(path)):
             raise UsageError(f"{path} cannot be written: {reason}.")
-        if Path(path).suffix.lower() not in _FORMAT_OF_SUFFIX:
-            raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(_FORMAT_OF_SUFFIX)}.")
-    return options.form_of(given.form, given.as_json, _FORMATS)
+        known = [suffix for suffix, form in _FORMAT_OF_SUFFIX.items() if form in formats_of(report)]
+        if Path(path).suffix.lower() not in known:
+            raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(known)}.")
+    return options.form_of(given.form, given.as_json, formats_of(report))
 
 
 def rule_given(given: Given, usual: Rule) -> Rule:
@@ -219,7 +220,7 @@ def measure(
             unfinished = resume.unfinished(store, plan, machine, purpose, bare)
             records = list(store.records(run=unfinished.id))
         sources = sides.prepare(plan, pair, say, not given.no_build)
-        sides.check_same(unfinished, pair, sources, rule)
+        sides.check_same(unfinished, sides.described(pair, sources), rule)
         for record in records:
             resume.check_same_settings(plan, record, sources[record.side][record.cell.framework].build.framework)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
@@ -271,11 +272,11 @@ def rerun_command(words: Sequence[str], seed: int) -> str:
     return shlex.join([*found, "--seed", str(seed)])
 
 
-def show(found: Comparison, form: str, write: Sequence[str] | None) -> None:
+def show(found: Any, form: str, write: Sequence[str] | None, report: Report[Any] = COMPARED) -> None:
     """Print the report, and write it to the files asked for, each whole or not at all; raises UsageError."""
-    print(to_stdout(COMPARED, found, ReportOptions(), form), flush=True)
+    print(to_stdout(report, found, ReportOptions(), form), flush=True)
     for path in write or ():
-        text = export(COMPARED, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
+        text = export(report, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
         options.write_file(Path(path), text if text.endswith("\n") else text + "\n", "The report")
 
 
@@ -318,7 +319,9 @@ def _others(before: Found, after: Found) -> str:
         cells = {record.cell for record in other[1]}
         with Store.open(one[2], create=False) as store:
             runs = [run for run in reversed(store.runs()) if run.id != one[0].id and cells & set(run.plan)]
-        shared += [f"{one[2]}:{run.id}" for run in [run for run in runs if run.purpose != SEARCHING][:2]]
+        shared += [
+            f"{one[2]}:{run.id}" for run in [run for run in runs if run.purpose not in (SEARCHING, BISECTING)][:2]
+        ]
     return f" These share cells: {', '.join(shared)}." if shared else ""
 
 
@@ -346,4 +349,6 @@ def _find(word: str, store_file: str) -> Found:
         raise UsageError(f"Run {run.id} has no record: it ended before its first launch.")
     if run.purpose == SEARCHING:
         raise UsageError(f"Run {run.id} is a search, which launched fast cells more often. Name another run.")
+    if run.purpose == BISECTING:
+        raise UsageError(f"Run {run.id} is a bisection, whose pairs were chosen by their results. Name another run.")
     return run, records, target, {run.machine: host}

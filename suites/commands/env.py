@@ -7,7 +7,7 @@ import typer
 
 from dlbench.reports.formats.inert import visible
 
-from ..display.screen import StatusLine, err, out, print_json, say, show
+from ..display.screen import StatusLine, counted, err, out, print_json, say, show
 from ..environments import environment, folders
 from ..errors import DlbenchError, Interrupted, UsageError
 from ..planning.framework import find, offered
@@ -47,6 +47,10 @@ def env_list(given: Given) -> None:
         shown = textwrap.wrap(line, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for part in shown:
             show(part, whole=True)
+    for framework in map(find, (each["name"] for each in frameworks)):
+        count, megabytes = environment.size_of_releases(framework)
+        if count:
+            show(f"{framework.name}: {counted(count, 'release')}, {megabytes / 1000:.1f} GB.")
     if taken := weights.megabytes():
         show(f"Weights of large networks and mini-batches take {taken} MB in {weights.folder()}.", whole=True)
 
@@ -105,6 +109,7 @@ def env_build(given: Given) -> None:
     {
         "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
         "of_weights": flag("--weights", "Remove large weights and mini-batches kept in files; a run makes its own."),
+        "of_releases": flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
     },
     _ADAPTER,
 )
@@ -114,13 +119,15 @@ def env_remove(given: Given) -> None:
     Examples:
 
     - `dlbench env remove torch`
+    - `dlbench env remove jax --releases`
     - `dlbench env remove --weights`
     """
     if not given.names and not given.of_weights:
         raise UsageError("Name frameworks, such as `dlbench env remove torch`, or give --weights.")
     for framework in list(map(find, given.names or [])):  # a wrong name removes nothing
-        removed = environment.remove(framework)
-        say(f"{framework.title}: {'removed' if removed else 'was not built'}")
+        removed = environment.remove(framework, given.of_releases)
+        what = f"{framework.title}, releases" if given.of_releases else framework.title
+        say(f"{what}: {'removed' if removed else 'was not built'}")
     if given.of_weights:
         taken = weights.megabytes()
         weights.remove()

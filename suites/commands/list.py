@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ),
         "settings": flag("--settings", "Show the settings that tune rows, and launch settings, and what they cost."),
         "frameworks": option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
+        "against": option("--against", "With --capabilities: a published table of them beside, `gurari2021`."),
         "adapter": options.ADAPTER,
         "python": options.PYTHON,
         "as_json": options.JSON,
@@ -40,14 +41,21 @@ def list_command(given: Given) -> None:
     - `dlbench list --json`
     - `dlbench list --settings`
     - `dlbench list --capabilities --frameworks torch,jax`
+    - `dlbench list --capabilities --against gurari2021`
     - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
     """
-    for name in ("frameworks", "python"):
+    for name in ("frameworks", "python", "against"):
         if getattr(given, name) and not given.capabilities:
             raise UsageError(f"--{name} goes with --capabilities. Add --capabilities, or leave --{name} out.")
     if given.capabilities:
+        _check_table(given.against)
         found = _capabilities(given.frameworks, given.python or ())
-        print_json(found) if given.as_json else _show_capabilities(found)
+        if given.against:
+            _show_against(found, given.as_json)
+        elif given.as_json:
+            print_json(found)
+        else:
+            _show_capabilities(found)
         return
     frameworks = list_frameworks()
     if given.as_json:
@@ -257,6 +265,35 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
             show(f"{each['name']}: not asked. {each['problem']}", whole=True)
 
 
+def _check_table(against: str | None) -> None:
+    from ..run import capability_table
+
+    if against and against != capability_table.NAME:
+        raise UsageError(f"--against {against}: there is no such table of capabilities. Write {capability_table.NAME}.")
+
+
+def _show_against(found: list[dict[str, Any]], as_json: bool) -> None:
+    """Show each build in the columns of the published table, and the differences."""
+    from ..run import capability_table
+
+    asked = [capability_table.beside(each) for each in found if not each["problem"]]
+    if as_json:
+        print_json(asked)
+        return
+    for each in asked:
+        rows = [[name, of["then"] or "-", of["here"], of["how"]] for name, of in each["columns"].items()]
+        title = each["title"] + ("" if each["software"] else ", which the table of 2021 does not have")
+        table(title, ["", "in 2021", "here", "how it was found out"], rows)
+        show()
+    differences = [line for each in asked for line in each["differences"]]
+    show("Differences from the table of 2021:" if differences else "No answer differs from the table of 2021.")
+    for line in differences:
+        show(f"- {line}")
+    for each in found:
+        if each["problem"]:
+            show(f"{each['name']}: not asked. {each['problem']}", whole=True)
+
+
 def _capability_row(name: str, answers: "Capabilities") -> dict[str, Any]:
     """Return what a framework answered, what is known of its project, and where that was read."""
     framework = find(name)
@@ -275,6 +312,7 @@ def _capability_row(name: str, answers: "Capabilities") -> dict[str, Any]:
         "kinds": {kind: None if answers.problem else all(able) for kind, able in kinds.items()},
         "answers": {key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()},
         "threads": answers.threads,
+        "project": answers.project,
         "licence": project.licence if project else None,
         "first_release": str(project.first_release) if project and project.first_release else None,
         "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,

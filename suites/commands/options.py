@@ -109,8 +109,9 @@ LAUNCHES: Options = {
     ),
     "interval": option(
         "--interval",
-        "Launch a cell until its 95 % interval is ± this share: 1% (default 2%, in 3-20 launches).",
-        metavar="SHARE",
+        "Launch a cell until its 95 % interval is ± this share: 1% (default 2%, in 3-20 launches); fastest: until "
+        "it is known who is the fastest of each column.",
+        metavar="SHARE|fastest",
     ),
     "steps": STEPS,
     "cell_budget": CELL_BUDGET,

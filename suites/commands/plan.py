@@ -148,7 +148,9 @@ def plan_of(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | Non
 def size_of(plan: Plan) -> str:
     """Return how many cells and launches a plan has."""
     launches = (
-        f"{plan.launches}-{plan.most} launches" if plan.interval else counted(plan.launches, "launch", "launches")
+        f"{plan.launches}-{plan.most} launches"
+        if plan.most > plan.launches
+        else counted(plan.launches, "launch", "launches")
     )
     return f"{counted(len(plan.cells), 'cell')}, {launches} of each"
 
@@ -157,6 +159,8 @@ def kind_of_protocol(plan: Plan) -> str:
     """Return in a sentence whether the number of launches is fixed, and what intervals then mean."""
     if plan.interval:
         return f"a cell gets launches until its 95 % interval is no wider than ±{percent(plan.interval)}"
+    if plan.decides:
+        return "columns whose fastest cell is not known after that get more launches, until it is"
     if plan.launches >= ENOUGH_LAUNCHES:
         return f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences between launches."
     several = "One launch" if plan.launches == 1 else f"{plan.launches} launches"

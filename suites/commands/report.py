@@ -46,7 +46,7 @@ class _Reports(TyperGroup):
 
 report_app = typer.Typer(cls=_Reports, no_args_is_help=True, help="Show what was measured, and what it means.")
 
-_OF_THEIR_OWN = ("compare", "history", "explain")  # reports with commands elsewhere
+_OF_THEIR_OWN = ("compare", "bisect", "history", "explain")  # reports with commands elsewhere
 _STORES = "Result store. Repeat the option to compare machines."
 SOURCES: options.Options = {
     "store": several("--store", _STORES, "FILE"),

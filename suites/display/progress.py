@@ -11,10 +11,11 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.compare.comparison import seconds_of_pair
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.naming import name_of
+from dlbench.reports.ratio.fastest import headline
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record
 
 from ..planning.plan import Plan, PlannedLaunch
-from ..run.schedules import Schedule, half_width
+from ..run.schedules import ContestSchedule, Schedule, half_width
 from .screen import StatusLine, counted
 
 # The matrix so far is printed when this long has passed since the last, and not more than about eight times a run.
@@ -73,7 +74,9 @@ def remark(schedule: Schedule, record: Record) -> str:
 
 
 def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
-    """Return how many cells reached their precision; nothing for a fixed number of launches."""
+    """Return how many cells reached their precision, or who is fastest; nothing for a fixed number of launches."""
+    if isinstance(schedule, ContestSchedule):
+        return headline(schedule.leaders(plan.most))
     if plan.interval is None:
         return []
     launches = {cell: found for cell in plan.cells if (found := schedule.stats[cell])}
@@ -126,7 +129,7 @@ class ProgressDisplay(StatusLine):
             side = planned.side if planned.cpus is None else "both sides at once"
             self._what = f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
             return
-        about = "~" if self._schedule and self._schedule.plan.interval else ""
+        about = "~" if self._schedule and self._schedule.plan.launches_most else ""
         self._what = f"[{index}/{about}{total}] {name_of(planned.cell)}"
         self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
 
@@ -139,11 +142,11 @@ class ProgressDisplay(StatusLine):
         """Print the line of the launch or pair and, now and then, the matrix so far."""
         left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
         if record.side in (BASELINE, CANDIDATE):
-            if self._first is None or self._first.side == record.side:
-                self._first = record
-                return
-            self.print(f"{pair_line(self._first, record)}{left}")
-            self._first = None
+            first, self._first = self._first, record
+            # A launch whose pair was given up has no second.
+            if first is not None and first.side != record.side and first.launch == record.launch:
+                self.print(f"{pair_line(first, record)}{left}")
+                self._first = None
             return
         said = remark(self._schedule, record) if self._schedule else ""
         said = f"; {said}" if said else ""

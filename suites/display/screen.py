@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from rich.console import Console
+from rich.errors import LiveError
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -103,7 +104,10 @@ class StatusLine:
 
     def __enter__(self) -> Self:
         if self._live:
-            self._live.start()
+            try:
+                self._live.start()
+            except LiveError:  # another line is being drawn
+                self._live = None
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -188,21 +188,23 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
         "python": inspection.version,
         "distributions": inspection.distributions,
         "debian": from_debian,
+        "megabytes": round(_used_megabytes(directory)),
     }
     write_whole(directory / MANIFEST, json.dumps(manifest, indent=1))
     report(f"{framework.title}: ready")
 
 
-def remove(framework: Framework) -> bool:
+def remove(framework: Framework, releases: bool = False) -> bool:
     """Remove the framework's environments, their downloads and its adapter's cache; False where there was none.
 
-    Raises FrameworkEnvironmentError where one is being built now, before anything is removed, or cannot be removed.
+    With ``releases`` those of its releases (`releases.build_release`) instead, and no cache. Raises
+    FrameworkEnvironmentError where one is being built now, before anything is removed, or cannot be removed.
     """
     if framework.unavailable:
         return False
     if framework.environment == "host":
         raise FrameworkEnvironmentError(f"{framework.name} uses dlbench's own environment; there is nothing to remove.")
-    pattern = re.compile(re.escape(framework.name) + r"-[0-9a-f]{8}")
+    pattern = _pattern(framework, releases)
     places = (home() / "environments", home() / "downloads")
     try:
         with ExitStack() as locks:
@@ -212,7 +214,8 @@ def remove(framework: Framework) -> bool:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock's file stays: who waits for it and who comes later must mean the same file.
                 locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
-            folders = [home() / "cache" / framework.name, *environments, *map(downloads, environments)]
+            caches = [] if releases else [home() / "cache" / framework.name]
+            folders = [*caches, *environments, *map(downloads, environments)]
             there = [folder for folder in folders if folder.exists()]
             for folder in there:
                 shutil.rmtree(folder)
@@ -221,13 +224,29 @@ def remove(framework: Framework) -> bool:
     except filelock.Timeout as error:
         raise FrameworkEnvironmentError(
             f"{framework.title} is being built now ({error.lock_file} is taken). Wait for the end of that build, then "
-            f"`dlbench env remove {framework.name}`."
+            f"`dlbench env remove {framework.name}{' --releases' if releases else ''}`."
         ) from error
     except OSError as error:
         raise FrameworkEnvironmentError(
             f"{framework.title} cannot be removed: {error.filename or home()}: {error.strerror or error}."
         ) from error
     return bool(there)
+
+
+def _pattern(framework: Framework, releases: bool) -> re.Pattern[str]:
+    """Return what matches the folders of its environments, or of those of its releases (`jax-0.4.20-1a2b3c4d`)."""
+    version = "-[^-]+" if releases else ""
+    return re.compile(rf"{re.escape(framework.name)}{version}-[0-9a-f]{{8}}")
+
+
+def size_of_releases(framework: Framework) -> tuple[int, int]:
+    """Return how many releases of a framework are built, and the megabytes that they take."""
+    folder, pattern, sizes = home() / "environments", _pattern(framework, releases=True), []
+    for directory in folder.iterdir() if folder.is_dir() else ():
+        if pattern.fullmatch(directory.name):
+            with suppress(OSError, ValueError, LookupError, TypeError):  # half-built
+                sizes.append(int(json.loads((directory / MANIFEST).read_bytes())["megabytes"]))
+    return len(sizes), sum(sizes)
 
 
 def base_python(framework: Framework) -> Path | None:
@@ -272,7 +291,7 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
     needed = framework.disk_megabytes
     if framework.debian is not None or (not framework.interpreter and packages.is_hashed(framework.lock_file)):
         needed += framework.download_megabytes  # kept beside the environment until it is ready
-    free = _free_megabytes(directory)
+    free = free_megabytes(directory)
     if free is None or free >= needed or free + sum(map(_used_megabytes, (downloads(directory), directory))) >= needed:
         return ""
     return (
@@ -281,7 +300,7 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
     )
 
 
-def _free_megabytes(folder: Path) -> float | None:
+def free_megabytes(folder: Path) -> float | None:
     """Return the room on the disk that this folder lies on or would lie on; None where that is not known."""
     for candidate in (folder, *folder.parents):
         try:

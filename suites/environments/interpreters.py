@@ -17,6 +17,8 @@ from ..errors import FrameworkEnvironmentError
 from .folders import exists, home, remembered
 
 MANIFEST = "dlbench-environment.json"  # describes a built environment, in its folder
+OLDEST, NEWEST = 7, 20
+"""Minor versions of Python 3 that are looked for: pip resolves for no older one, and no newer one is near."""
 
 # Lists importable packages by the names of metadata folders: works from Python 3.6 on, and imports nothing.
 _INSPECT = """
@@ -123,3 +125,9 @@ def find_python(version: str) -> Path | None:
             if exists(candidate) and f" {version}." in name_of(candidate):
                 return candidate
     return None
+
+
+def pythons_at_hand() -> dict[str, Path]:
+    """Return every interpreter of another minor version that can be found here, the newest first."""
+    versions = [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
+    return {version: found for version in versions if (found := find_python(version))}

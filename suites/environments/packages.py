@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ..errors import FrameworkEnvironmentError
+from ..errors import FrameworkEnvironmentError, IndexUnreachableError
 from ..planning.framework import Framework
 from .folders import NO_ROOM, file_digest
 
@@ -36,6 +37,8 @@ _NO_ROOM = (
 )
 _A_LINE = 100_000  # bytes; with less a log ends in the middle of a word
 _LOOK_SECONDS, _GRACE_SECONDS = 0.5, 5.0
+SILENT_SECONDS = 1800.0
+"""A program that says nothing for so long hangs: pip says nothing while it downloads one file."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -58,8 +61,8 @@ def run(
 ) -> tuple[int, str]:
     """Run a command, append its output to the log; return its exit code, and what it said.
 
-    ``watch`` gets now and then what it has said so far. The command ends with this process, however that ends: a later
-    build must not find it still writing.
+    ``watch`` gets now and then what it has said so far. A command that says nothing for `SILENT_SECONDS` is ended. The
+    command ends with this process, however that ends: a later build must not find it still writing.
     """
     with log.open("a", encoding="utf-8") as output:
         output.write("$ " + " ".join(command)[:2000] + "\n")
@@ -78,11 +81,20 @@ def run(
             cwd=directory,
             preexec_fn=_die_with_parent,
         )
+        spoke, length = time.monotonic(), 0
         try:
             while child.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(_LOOK_SECONDS)
-                watch(said())
+                text = said()
+                watch(text)
+                if len(text) > length:
+                    spoke, length = time.monotonic(), len(text)
+                elif time.monotonic() - spoke > SILENT_SECONDS:
+                    child.kill()
+                    child.wait()
+                    output.write(f"ERROR: it said nothing for {SILENT_SECONDS / 60:g} minutes and was ended\n")
+                    output.flush()
             if child.returncode == -signal.SIGXFSZ:
                 output.write(f"{os.strerror(errno.EFBIG)}\n")
                 output.flush()
@@ -135,7 +147,7 @@ def install(framework: Framework, python: Path, directory: Path, kept: Path, log
         lines = _download(framework, [*pip, "download", *source], files, directory, log, draw)
         wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         source = [*options, "--no-index", "--find-links", str(files)]
-    _run_pip(framework, [*pip, "install", *source, "-r", str(wanted)], log, framework.title, draw)
+    run_pip(framework, [*pip, "install", *source, "-r", str(wanted)], log, framework.title, draw)
 
 
 def is_hashed(lock: Path) -> bool:
@@ -185,7 +197,7 @@ def _download(
                 one.write_text(line + "\n", encoding="utf-8")
                 try:
                     download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
-                    _run_pip(framework, download, log, doing, draw)
+                    run_pip(framework, download, log, doing, draw)
                 except FrameworkEnvironmentError:
                     if line is lines[-1]:
                         raise
@@ -221,8 +233,11 @@ def _asked_for(files: Path, environment: Path) -> set[str]:
     return {canonicalize_name(each.name) for each in needed}
 
 
-def _run_pip(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
-    """Run pip and show its progress; raises FrameworkEnvironmentError with the reason where it fails."""
+def run_pip(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
+    """Run pip and show its progress; raises FrameworkEnvironmentError with the reason where it fails.
+
+    Where the package index cannot be reached that is an IndexUnreachableError.
+    """
 
     def show(said: str) -> None:
         words = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
@@ -232,22 +247,22 @@ def _run_pip(framework: Framework, command: list[str], log: Path, doing: str, dr
 
     code, said = run(command, log, watch=show)
     if code != 0:
-        raise FrameworkEnvironmentError(_why_pip_failed(framework, said, log))
+        raise _why_pip_failed(framework, said, log)
 
 
-def _why_pip_failed(framework: Framework, text: str, log: Path) -> str:
+def _why_pip_failed(framework: Framework, text: str, log: Path) -> FrameworkEnvironmentError:
     tried = f"The environment of {framework.title} could not be installed"
     if out_of_room(text, log):
-        return f"{tried}: {NO_ROOM}"
+        return FrameworkEnvironmentError(f"{tried}: {NO_ROOM}")
     if "DO NOT MATCH THE HASHES" in text:
-        return (
+        return FrameworkEnvironmentError(
             f"{tried}: the package index gave another file than {framework.lock_file} names by its checksum. Check "
             f"pip's index settings (the whole log: {log}); or give an interpreter with another build: "
             f"--python {framework.name}=/path/to/python."
         )
     if any(sign in text for sign in _NO_NETWORK):
-        return (
+        return IndexUnreachableError(
             f"{tried}: the package index could not be reached. Check the network and pip's index settings, then "
             f"`dlbench env build {framework.name}`; or give an interpreter: --python {framework.name}=/path/to/python."
         )
-    return f"{tried}: {last_line(text)} (the whole log: {log})."
+    return FrameworkEnvironmentError(f"{tried}: {last_line(text)} (the whole log: {log}).")

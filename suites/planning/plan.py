@@ -5,7 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from statistics import fmean
 
 from dlbench.adapters import tuning
@@ -21,7 +21,7 @@ from .axes import PLAIN, SuiteOverrides, option_of, parse_plain
 from .framework import Framework, catalogue
 from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
-from .suite import LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
+from .suite import FASTEST, LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
 from .values import Build, Capacity, Row
 
 QUOTA_SAMPLE_SECONDS = 0.5
@@ -53,9 +53,9 @@ class Plan:
     seed: int
     settings: dict[str, dict[str, object]] = field(default_factory=dict)
     launches_most: int | None = None
-    """A cell's launches at most, while its interval misses the precision; None: ``launches``, no more."""
+    """A cell's launches at most, while more of them are wanted; None: ``launches``, no more."""
     interval: float | None = None
-    """Relative half-width at which a cell gets no further launch; None: a fixed number of launches."""
+    """Relative half-width at which a cell gets no further launch; None: a fixed number of launches, or a contest."""
     left_out: tuple[Cell, ...] = ()  # that this machine cannot have: bound to more CPUs than there are
     curve_check_steps: int = 0
     """Steps that rows behind the first train on a text, to check the first one's; the protocol's are the first's."""
@@ -71,6 +71,11 @@ class Plan:
         return self.launches_most or self.launches
 
     @property
+    def decides(self) -> bool:
+        """Whether only columns whose fastest cell is not known yet get more than the fewest launches."""
+        return self.most > self.launches and self.interval is None
+
+    @property
     def builds(self) -> tuple[Build, ...]:
         """The builds of the rows, each once."""
         return tuple({row.build.name: row.build for row in self.rows}.values())
@@ -82,7 +87,11 @@ class Plan:
 
     def row_of(self, cell: Cell) -> Row:
         """Return the row a cell stands in."""
-        return next(row for row in self.rows if (row.build.name, row.mode) == (cell.framework, cell.mode))
+        return self._rows_by_name[cell.framework, cell.mode]
+
+    @cached_property
+    def _rows_by_name(self) -> dict[tuple[str, str], Row]:
+        return {(row.build.name, row.mode): row for row in self.rows}
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
@@ -404,7 +413,10 @@ def _tunings(words: Iterable[str], cell: Cell, framework: Framework, names: Sequ
 
 
 def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | None]:
-    """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number a range."""
+    """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number a range.
+
+    A range without an interval is that of a contest (`Plan.decides`).
+    """
     fewest, most = values.launch_range(choices["launches"] or str(suite.protocol.launches), "--launches")
     if choices["interval"] and not choices["launches"] and fewest == most:
         fewest, most = values.launch_range(USUAL_RANGE, "--launches")
@@ -413,7 +425,9 @@ def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | 
             raise UsageError(f"--interval needs a range of launches, as in --launches {USUAL_RANGE}.")
         return fewest, most, None
     text = choices["interval"] or suite.protocol.interval
-    return fewest, most, values.share(text, "--interval") if text else USUAL_INTERVAL
+    if text == FASTEST:
+        return fewest, most, None
+    return fewest, most, values.share(text, "--interval", FASTEST) if text else USUAL_INTERVAL
 
 
 def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
@@ -526,7 +540,8 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
     if needed <= there:
         return ""
     sizes = f"{needed / 1e9:,.1f} GB, and {where} has {there / 1e9:,.1f} GB"
-    return f"weights, gradients and mini-batch need at least {sizes}"
+    what = "weights, gradients and mini-batch" if family.trains else "weights and chains"
+    return f"{what} need at least {sizes}"
 
 
 def memory_line(plan: Plan, machine: Machine) -> str:

@@ -37,6 +37,8 @@ Words = Annotated[str, BeforeValidator(joined)]
 Seconds = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 USUAL_INTERVAL = 0.02
+FASTEST = "fastest"
+"""The interval that is narrow enough to say who is the fastest of a column."""
 USUAL_RANGE = "3-20"
 """Of launches, where a precision is asked for and no number of them."""
 _USUAL = Protocol()
@@ -46,7 +48,7 @@ class ProtocolSection(TomlTable):
     """How each launch measures (`Protocol` says what each number means), and how often each cell is launched."""
 
     launches: Annotated[int, Field(strict=True)] | str = 1  # 3, or "5-20": as many as the precision needs
-    interval: str = ""  # "2%": relative half-width of a cell's interval at which it gets no further launch
+    interval: str = ""  # "2%": relative half-width at which a cell gets no further launch; "fastest": see `FASTEST`
     warmup_steps: Positive = _USUAL.warmup_steps
     maximum_warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = _USUAL.maximum_warmup_steps
     steps: Positive = _USUAL.steps
@@ -146,8 +148,8 @@ def _check_interval(section: ProtocolSection) -> None:
         raise UsageError(
             f'An interval needs a range of launches, as in launches = "{USUAL_RANGE}", not {section.launches}.'
         )
-    if section.interval:
-        values.share(section.interval, "interval")
+    if section.interval not in ("", FASTEST):
+        values.share(section.interval, "interval", FASTEST)
 
 
 def _check_frameworks(suite: Suite) -> None:

@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from dlbench.adapters.axes import DEFAULT, NO_QUOTA
@@ -54,6 +55,8 @@ class Build:
     name: str
     framework: Framework
     interpreter: Path | None = None
+    released: date | None = None
+    """Of a release of the package index: when it was uploaded there."""
 
 
 @dataclass(frozen=True)
@@ -191,11 +194,15 @@ def duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def share(text: str, option: str) -> float:
-    """Return the number meant by "2%", "2.5 %" or "0.02"; raises UsageError unless 0 < it < 1."""
+def share(text: str, option: str, otherwise: str = "") -> float:
+    """Return the number meant by "2%", "2.5 %" or "0.02"; raises UsageError unless 0 < it < 1.
+
+    ``otherwise`` is a word that the option takes, too.
+    """
     match = _SHARE.fullmatch(text.strip())
     if not match:
-        raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a percentage such as 2% or 2.5%.")
+        further = f", or {otherwise}" if otherwise else ""
+        raise UsageError(f"{option} {text[:40]!r} cannot be read. Write a percentage such as 2% or 2.5%{further}.")
     value = float(match[1]) / (100 if match[2] else 1)
     if not 0 < value < 1:
         raise UsageError(f"{option} {text[:40]} is out of range: give more than 0% and less than 100%, such as 2.5%.")

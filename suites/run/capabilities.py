@@ -39,7 +39,8 @@ _SECONDS = 300.0
 class Capabilities:
     """The answers of a framework's default mode.
 
-    ``answers`` ("gpu", "automatic_gradients", "several_processes") have how each was found out beside them.
+    ``answers`` ("gpu", "automatic_gradients", "several_processes", "openmp", "opencl", "pretrained_models",
+    "boltzmann_machines") have how each was found out beside them.
     ``networks`` has the reason why each network is refused, empty where it is not. ``threads`` says how many threads
     the operating system saw working when so many were asked for in these ways, and that in ``words``.
     """
@@ -48,6 +49,8 @@ class Capabilities:
     answers: dict[str, tuple[bool, str]] = field(default_factory=dict)
     networks: dict[str, str] = field(default_factory=dict)
     threads: dict[str, Any] | None = None
+    project: dict[str, str] = field(default_factory=dict)
+    """What the metadata of the framework's distribution say: `adapters/libraries/inventory.py`."""
     problem: str = ""
     """Why nothing was answered; empty where something was."""
 
@@ -143,7 +146,7 @@ def _keep(path: Path, content: Any) -> None:
 
 
 NETWORK = "network:"
-_ASKED = "without settings"
+_ASKED = "without settings, with libraries"
 """How they are asked: answers of before this is another are asked for again."""
 _KEPT = TypeAdapter(tuple[str, Capabilities])
 
@@ -184,6 +187,7 @@ def probe(
         {key: (bool(pair[0]), str(pair[1])) for key, pair in answers.items() if not key.startswith(NETWORK)},
         {name: "" if pair[0] else str(pair[1]) for name, pair in refused.items()},
         threads,
+        {str(key): str(text) for key, text in outcome.software.get("project", {}).items()},
     )
     # What failed may have failed by chance; a refusal is an answer.
     if statuses <= {Status.OK, Status.UNSUPPORTED}:

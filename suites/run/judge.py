@@ -225,6 +225,8 @@ _PERIOD_SECONDS, _QUOTA_SHARE = 0.1, 0.15
 _GPU_SECONDS = 2.0
 # To put the weights in place, or to read them, takes no more CPU time than this.
 _READ_BYTES_PER_SECOND, _READ_SECONDS = 0.4e9, 0.5
+# To settle the random numbers of a sampling machine takes so much more.
+_SETTLE_SECONDS = 1.5
 
 
 def implausible(
@@ -305,6 +307,7 @@ def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObserva
             )
     # Work left undone when the samples ended, or done out of turn, shows where weights are only copied.
     copying = _READ_SECONDS + 4 * family.parameter_count() / _READ_BYTES_PER_SECOND
+    copying += 0.0 if family.trains else _SETTLE_SECONDS
     allowed = outside.checks * (max(1, outside.check_rounds) + 1) * copying
     spent = outside.reset_cpu_seconds + outside.read_cpu_seconds
     waited = outside.reset_seconds + outside.read_seconds
@@ -334,8 +337,8 @@ def _of_cpu(cell: Cell, family: Family, outcome: Outcome, step: float, flops: fl
     if used + _TICK_SECONDS < least:
         yield f"its processes used {_s(used)} of CPU time for {steps} steps, which need {_s(least)} at least"
     # Weights that no cache holds are read forward, read and written by the update: three times their bytes. An
-    # embedding uses only some of its rows.
-    weights = 0 if family.learns_inputs else 4 * family.parameter_count()
+    # embedding uses only some of its rows, and a sampling machine only reads.
+    weights = 0 if family.learns_inputs or not family.trains else 4 * family.parameter_count()
     moved, bandwidth = 3 * (weights - limits.cache_bytes), limits.bandwidth(threads)
     if bandwidth is not None and weights >= 4 * limits.cache_bytes and moved / step > bandwidth * 1.3:
         yield (

@@ -36,7 +36,7 @@ from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.formats.inert import without_credentials
 from dlbench.reports.storage.hosts import Host, Node, host_of
-from dlbench.reports.storage.record import GATE, Record, Run
+from dlbench.reports.storage.record import GATE, RELEASED, Record, Run
 
 from ..environments import folders
 from ..environments.digests import DIGEST, adapter_digest
@@ -145,6 +145,8 @@ class LaunchRunner:
             software = {}  # a launch that could not answer measured nothing
         if default is not None:
             software["default_threads"] = default
+        if source.build.released is not None:
+            software[RELEASED] = source.build.released.isoformat()
         return Record(
             run=self.run.id,
             suite=self.run.suite,

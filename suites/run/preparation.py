@@ -162,8 +162,10 @@ def exclusive(run: Run) -> Iterator[None]:
 # Of a mini-batch whose float64 intermediates a host should hold: 129 examples of resnet50, 440 of alexnet.
 _MOST_MULTIPLY_ADDS = 5e11
 _MOST_EXAMPLES = 4096
-# For the statistics of batch normalisation there should be no fewer.
+# For the statistics of batch normalisation, and to tell chains apart, there should be no fewer.
 _FEW_EXAMPLES = 8
+# Multiply-adds of a step of a sampling machine, whose random numbers each launch settles by such steps in NumPy.
+_MOST_TO_SETTLE = 3e6
 
 
 @dataclass(frozen=True)
@@ -208,10 +210,13 @@ def fitting(
         own = ensure(network, batch_size, report, threads, fed=True)
         return None if own is None else Reference(own)
     affordable, size = _computable(network, batch_size), batch_size
+    if not network.family.trains and batch_size * sum(network.family.multiply_adds()) > _MOST_TO_SETTLE:
+        affordable = False
     if equal_parts > 1 or not (find(network, batch_size) or (on_cpu and affordable)):
         part = batch_size // equal_parts
         sizes = [each for each in range(1, part + 1) if part % each == 0]
-        at_hand = [each for each in sizes if find(network, each, equal_parts)]
+        few = 1 if network.family.trains else _FEW_EXAMPLES
+        at_hand = [each for each in sizes if each >= few and find(network, each, equal_parts)]
         # A step is as right with few examples, and there may be any number of workers.
         enough = [each for each in sizes if each >= _FEW_EXAMPLES and _computable(network, each)]
         if at_hand:

@@ -12,7 +12,7 @@ from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Machine
-from dlbench.reports.storage.record import SEARCHING, Record, Run
+from dlbench.reports.storage.record import BISECTING, RELEASES, SEARCHING, Record, Run
 from dlbench.reports.storage.store import Store
 
 from ..environments import digests, environment
@@ -49,7 +49,9 @@ def _unfinished(store: Store, plan: Plan, machine: Machine, purpose: str, of_fle
         and (run.node is None if of_fleet is None else run.id == of_fleet)
     ]
     if not runs:
-        what = {"suite": "run", SEARCHING: "search"}.get(purpose, purpose)
+        what = {"suite": "run", SEARCHING: "search", BISECTING: "bisection", RELEASES: "run of releases"}.get(
+            purpose, purpose
+        )
         raise UsageError(
             f"This store has no unfinished {what} of {plan.suite} on this machine. Leave --resume out to start one."
         )

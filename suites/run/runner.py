@@ -30,7 +30,7 @@ from .launch import LaunchRunner
 from .launcher import launch_process
 from .outcomes import read_phase
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
-from .schedules import Group, Schedule
+from .schedules import Group, Schedule, of_plan
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
 
@@ -40,7 +40,7 @@ class RunProfile:
     """Purpose and schedule of a run, and how it begins: as a new one or an unfinished one, on a fleet's node or not."""
 
     purpose: str = "suite"
-    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = Schedule
+    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = of_plan
     sides: tuple[Side, ...] = ONE_SIDE
     rule: Rule | None = None  # of a comparison
     ceilings: bool = True  # whether missing ceilings are measured first
@@ -49,6 +49,7 @@ class RunProfile:
     lines: Callable[[], Iterable[str]] = tuple  # describe the run: its size, then further lines
     unfinished: Run | None = None  # to be resumed
     sources: Sources | None = None  # the interpreters by side, where they are prepared already
+    described: Mapping[str, str] | None = None  # both sides in words, where they are more than their interpreters
     node: Callable[[], Node | None] = lambda: None
     resume_command: str = field(default_factory=resume_command)
 
@@ -81,7 +82,7 @@ def run_plan(
         if not paired:
             place = capabilities.place_of(machine)
             defaults = capabilities.threads_by_default(plan, sources[profile.sides[0].name], place, launch_process, say)
-        named = sides.described(profile.sides, sources) if paired else {}
+        named = profile.described or (sides.described(profile.sides, sources) if paired else {})
         run = profile.unfinished or preparation.begin(
             plan, store, machine, profile.purpose, named, profile.node(), profile.rule
         )

@@ -1,7 +1,8 @@
 """Schedules: which launches a run makes next, decided from its plan and its records alone.
 
-`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `PairSchedule` both
-sides of a comparison in interleaved pairs, `search.HalvingSchedule` searches the fastest cell. A resumed run makes its
+`Schedule` launches each cell a fixed number of times or until its interval is narrow enough, `ContestSchedule`
+the cells of a column until it is known which is the fastest, `PairSchedule` both sides of a comparison in
+interleaved pairs, `search.HalvingSchedule` searches the fastest cell. A resumed run makes its
 schedule from the records so far.
 
 A launch gives one log-median, and a cell's interval is Student's t over those, its variance shrunk towards what the
@@ -32,18 +33,24 @@ import numpy as np
 import numpy.typing as npt
 
 from dlbench.adapters.protocol import Cell, Protocol, Status
+from dlbench.reports.cells import CellResult, build_matrix
 from dlbench.reports.compare.comparison import CRASHES, ONCE_BY_CHANCE, complete_pairs, pairs_of
 from dlbench.reports.compare.verdict import DEFAULT, Rule, deciding_look, estimate_pairs, fewest_pairs, next_look
+from dlbench.reports.ratio.fastest import Leader, fastest
+from dlbench.reports.ratio.pairs import Compared
 from dlbench.reports.statistics import (
+    CONFIDENCE,
     ENOUGH_LAUNCHES,
     LEAST_DEVIATION,
     UNKNOWN_SPREAD,
     Spread,
     common_spread,
+    ratio,
     student_half,
 )
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_attempts
+from dlbench.reports.storage.results import Results
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
 
@@ -58,8 +65,14 @@ _REPEATS, _REPEATS_SHARE = 4, 0.25
 _WORTH_REPEATING = (Status.OK, Status.PARITY_FAILED, Status.CRASHED)
 
 LOOKS_APART = 1.4
-"""A comparison looks at its interval after this many times the pairs of the previous look. Looking after every pair
-would favour intervals that came out narrow by chance."""
+"""A comparison or contest is looked at after this many times the pairs or launches of the previous look. Looking after
+each of them would favour what came out clear or narrow by chance."""
+
+EARLY_CONFIDENCE = 0.995
+"""Of comparisons that end a contest before its last look."""
+FAR_BEHIND = 1.25
+"""A cell at least so many times as slow as the fastest leaves a contest. Nearer cells stay until it is decided, even if
+they are clearly slower: a machine may change its speed between blocks, and all of them must have seen that."""
 
 DOUBT_DEVIATION = 1.5
 """Assumed deviation of launches, in multiples of the precision."""
@@ -313,9 +326,7 @@ class Schedule:
 
     def wants(self, cell: Cell, block: int) -> bool:
         """Whether a cell still needs its launch of a block, now that others have ended."""
-        if self._left[cell] == 0 or any(record.launch == block for record in self._records[cell]):
-            return False
-        return block < self.plan.launches or self.plan.interval is not None
+        return self._left[cell] > 0 and all(record.launch != block for record in self._records[cell])
 
     def launches_left(self) -> int:
         """Return how many launches are expected to be needed."""
@@ -375,6 +386,60 @@ class Schedule:
         return MOST_ATTEMPTS if self.repeated < _REPEATS + _REPEATS_SHARE * self.count else 1
 
 
+class ContestSchedule(Schedule):
+    """Launches of each cell, then only in columns whose fastest cell is not known yet, until it is.
+
+    Cells far behind (`FAR_BEHIND`) get no more. The comparisons are those of `dlbench report fastest`. One ends before
+    the last launch where it is decided at `EARLY_CONFIDENCE`, so that all early looks together add little to the error
+    of the report, or where more launches than the plan allows would be needed to decide it.
+    """
+
+    def __init__(self, plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> None:
+        self._looks = list(_looks(max(plan.launches, ENOUGH_LAUNCHES), plan.most))
+        self._blocks = range(0)
+        """From the last look to the next: those in which contenders are launched."""
+        self._contenders: frozenset[Cell] = frozenset()
+        """Without the folders of their adapters, as in a matrix."""
+        super().__init__(plan, records, host)
+
+    def _needed(self, cell: Cell, counting: list[Record]) -> int:
+        needed = super()._needed(cell, counting)
+        if cell._replace(adapter="") not in self._contenders:
+            return needed
+        return max(needed, len(self._blocks) - sum(record.launch in self._blocks for record in counting))
+
+    def _learn(self, block: int) -> None:
+        """Take the rivals in comparisons that the launches before a look leave open."""
+        if block not in self._looks:
+            return
+        self._blocks = range(block, next((look for look in self._looks if look > block), block))
+        found = self.leaders(block, EARLY_CONFIDENCE)
+        open_ones = [each for each in found.rows if each.launches is not None and each.launches <= self.plan.most]
+        contested = {(each.first.group, each.first.column): each.first for each in open_ones}
+        rivals = ((cell, contested.get((cell.group, cell.column))) for cell in found.matrix.cells.values())
+        self._contenders = frozenset(cell.cell for cell, first in rivals if first is not None and _near(cell, first))
+        for cell in self.plan.cells:
+            self._update(cell)
+
+    def leaders(self, block: int, confidence: float = CONFIDENCE) -> Compared[Leader]:
+        """Return who is fastest by the launches before a block."""
+        records = (each for cell in self.plan.cells for each in self._records[cell] if each.launch < block)
+        hosts = {self.host.fingerprint: self.host} if self.host is not None else {}
+        return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
+
+
+def _near(cell: CellResult, first: CellResult) -> bool:
+    if cell.timed is None or first.timed is None:
+        return False
+    behind = ratio(cell.timed, first.timed, EARLY_CONFIDENCE).low
+    return behind is None or behind <= FAR_BEHIND
+
+
+def of_plan(plan: Plan, records: Iterable[Record] = (), host: Host | None = None) -> Schedule:
+    """Return the schedule of a suite's plan."""
+    return (ContestSchedule if plan.decides else Schedule)(plan, records, host)
+
+
 PairRule = Callable[[Sequence[Record]], int]
 """Returns how many more pairs a cell with these records needs at most; 0 when it is done."""
 
@@ -412,7 +477,7 @@ class PairSchedule(Schedule):
         """
         pairs = []
         for cell in [cell for cell, left in self._left.items() if left]:
-            index, sides = _pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
+            index, sides = pairs_begun(self._records[cell]), [BASELINE, CANDIDATE]
             random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
             placed = zip(sides, self._duets.get(cell, (None, None)), strict=True)
             pairs.append(tuple(PlannedLaunch(cell, index, side, cpus) for side, cpus in placed))
@@ -457,7 +522,15 @@ class PairSchedule(Schedule):
         return MOST_ATTEMPTS
 
 
-def _given_up(records: Sequence[Record]) -> bool:
+def _looks(first: int, last: int) -> Iterator[int]:
+    """Yield the numbers of launches or pairs after which to look; the first one may exceed the last."""
+    yield first
+    while first < last:
+        first = min(last, math.ceil(LOOKS_APART * first))
+        yield first
+
+
+def given_up(records: Sequence[Record]) -> bool:
     """Tell whether a side would end the same way again."""
     for side in (BASELINE, CANDIDATE):
         statuses = [record.outcome.status for record in records if record.side == side]
@@ -467,7 +540,8 @@ def _given_up(records: Sequence[Record]) -> bool:
     return False
 
 
-def _pairs_begun(records: Sequence[Record]) -> int:
+def pairs_begun(records: Iterable[Record]) -> int:
+    """Return how many pairs were begun, which is the index of the next one."""
     return 1 + max((record.launch for record in records), default=-1)
 
 
@@ -478,10 +552,10 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
 
     def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
-        if _given_up(records) or deciding_look(baseline, candidate, rule) is not None:
+        if given_up(records) or deciding_look(baseline, candidate, rule) is not None:
             return 0
         wanted = next_look(len(baseline), rule).pairs
-        spent = _pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))
+        spent = pairs_begun(records) >= int((1 + rule.spare) * max(wanted, at_ease))
         return 0 if spent else wanted - len(baseline)
 
     return pairs_needed
@@ -493,15 +567,13 @@ def for_compare(host: Host, cells: int, fewest: int, most: int, width: float, ru
     ``width`` is the half-width of the interval relative to the ratio. It stops on precision, never on a p-value, and
     not before there are enough pairs to prove a slowdown at all (`verdict.fewest_pairs`).
     """
-    looks = [max(fewest, fewest_pairs(cells, rule))]
-    while looks[-1] < most:
-        looks.append(min(most, math.ceil(LOOKS_APART * looks[-1])))
+    looks = list(_looks(max(fewest, fewest_pairs(cells, rule)), most))
 
     def pairs_needed(records: Sequence[Record]) -> int:
         (baseline, candidate), _ = pairs_of(records, host)
         made = len(baseline)
-        spent = made >= looks[-1] or _pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
-        if spent or _given_up(records):
+        spent = made >= looks[-1] or pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
+        if spent or given_up(records):
             return 0
         reached = max((look for look in looks if look <= made), default=0)
         needed = 0.0

@@ -36,7 +36,7 @@ def reference(guest: Guest, only: Sequence[str] = (), **settings: Any) -> None:
 from guest.reference.adapter import ReferenceAdapter
 answer = {{}}
 for name in {list(only)!r} or built(**{settings!r}):
-    network = SMALL[name]
+    network = EVERY[name]
     found, expected = [
         small.parity_observation(parity, batches, adapter, network, 4)
         for adapter in (
@@ -152,7 +152,7 @@ def two_steps(adapter, network):
     return losses, {name: value.copy() for name, value in adapter.parameters()}
 
 def as_fresh(name, made, same, examples=4, repeated=None):
-    network = SMALL[name]
+    network = EVERY[name]
     other = network._replace(name=name + ", other numbers")
     weights = {key: 0.9 * value + np.float32(0.01) for key, value in batches.initial_weights(other).items()}
     first, second = [batches.mini_batch(each, examples, repeated) for each in (network, other)]

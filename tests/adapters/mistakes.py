@@ -6,11 +6,31 @@ mistake that can be made without changing the first loss is made that way: a wro
 
 import numpy as np
 
-from dlbench.adapters.families import LEARNING_RATE, Attention, Convolutional, Elman, Recurrent, Residual
+from dlbench.adapters.families import (
+    LEARNING_RATE,
+    Attention,
+    Boltzmann,
+    Convolutional,
+    Elman,
+    McCullochPitts,
+    Recurrent,
+    Residual,
+    Spiking,
+)
 from dlbench.adapters.reference import arithmetic
 from dlbench.adapters.reference.adapter import ReferenceAdapter as Adapter
 from dlbench.adapters.reference.networks import AttentionModel, ChainModel, ResidualModel
-from dlbench.adapters.reference.recurrent import LAYERS, ElmanModel, Gru, Lstm, RecurrentModel, Simple
+from dlbench.adapters.reference.recurrent import (
+    LAYERS,
+    ElmanModel,
+    Gru,
+    LeakyIntegrateAndFire,
+    Lstm,
+    RecurrentModel,
+    Simple,
+    SpikingModel,
+)
+from dlbench.adapters.reference.sampling import BoltzmannMachine, Machine, McCullochPittsMachine
 
 
 def broken(base, **methods):
@@ -95,6 +115,72 @@ def clipped_by_tensor(self, gradients):
     """Clip each gradient by its own norm: Keras's clipnorm, CNTK's clipping."""
     for pair in gradients:
         yield from Adapter.clip(self, iter([pair]))
+
+
+def spiking(**methods):
+    """Return an adapter whose spiking layer has other methods."""
+    return with_model(Spiking, SpikingModel, kinds={"lif": broken(LeakyIntegrateAndFire, **methods)})
+
+
+def steeper(self, potential):
+    """Return the slope of another surrogate, as steep as snnTorch's usual one."""
+    return 1.0 / np.square(1.0 + 25.0 * np.abs(potential - 1.0))
+
+
+def boltzmann(**methods):
+    """Return an adapter whose Boltzmann machine has other methods."""
+    return with_model(Boltzmann, BoltzmannMachine, **methods)
+
+
+def mcculloch_pitts(**methods):
+    return with_model(McCullochPitts, McCullochPittsMachine, **methods)
+
+
+def as_the_sweep_began(self, numbers):
+    """Decide every block from the states before the sweep: gaps that are not kept up to date."""
+    before = self.state.copy()
+    product = BoltzmannMachine.product
+
+    def of_before(block):
+        now, self.state = self.state, before
+        found = product(self, block)
+        self.state = now
+        return found
+
+    self.product = of_before
+    return BoltzmannMachine.move(self, numbers)
+
+
+def in_blocks(*blocks):
+    """Return a constructor of a machine that decides these blocks, one after another."""
+
+    def make(self, family, weights):
+        BoltzmannMachine.__init__(self, family, weights)
+        self.blocks = list(blocks) or [slice(unit, unit + 1) for unit in range(family.units)]
+
+    return make
+
+
+def started_anew(self, inputs, labels):
+    """Start from the states of the mini-batch, whatever the step before left."""
+    self.state = None
+    return Machine.forward(self, inputs, labels)
+
+
+def of_transposed(self, state):
+    self.weights = dict(self.weights, weight=self.weights["weight"].T)
+    McCullochPittsMachine.start(self, state)
+
+
+def without_diagonal(self, chosen, change):
+    """Change the fields of the other units alone, as of a Boltzmann machine."""
+    kept = self.fields[self.rows, chosen]
+    McCullochPittsMachine.update(self, chosen, change)
+    self.fields[self.rows, chosen] = kept
+
+
+def with_stopped_clock(self, choices, waits):
+    return McCullochPittsMachine.transition(self, choices, np.ones_like(waits))
 
 
 def padded_like_same(self, name, values, stride, padding, bias=False):
@@ -193,6 +279,8 @@ SIMPLE = ("small-elman", "leaky-elman", "free-elman")
 CLIPPED = ("small-elman", "leaky-elman")
 TRANSFORMER = ("small-attention",)
 STACKS = ("one-hot-lstm", "one-hot-gru", "one-hot-rnn")
+BOLTZMANN = ("small-sequential", "small-synchronous", "small-bipartite")
+IN_BLOCKS = ("small-sequential", "small-bipartite")
 
 #: The broken adapter, and the networks, by name, on which it has to be caught.
 MISTAKES = {
@@ -216,6 +304,30 @@ MISTAKES = {
     ),
     "scale of the width": (with_model(Attention, AttentionModel, __init__=scale_of_width), TRANSFORMER),
     "layer norm's epsilon 1e-3": (with_model(Attention, AttentionModel, standardised=layer_norm_epsilon), TRANSFORMER),
+    "spikes without a reset": (spiking(staying=lambda self, state: self.beta), ("small-lif",)),
+    "another surrogate": (spiking(slope=steeper), ("small-lif",)),
+    "spikes without a slope": (spiking(slope=lambda self, potential: 0.0 * potential), ("small-lif",)),
+    "carried potential": (
+        with_model(Spiking, SpikingModel, kinds={"lif": carried(LeakyIntegrateAndFire)}),
+        ("small-lif",),
+    ),
+    "gap of the other sign": (
+        boltzmann(probabilities=lambda self, gaps: BoltzmannMachine.probabilities(self, -gaps)),
+        BOLTZMANN,
+    ),
+    "twice the temperature": (
+        boltzmann(probabilities=lambda self, gaps: BoltzmannMachine.probabilities(self, gaps / 2.0)),
+        BOLTZMANN,
+    ),
+    "gaps not kept up to date": (boltzmann(move=as_the_sweep_began), IN_BLOCKS),
+    "one after another": (boltzmann(__init__=in_blocks()), ("small-synchronous",)),
+    "the halves exchanged": (boltzmann(__init__=in_blocks(slice(4, 9), slice(0, 4))), ("small-bipartite",)),
+    "transposed weights": (mcculloch_pitts(start=of_transposed), ("small-mpm",)),
+    "no diagonal": (mcculloch_pitts(update=without_diagonal), ("small-mpm",)),
+    "fields not kept up to date": (mcculloch_pitts(update=lambda self, chosen, change: None), ("small-mpm",)),
+    "stopped clock": (mcculloch_pitts(transition=with_stopped_clock), ("small-mpm",)),
+    "Boltzmann chains started anew": (boltzmann(forward=started_anew), BOLTZMANN),
+    "McCulloch-Pitts chains started anew": (mcculloch_pitts(forward=started_anew), ("small-mpm",)),
     "SAME padding": (with_model(Convolutional, ChainModel, convolution=padded_like_same), ("alexnet",)),
     "normalisation in inference mode": (
         with_model(Residual, ResidualModel, normalise=running_statistics, normalise_backward=constant_statistics),

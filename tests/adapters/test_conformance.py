@@ -12,7 +12,7 @@ import os
 import pytest
 from known_networks import NETWORKS
 from one_launch import ALWAYS_BOUND, SHORT, is_tested
-from small_networks import small_networks
+from small_networks import BUILD_THEM, OF_FEW, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.networks import of_family
@@ -25,8 +25,14 @@ USUAL = "lstm32"
 AT_FULL_SIZE = ("torch",)
 #: A network whose rate falls a thousandfold after the parity steps, so that its final loss shows the rate.
 REFERRED = "small-recurrent"
+#: A machine that is sampled.
+SAMPLED = "small-mpm"
 #: With the recipes of their families, as a user's own network has.
-SMALL = {name: of_family(name, each.family, each.batch_size) for name, each in small_networks(networks).items()}
+SMALL = {
+    name: of_family(name, each.family, each.batch_size)
+    for tables in (small_networks(networks), small_networks(networks, OF_FEW))
+    for name, each in tables.items()
+}
 EVERY = {**SMALL, **NETWORKS}
 OF_EACH_FAMILY = (
     *("small-convolutional", "small-residual", "small-recurrent"),
@@ -77,7 +83,7 @@ def looked_at(framework, mode):
     if not framework.modes[mode].default:
         further = OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES)
         return () if (framework.name, mode) in COMPILED else (further,)
-    full = (USUAL,) if framework.name in AT_FULL_SIZE or framework.outside is not None else ()
+    full = (USUAL, SAMPLED) if framework.name in AT_FULL_SIZE or framework.outside is not None else ()
     return (*(OF_EACH_FRAMEWORK if framework.outside is None else OF_EACH_FAMILY), *full)
 
 
@@ -99,7 +105,10 @@ def may_refuse(name: str, mode: str, network: str) -> bool:
     """Tell whether a framework may refuse a network: one outside dlbench may, and others where that is known."""
     family = EVERY[network].family.name
     of_another = (name, mode) in OF_ONE_FAMILY and EVERY[OF_ONE_FAMILY[name, mode]].family.name != family
-    return catalogue()[name].outside is not None or of_another or name in WITHOUT.get(network, ())
+    # Machines that are sampled, and spikes.
+    special = family in ("boltzmann", "mcculloch_pitts", "lif")
+    unfit = special and (name not in BUILD_THEM or mode in ("onednn", "compile"))
+    return catalogue()[name].outside is not None or of_another or unfit or name in WITHOUT.get(network, ())
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from known_networks import NETWORKS
-from small_networks import small_networks
+from small_networks import FURTHER, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.base import Adapter
@@ -18,7 +18,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.adapters.reference.adapter import ReferenceAdapter
 from dlbench.reports.storage.networks import FIRST
 
-SMALL = small_networks(networks)
+SMALL = {**small_networks(networks), **small_networks(networks, FURTHER)}
 
 size = st.integers(1, 300)
 activation = st.sampled_from(["relu", "sigmoid", "tanh"])
@@ -46,8 +46,20 @@ specified = st.one_of(
     convolutional.map(lambda numbers: {"family": "convolutional", "numbers": numbers}),
 )
 
+#: Machines that are sampled.
+machines = st.one_of(
+    st.builds(
+        lambda units, order, tau: {"family": "boltzmann", "numbers": {"units": units, "order": order, "tau": tau}},
+        *(st.integers(2, 300), st.sampled_from(["sequential", "synchronous", "bipartite"]), st.floats(0.01, 10.0)),
+    ),
+    st.builds(
+        lambda units, count: {"family": "mcculloch_pitts", "numbers": {"units": units, "transitions": count}},
+        *(st.integers(2, 300), st.integers(1, 100)),
+    ),
+)
 
-@given(specified)
+
+@given(specified | machines)
 def test_numbers_survive_being_written_and_read(data):
     network = of_family("mine", family_of(data), 3)
     back = from_data(json.loads(json.dumps(to_data(network))))
@@ -68,12 +80,25 @@ def test_what_is_counted_is_what_is_there(data):
     products = [p for p in family.parameters() if len(p.shape) > 1 and p.name not in looked_up]
     steps = getattr(family, "steps", 1)
     used = sum(steps * entries(parameter) for parameter in products)
+    if data["family"] == "lif":  # whose outputs are those of the rates, once
+        used -= (steps - 1) * family.hidden * family.outputs
     assert sum(family.multiply_adds()) >= used
     assert family.training_flops(7) == 7 * family.training_flops(1) > 4 * sum(family.multiply_adds())
     if data["family"] == "attention":  # each step's scores with itself and the earlier steps, and their use
         used += family.layers * family.steps * (family.steps + 1) * family.width
     if not any(len(parameter.shape) == 4 for parameter in products):
         assert sum(family.multiply_adds()) == used
+
+
+@given(machines)
+def test_a_step_of_a_machine_is_counted_once_for_each_chain(data):
+    family = family_of(data)
+    assert family.training_flops(7) == 14 * sum(family.multiply_adds()) > 0
+    weight, *vectors = family.parameters()
+    assert [each.shape for each in vectors] == [(family.units,), (family.units,)]
+    once = {"synchronous": entries(weight), "bipartite": 2 * entries(weight)}
+    if data["family"] == "boltzmann":
+        assert sum(family.multiply_adds()) == once.get(family.order, family.units**2)
 
 
 def entries(parameter) -> int:
@@ -126,6 +151,9 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
         ("recurrent", {**LSTM, "embedding": -1}, "embedding", "from 0"),
         ("attention", {**GPT, "heads": 3}, "heads", "3 do not divide the width 8. Give a divisor"),
         ("elman", {**RNN, "alpha": 1.5}, "alpha", "1.5 is not a number from 0.001 to 1"),
+        ("boltzmann", {"units": 1, "order": "sequential"}, "units", "1 is not a whole number from 2"),
+        ("boltzmann", {"units": 9, "order": "random"}, "order", '"sequential", "synchronous", "bipartite"'),
+        ("mcculloch_pitts", {"units": 9, "tau": 0}, "tau", "0 is not a number from 1e-06"),
         ("made-up", {}, "family", "no family of networks is named 'made-up'. Known: attention"),
     ],
 )

@@ -41,6 +41,12 @@ nn.losses.cross_entropy = lambda *given, **named: traces.append(1) or compute(*g
 #: Torch compiles nothing: each step computes its loss anew.
 TRACES_OF_KERAS = 'keras.backend.backend() == "torch" or len(traces)'
 HELD_BY_TORCH = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+SAMPLED = ("small-sequential", "small-synchronous", "small-bipartite", "small-mpm")
+#: What few frameworks build.
+OF_FEW = ("small-lif", *SAMPLED)
+MOVED_BY_TORCH = "[each.data_ptr() for each in adapter._training.moving.values()]"
+PROGRAMS = "adapter.step.__self__.program._cache_size()"
+TRACED_OF_SAMPLING = "adapter.step.__self__.program.experimental_get_tracing_count()"
 SESSIONS = "adapter.module._model, adapter.optimizer._optimizer"
 #: What a step is made of, and where it is made: neither changes with weights, mini-batch or rate.
 CAPTURED_BY_TINYGRAD = """(id(adapter.train.captured), [
@@ -110,6 +116,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
             for settings in ({}, {"optimizer": "single", "channels_last": False}, {"dense": "onednn"})
         ),
         asked.reset(HELD_BY_TORCH, only=["small-dense", "small-convolutional", "small-residual"], precision="bfloat16"),
+        asked.reference(only=OF_FEW),
+        asked.reset(MOVED_BY_TORCH, only=SAMPLED),
         asked.memory(
             {
                 "torch.empty(1 << 50)": True,
@@ -124,6 +132,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         *(asked.reference(only=["small-residual"], pointwise=how) for how in ("convolution", "product")),
         asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
         asked.feeding(),
+        *(asked.reference(only=OF_FEW, donate=donated) for donated in (False, True)),
+        asked.reset(PROGRAMS, only=SAMPLED),
         asked.rate("adapter._step._cache_size()"),
         asked.reset("adapter._step._cache_size()", only=["small-convolutional", "small-recurrent"]),
         asked.queue(),
@@ -148,7 +158,9 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.feeding(),
         asked.reference(inter_op=2),
         # To compile all of them takes XLA longer than any other test.
-        asked.reference(only=["small-convolutional", "small-elman"], compile=True),
+        asked.reference(only=["small-convolutional", "small-elman", "small-mpm"], compile=True),
+        asked.reference(only=OF_FEW),
+        asked.reset(TRACED_OF_SAMPLING, only=SAMPLED),
     ],
     "keras:tensorflow": [
         *OF_KERAS,

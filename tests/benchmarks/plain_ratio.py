@@ -9,7 +9,8 @@ ratios of medians (adapter / plain) with Student's 95 % interval over the pairs,
 1.02. Nothing else should run. Where the machine has neighbours, a launch of short steps may fall into a slow time as
 a whole: `--quantile 0.1` compares the samples that a tenth of a launch's are faster than, instead of the medians.
 
-The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too.
+The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too, and PyTorch's and JAX's sample:
+`--suite sampling --networks bm-d1024-bipartite,bm-d256-sequential --frameworks torch,jax`.
 
 On a GPU, where PyTorch alone has a plain script: `--frameworks torch:eager,torch:compile --device cuda:0`, with
 DLBENCH_PYTHON_TORCH naming a build that drives it.

@@ -31,6 +31,7 @@ specification = importlib.util.spec_from_file_location("small_networks", {small!
 small = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(small)
 SMALL = small.small_networks(networks)
+EVERY = dict(SMALL, **small.small_networks(networks, small.OF_FEW))
 NETWORKS = {{name: networks.from_data(data) for name, data in json.loads({known!r}).items()}}
 from guest.{folder}.adapter import ADAPTER
 

@@ -42,12 +42,13 @@ def make_python(path: Path, version: str) -> Path:
     return script(path, _SCRIPT.format(version=version))
 
 
-def make_wheel(folder: Path, module: str) -> Path:
-    """Make a wheel, version 1.0, of one empty module."""
-    information = f"{module}-1.0.dist-info"
+def make_wheel(folder: Path, module: str, version: str = "1.0", text: str = "", requires: str = "") -> Path:
+    """Make a wheel of one module with this text."""
+    information = f"{module}-{version}.dist-info"
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
     files = {
-        f"{module}.py": "",
-        f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n",
+        f"{module}.py": text,
+        f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {module}\nVersion: {version}\n{needs}",
         f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     lines = []
@@ -55,7 +56,7 @@ def make_wheel(folder: Path, module: str) -> Path:
         digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
         lines.append(f"{name},sha256={digest},{len(text)}")
     files[f"{information}/RECORD"] = "\n".join([*lines, f"{information}/RECORD,,"]) + "\n"
-    wheel = folder / f"{module}-1.0-py3-none-any.whl"
+    wheel = folder / f"{module}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)

@@ -17,7 +17,7 @@ from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import Launched
 from dlbench.suites.run.runner import Runner
-from dlbench.suites.run.schedules import Schedule
+from dlbench.suites.run.schedules import of_plan
 
 TEXT = """
 name = "pretended"
@@ -80,7 +80,7 @@ def begin(store, plan=PLAN):
     return run
 
 
-def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, schedule=Schedule, **options):
+def runner_of(store, run, launcher, plan=PLAN, budget=None, watcher=None, schedule=of_plan, **options):
     """Return the runner of a run with these options of its launches; ``launcher`` may be a dict by side."""
     options = {"sources": sources(plan), "reference": lambda cell: None, "nvml": nvml(TWO), **options}
     by_side = launcher if isinstance(launcher, dict) else dict.fromkeys(("", SEARCH), launcher)

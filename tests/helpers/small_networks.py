@@ -24,6 +24,7 @@ _RESIDUAL = {"channels": 3, "side": 17, "stem_channels": 4, "blocks": [2, 1], "w
 _RECURRENT = {"vocabulary": 13, "hidden": 5, "layers": 2, "steps": 4}
 _ELMAN = {"inputs": 3, "hidden": 6, "outputs": 2, "steps": 5}
 _ATTENTION = {"vocabulary": 13, "width": 6, "heads": 2, "layers": 2, "steps": 4, "feedforward": 10, "epsilon": 1e-4}
+_ORDERS = ("sequential", "synchronous", "bipartite")
 
 #: (name, mini-batch, family, numbers): odd sizes, strides that do not divide, more than one of everything.
 SMALL = (
@@ -43,11 +44,22 @@ SMALL = (
     ("free-elman", 3, "elman", dict(_ELMAN, activation="sigmoid", clip=0)),
 )
 
+#: Spikes, whose gradient is none of their own.
+SPIKING = (("small-lif", 4, "lif", {"inputs": 3, "hidden": 7, "outputs": 5, "steps": 6, "input_scale": 2.0}),)
 #: What the reference's own tests look at too: every cell behind an embedding.
 FURTHER = (
+    *SPIKING,
     ("small-gru", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="gru")),
     ("small-rnn", 3, "recurrent", dict(_RECURRENT, embedding=7, cell="rnn")),
 )
+
+#: What those of `BUILD_THEM` alone build: spikes, and machines that are sampled, with halves of different sizes.
+OF_FEW = (
+    *SPIKING,
+    *(("small-" + order, 3, "boltzmann", {"units": 9, "order": order}) for order in _ORDERS),
+    ("small-mpm", 3, "mcculloch_pitts", {"units": 9, "transitions": 5, "tau": 0.7}),
+)
+BUILD_THEM = ("jax", "numpy", "reference", "tensorflow", "torch")
 
 
 def small_networks(networks, tables=SMALL):

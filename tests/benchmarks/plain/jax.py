@@ -59,8 +59,56 @@ def lstm(given):
     return p, model
 
 
+def boltzmann(given, u, x):
+    """Return a sweep over the chains of a machine with random weights, and what waits for its end."""
+    d, half, bound = given.units, given.units // 2, (3 / given.units) ** 0.5
+    b = uniform(d, 1, scale=0.1)
+    if given.network.endswith("bipartite"):
+        w = uniform(half, d - half, scale=bound)
+
+        def sweep(w, b, u, x):
+            p = jax.nn.sigmoid(w @ x[half:] + b[:half])
+            first = (u[:half] < p).astype(jnp.float32)
+            q = jax.nn.sigmoid(w.T @ first + b[half:])
+            second = (u[half:] < q).astype(jnp.float32)
+            return (jnp.concatenate([first, second]),), jnp.concatenate([p, q])
+
+        state = (jnp.asarray(x),)
+    else:
+        w = jnp.tril(uniform(d, d, scale=bound), -1)
+        w = w + w.T
+
+        def sweep(w, b, u, x, z):
+            def unit(z, row):
+                k, w_k, u_k, x_k = row
+                p_k = jax.nn.sigmoid(z[k])
+                new = (u_k < p_k).astype(jnp.float32)
+                return z + jnp.outer(w_k, new - x_k), (new, p_k)
+
+            z, (x, p) = jax.lax.scan(unit, z, (jnp.arange(d), w, u, x))
+            return (x, z), p
+
+        state = jnp.asarray(x), w @ x + b
+
+    def counted(state, activity, w, b, u):
+        state, p = sweep(w, b, u, *state)
+        mean = p.mean(1)
+        return state, activity + mean, mean.mean()
+
+    compiled = jax.jit(counted, donate_argnums=(0, 1))
+    u, found = jnp.asarray(u), (state, jnp.zeros(d), None)
+
+    def step():
+        nonlocal found
+        found = compiled(found[0], found[1], w, b, u)
+
+    return step, lambda: jax.block_until_ready(found)
+
+
 def train(given, x, y):
     jax.config.update("jax_default_matmul_precision", "highest")
+    if given.units:
+        return boltzmann(given, x, y)
     params, model = given.build(lstm, fully_connected)
     x, y = jnp.asarray(x.astype(np.int32) if given.length else x), jnp.asarray(y, jnp.int32)
 

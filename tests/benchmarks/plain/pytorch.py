@@ -126,6 +126,46 @@ def eager_step(model, x, y, parameters):
     return step
 
 
+def boltzmann(given, u, x):
+    """Return a sweep over the chains of a machine with random weights."""
+    if given.mode != "eager":
+        raise SystemExit("this script samples in eager mode only")
+    d, half = given.units, given.units // 2
+    bound = (3 / d) ** 0.5
+    b, activity = torch.empty(d, 1).uniform_(-0.1, 0.1), torch.zeros(d)
+    if given.network.endswith("bipartite"):
+        w = torch.empty(half, d - half).uniform_(-bound, bound)
+
+        @torch.no_grad()
+        def sweep():
+            p = torch.sigmoid(torch.addmm(b[:half], w, x[half:]))
+            x[:half] = u[:half] < p
+            q = torch.sigmoid(torch.addmm(b[half:], w.T, x[:half]))
+            x[half:] = u[half:] < q
+            mean = torch.cat([p, q]).mean(1)
+            activity.add_(mean)
+            return mean.mean()
+
+        return sweep
+    w = torch.empty(d, d).uniform_(-bound, bound).tril_(-1)
+    w = w + w.T
+    z, p = w @ x + b, torch.empty_like(x)
+    rows = list(zip(*(each.unbind() for each in (z, p, u, x, w)), strict=True))
+
+    @torch.no_grad()
+    def sweep():
+        for z_k, p_k, u_k, x_k, w_k in rows:
+            torch.sigmoid(z_k, out=p_k)
+            new = (u_k < p_k).float()
+            z.addr_(w_k, new - x_k)
+            x_k.copy_(new)
+        mean = p.mean(1)
+        activity.add_(mean)
+        return mean.mean()
+
+    return sweep
+
+
 def train(given, x, y):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
@@ -133,6 +173,8 @@ def train(given, x, y):
     torch.set_num_interop_threads(1)
     linear = OneDNNLinear if given.mode == "onednn" else nn.Linear
     x, y = torch.from_numpy(x), torch.from_numpy(y)
+    if given.units:
+        return boltzmann(given, x, y), None
     convolutional = {"alexnet": alexnet, "resnet50": resnet50}.get(given.network)
     if convolutional:
         model = convolutional(linear).to(memory_format=torch.channels_last)

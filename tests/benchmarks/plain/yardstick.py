@@ -4,7 +4,8 @@
 
 FRAMEWORK is the name of a module beside this file. Each has ``MODES``, the modes of the adapter that it knows, and
 ``train``, which returns a training step on a mini-batch and, where a step may return early, a function that waits for
-its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet or resnet50; DEVICE is cpu (the default) or
+its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet or resnet50, in PyTorch and JAX also a
+Boltzmann machine such as bm-d256-sequential or bm-d1024-bipartite, of BATCH chains; DEVICE is cpu (the default) or
 cuda:0. Threads and libraries are set by the environment variables too. After 3 warm-up steps each of STEPS steps is
 timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
 """
@@ -41,6 +42,11 @@ class Arguments(NamedTuple):
         sizes = [26752] + [2048] * (int(self.network[3:]) - 2) + [26752] if self.network.startswith("fcn") else []
         return list(zip(sizes, sizes[1:]))  # noqa: B905, RUF007 - Python 3.6
 
+    @property
+    def units(self):
+        """Units of a Boltzmann machine; 0 of any other network."""
+        return int(self.network.split("-")[1][1:]) if self.network.startswith("bm-") else 0
+
     def build(self, recurrent, fully_connected):
         """Build the network, recurrent or fully connected."""
         if not self.length and not self.layers:
@@ -49,8 +55,14 @@ class Arguments(NamedTuple):
 
 
 def mini_batch(given):
-    """Return random inputs, float32 or int64 tokens (steps, batch), and labels in a row, step by step."""
+    """Return random inputs, float32 or int64 tokens (steps, batch), and labels in a row, step by step.
+
+    Of a Boltzmann machine: a random number and a state of each unit in each chain, (units, chains).
+    """
     random = np.random.RandomState(1)
+    if given.units:
+        shape = given.units, given.batch
+        return random.rand(*shape).astype(np.float32), random.randint(0, 2, shape).astype(np.float32)
     if given.length:
         tokens = random.randint(0, 10000, (given.length, given.batch))
         return tokens, random.randint(0, 10000, given.length * given.batch)

@@ -42,8 +42,15 @@ def brought(seconds: float, placement: str) -> list[make.Record]:
     return on_gpu("torch", seconds, CNNS, placement=placement)
 
 
-ONCE = {1: 1.0}
+def chains(count: int, cpu: float, gpu: float | None = None) -> list[make.Record]:
+    """So many chains of a Boltzmann machine, on the CPU and on a GPU."""
+    where = {"network": "bm-d256-sequential", "batch_size": count}
+    on = timed("torch", cpu, threads=2, **where)
+    return on if gpu is None else [*on, *timed("torch", gpu, **GPU, **where)]
+
+
 LITTLE, MUCH = {4: 1.0, 16: 0.9}, {4: 1.0, 16: 0.3}
+ONCE = {1: 1.0}
 GAINS, SUFFERS = {4: 1.0, 8: 0.8}, {2: 0.9, 4: 1.0, 8: 1.5}
 RESNET = ("resnet50",)
 
@@ -79,6 +86,9 @@ RESNET = ("resnet50",)
         ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 0.9, CNNS, world_size=2)], 4, REPRODUCES),
         ("W2", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.2, CNNS, world_size=2)], 4, DIFFERS),
         ("W2", on_gpu("torch", 1.0, CNNS), 4, NOT_MEASURED),
+        ("M1", [*chains(1, 1.0, 5.0), *chains(1024, 1.0, 0.2)], 4, REPRODUCES),
+        ("M1", [*chains(1, 1.0, 0.5), *chains(1024, 1.0, 2.0)], 4, DIFFERS),
+        ("M1", chains(1, 1.0), 4, NOT_MEASURED),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.5, CNNS, placement="pageable")], 4, REPRODUCES),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")], 4, DIFFERS),
         ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0), *loads(1.1, 1), *loads(2.0, 0, "disk")], 4, REPRODUCES),

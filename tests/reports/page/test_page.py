@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import factory_of_records as make
 import pytest
 from hostile import HOSTILE, check_csv, check_html, hostile_store
 from kept_stores import block, kept_store
@@ -16,7 +17,7 @@ from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.catalogue import reports
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.page.document import Document
-from dlbench.reports.page.overview import findings
+from dlbench.reports.page.overview import findings, overview_column
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text
 from dlbench.reports.report import ReportOptions, Source
@@ -183,3 +184,14 @@ def test_the_head_has_sentences_of_the_reports() -> None:
     tuning = reports()["tuning"]
     headlines = [tuning.headline(tuning.analyse(of.source))]
     assert "tuning makes 3 of 9 rows faster" in " ".join(findings(of.matrix, headlines))
+
+
+def test_the_overview_shows_the_threads_with_most_numbers_and_of_these_none_beyond_the_cores() -> None:
+    def column(*threads: int, cores: int | None = 2) -> int | None:
+        records = [make.record(threads=count) for count in threads]
+        shown = overview_column(make.matrix(*records, cores=cores))
+        return None if shown is None else shown.threads
+
+    assert column(1, 2, 4) == 2
+    assert column(1, 2, 4, cores=None) == 4
+    assert column(4) == 4

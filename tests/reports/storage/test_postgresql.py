@@ -349,6 +349,7 @@ def stopping(postgresql: Server, monkeypatch: pytest.MonkeyPatch, at: int) -> No
     monkeypatch.setattr(DeliveringStore, "append", stop)
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_in_the_middle_of_a_run(
     command: Command, url: str, postgresql: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -105,7 +105,7 @@ def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path,
 
 
 def test_room_is_needed_for_what_is_kept_beside_the_environment(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(environment, "_free_megabytes", lambda folder: 2.5)  # 2 MB of environment, 1 MB of download
+    monkeypatch.setattr(environment, "free_megabytes", lambda folder: 2.5)  # 2 MB of environment, 1 MB of download
     hashed = make_framework(tmp_path, f"one==1 --hash=sha256:{'0' * 64}\n")
     assert "needs about 3 MB" in environment.locate(hashed).reason
     half = environment.locate(hashed).directory

@@ -205,4 +205,4 @@ def test_a_connection_that_came_back_does_not_hide_a_wrong_checksum(tiny, tmp_pa
     log.write_text(f"{RETRIED}\n")  # of an earlier command
     said = f"{RETRIED}\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
     with pytest.raises(FrameworkEnvironmentError, match=r"by its checksum"):
-        packages._run_pip(tiny, ["sh", "-c", f'echo "{said}"; exit 1'], log, "Tiny", lambda line: None)
+        packages.run_pip(tiny, ["sh", "-c", f'echo "{said}"; exit 1'], log, "Tiny", lambda line: None)

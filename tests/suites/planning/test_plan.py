@@ -179,6 +179,7 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
         ("quick", "5-20", None, (5, 20, 0.02)),
         ("quick", None, "1%", (3, 20, 0.01)),
         ("quick", "3-8", "5%", (3, 8, 0.05)),
+        ("quick", None, "fastest", (3, 20, None)),
         ("threads", None, None, (3, 10, 0.02)),
         ("threads", None, "1%", (3, 10, 0.01)),
     ],
@@ -206,6 +207,8 @@ def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, la
         (SuiteOverrides(placements="loader", loader_workers="few"), "is not a number of loader workers"),
         (SuiteOverrides(launches=0), "1 to 1000000"),
         (SuiteOverrides(interval="1%", launches="5"), "needs a range of launches"),
+        (SuiteOverrides(interval="fastest", launches="5"), "needs a range of launches"),
+        (SuiteOverrides(interval="fastet"), "or fastest"),
         (SuiteOverrides(affinity="bound", threads="5,6"), "This machine has 4 CPUs to bind threads to"),
         (SuiteOverrides(builds=(values.build("a:torch=/x"),) * 2), "Give them different names"),
         (SuiteOverrides(steps=0), "from 1"),
@@ -283,12 +286,19 @@ warmup_steps = 1
 steps = 2
 [[network]]
 name = "wide"
+batch_size = 1000000
+"""
+DENSE = """
 family = "feedforward"
 inputs = 90000
 hidden = [90000]
 outputs = 4
 activation = "tanh"
-batch_size = 1000000
+"""
+MACHINE = """
+family = "boltzmann"
+units = 90000
+order = "bipartite"
 """
 
 
@@ -327,11 +337,14 @@ def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported
     assert bool(reported) == bool(why)
 
 
-def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(command, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("numbers", "needed"), [(DENSE, "weights, gradients and mini-batch"), (MACHINE, "weights and chains")]
+)
+def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(numbers, needed, command, tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))  # without environments
-    (tmp_path / "large.toml").write_text(LARGE)
+    (tmp_path / "large.toml").write_text(LARGE + numbers)
     _, planned, _ = command("plan", "large.toml")
-    said = "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: weights, gradients and"
+    said = f"1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: {needed}"
     assert said in " ".join(planned.split())
     _, _, complaint = command("run", "large.toml", "--no-ceilings", "--no-quiet-gate", "--no-build")
     assert said in " ".join(complaint.split())

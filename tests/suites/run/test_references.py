@@ -116,3 +116,14 @@ def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(c
     found = fitting(small(), 2**15, False, lambda line: None)
     assert computed == [("small", 8)]
     assert found.repeated_batch == 8
+
+
+@pytest.mark.parametrize(("chains", "computed_chains"), [(1, 1), (8, 8), (64, 8), (1024, 8), (67, 67)])
+def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(computed, chains, computed_chains):
+    numbers = {"units": 400, "order": "sequential"}
+    machine = of_family("machine", family_of({"family": "boltzmann", "numbers": numbers}))
+    one = fitting(machine, 1, True, lambda line: None)
+    found = fitting(machine, chains, True, lambda line: None)
+    assert computed == [("machine", 1), *([("machine", computed_chains)] * (chains > 1))]
+    assert found.repeated_batch == (None if chains == computed_chains else computed_chains)
+    assert (found == one) is (chains == 1)

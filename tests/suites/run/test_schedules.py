@@ -26,6 +26,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.cells import build_matrix as make_matrix
 from dlbench.reports.compare.comparison import compare_sides
 from dlbench.reports.compare.verdict import DEFAULT, Verdict, fewest_pairs
+from dlbench.reports.ratio.fastest import CLEAR, UNDECIDED
 from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import BASELINE, CANDIDATE
@@ -58,6 +59,8 @@ from dlbench.suites.run.search import (
 
 # With a precision to reach: launches deviate by so much, drawn anew for each.
 PRECISE = replace(PLAN, launches=5, launches_most=20, interval=0.02)
+# Until it is known who is fastest.
+CONTEST = replace(PLAN, launches=3, launches_most=12)
 
 
 def noisy(deviation, seed=1):
@@ -161,9 +164,9 @@ def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
     assert store.runs()[0].finished is not None
 
 
-@examples(3)
-@given(st.integers(0, 120))
-def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end):
+@examples(4)
+@given(st.integers(0, 120), st.sampled_from([PRECISE, CONTEST]))
+def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end, plan):
     def answer():
         # Each launch's deviation depends on cell and launch alone, whatever came before.
         made = Counter()
@@ -174,12 +177,12 @@ def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(e
 
         return of
 
-    whole, _, _ = carry_out(answer(), plan=PRECISE)
+    whole, _, _ = carry_out(answer(), plan=plan)
     store, shared = open_store(), answer()
-    run = begin(store, PRECISE)
+    run = begin(store, plan)
     for launcher in (Pretender(shared, ends_at=end), Pretender(shared)):
         with suppress(KeyboardInterrupt):
-            runner_of(store, run, launcher, plan=PRECISE).run()
+            runner_of(store, run, launcher, plan=plan).run()
     assert launched(store) == launched(whole)
 
 
@@ -215,6 +218,53 @@ def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
     # All that are quick come first, then of the slow ones as many as there is time for.
     assert set(last[: len(quick_cells)]) == quick_cells
     assert 0 < len(last) - len(quick_cells) < len(quick_cells)
+
+
+def contest(deviation, times=lambda cell: 1.0, seed=1, later=1.0):
+    """Run a contest whose launches take ``later`` times as long once every cell has three."""
+    rng, made = random.Random(seed), itertools.count()
+
+    def answer(cell):
+        slowly = later if next(made) >= 3 * len(CONTEST.cells) else 1.0
+        return ok(0.01 * slowly * times(cell) * rng.lognormvariate(0, deviation))
+
+    return carry_out(answer, plan=CONTEST)
+
+
+def test_a_contest_launches_again_only_those_that_are_near_until_the_fastest_is_known():
+    rivals = {"null": 1.0, "eager": 1.03}
+    store, _, result = contest(0.015, lambda cell: rivals.get(cell.mode, 2.0))
+    made = launches_by_cell(store)
+    assert {count for cell, count in made.items() if cell.mode not in rivals} == {3}
+    assert {count for cell, count in made.items() if cell.mode in rivals} <= {3, 5, 7, 10, 12}
+    assert max(made.values()) > 3
+    leaders = result.leaders(CONTEST.most).rows
+    assert [each.outcome for each in leaders].count(CLEAR) >= len(leaders) - 1
+    assert {each.first.cell.mode for each in leaders if each.outcome == CLEAR} == {"null"}
+    assert result.launches_left() == 0
+    assert store.runs()[0].finished is not None
+
+
+@pytest.mark.parametrize("later", [0.85, 1.2])
+def test_a_machine_that_changes_its_speed_within_a_contest_makes_no_slower_row_the_fastest(later):
+    rivals = {"null": 1.0, "eager": 1.03, "onednn": 1.15}
+    _, _, result = contest(0.015, lambda cell: rivals.get(cell.mode, 2.0), later=later)
+    assert {each.first.cell.mode for each in result.leaders(CONTEST.most).rows} <= {"null", "eager"}
+
+
+def test_a_contest_that_more_launches_would_not_decide_ends_with_the_fewest():
+    store, _, result = contest(0.3)
+    assert launches_by_cell(store).total() < 1.5 * 3 * len(CONTEST.cells)
+    assert UNDECIDED in {each.outcome for each in result.leaders(CONTEST.most).rows}
+
+
+@pytest.mark.slow
+def test_a_contest_of_equal_rows_seldom_calls_one_the_fastest():
+    outcomes = Counter(
+        each.outcome for seed in range(100) for each in contest(0.02, seed=seed)[2].leaders(CONTEST.most).rows
+    )
+    # Twice the standard error of 5 % of 600 comparisons, and what the early looks add.
+    assert outcomes[CLEAR] <= 0.09 * outcomes.total()
 
 
 # Pairs.

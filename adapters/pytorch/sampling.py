@@ -1,0 +1,169 @@
+"""Sampling machines in PyTorch: Python goes through units or transitions; the work of each is eager or compiled.
+
+Tensors are changed in place, so that a CUDA graph of a step finds them where they were.
+"""
+
+from typing import Any, Callable, List, Mapping, Tuple
+
+import numpy as np
+import torch
+
+from ..base import Unsupported
+from ..launch.batches import Batch
+from ..libraries.gpus import first_line
+from ..libraries.sampling import Arrays, Sampler
+
+
+def _block(
+    weight: torch.Tensor,
+    others: torch.Tensor,
+    bias: torch.Tensor,
+    numbers: torch.Tensor,
+    state: torch.Tensor,
+    tau: float,
+) -> torch.Tensor:
+    """Decide the units with this state at once, from the states of others; return their probabilities of 1."""
+    gaps = torch.addmm(bias, weight, others)
+    probabilities = torch.sigmoid(gaps if tau == 1.0 else gaps / tau)
+    state.copy_(numbers < probabilities)
+    return probabilities
+
+
+def _unit(
+    gaps: torch.Tensor,
+    gap: torch.Tensor,
+    weight: torch.Tensor,
+    number: torch.Tensor,
+    state: torch.Tensor,
+    shown: torch.Tensor,
+    tau: float,
+) -> None:
+    """Decide the unit with this gap, and bring all gaps up to date."""
+    torch.sigmoid(gap if tau == 1.0 else gap / tau, out=shown)
+    after = (number < shown).float()
+    gaps.addr_(weight, after - state)
+    state.copy_(after)
+
+
+def _numbered_unit(gaps: torch.Tensor, unit: torch.Tensor, *given: Any) -> None:
+    """Decide the unit of this number; a compiler has no use for a view of what is changed."""
+    _unit(gaps, gaps.index_select(0, unit)[0], *given)
+
+
+def _transition(
+    signs: torch.Tensor, fields: torch.Tensor, weight: torch.Tensor, choice: torch.Tensor, tau: float
+) -> torch.Tensor:
+    """Flip the unit of each chain that fires first; return the sums of the rates before."""
+    edges = torch.exp(signs * fields / (2.0 * tau)).cumsum(1)
+    total = edges[:, -1]
+    # As many edges as are not above are those before the chosen unit's.
+    chosen = (edges <= (choice * total)[:, None]).sum(1)
+    change = signs.gather(1, chosen[:, None])
+    fields.addcmul_(change, weight[chosen])
+    signs.scatter_(1, chosen[:, None], -change)
+    return total
+
+
+class TorchSampler(Sampler):
+    """``compiled``: by inductor; ``graph``: a step is one CUDA graph."""
+
+    def __init__(self, family: Any, device: str, compiled: bool, graph: bool) -> None:
+        super().__init__(family, lambda array: torch.from_numpy(array).to(device), self._program)
+        self.compiled, self.graphs = compiled, graph
+        self.captured_bytes = 0
+        self._graph: Any = None
+        self._views: List[Tuple[torch.Tensor, ...]] = []
+
+        def made(turn: Callable[..., Any]) -> Callable[..., Any]:
+            return torch.compile(turn, dynamic=False) if compiled else turn
+
+        self._block, self._transition = made(_block), made(_transition)
+        self._unit = made(_numbered_unit if compiled else _unit)
+        name = getattr(family, "order", family.name)
+        moves = {"sequential": self._one_by_one, "mcculloch_pitts": self._transitions}
+        self._move: Callable[[], torch.Tensor] = moves.get(name, self._by_blocks)
+
+    def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
+        held = getattr(self, "fixed", {}), getattr(self, "moving", {})
+        super().reset(weights, batch)
+        for old, new in zip(held, (self.fixed, self.moving)):
+            for name, tensor in old.items():
+                new[name] = tensor.copy_(new[name])
+        if not self._views:
+            self._make_views()
+
+    def _make_views(self) -> None:
+        """Make what a step hands over for each unit, block or transition: a view takes as long as a small operator."""
+        fixed, state = self.fixed, self.moving.get("state")
+        if state is None:
+            self._views = list(zip(fixed["choices"].unbind(), fixed["waits"].unbind()))
+        elif "gaps" in self.moving:
+            gaps, self._shown = self.moving["gaps"], torch.empty_like(state)
+            first = torch.arange(len(gaps), device=gaps.device).split(1) if self.compiled else gaps.unbind()
+            rows = fixed["weight"], fixed["numbers"], state, self._shown
+            self._views = list(zip(first, *(each.unbind() for each in rows)))
+        elif self.family.order == "synchronous":
+            self._views = [(fixed["weight"], state, fixed["bias"], fixed["numbers"], state)]
+        else:
+            weight, states = fixed["weight"], state.split(self.family.halves)
+            halves = [fixed[name].split(self.family.halves) for name in ("bias", "numbers")]
+            given = zip((weight, weight.T), states[::-1], *halves)
+            self._views = [(*those, mine) for those, mine in zip(given, states)]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _program(self, fixed: Arrays, moving: Arrays) -> Tuple[Arrays, torch.Tensor]:
+        if not self.graphs:
+            return moving, self._move()
+        if self._graph is None:
+            self._capture()
+        self._graph.replay()
+        return moving, self._captured_loss
+
+    def _capture(self) -> None:
+        """Capture a step as a graph. Libraries set themselves up in a step before it, which is undone."""
+        kept = {name: tensor.clone() for name, tensor in self.moving.items()}
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            self._move()
+        torch.cuda.current_stream().wait_stream(aside)
+        for name, tensor in kept.items():
+            self.moving[name].copy_(tensor)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        self._graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(self._graph):
+                self._captured_loss = self._move()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise Unsupported("a CUDA graph cannot hold this step: %s" % first_line(error)) from error
+        self.captured_bytes = int(torch.cuda.max_memory_allocated())
+
+    def _loss_of(self, shown: torch.Tensor) -> torch.Tensor:
+        mean = shown.mean(1)
+        self.moving["activity"].add_(mean)
+        return mean.mean()
+
+    def _one_by_one(self) -> torch.Tensor:
+        gaps, tau = self.moving["gaps"], self.family.tau
+        for rows in self._views:
+            self._unit(gaps, *rows, tau)
+        return self._loss_of(self._shown)
+
+    def _by_blocks(self) -> torch.Tensor:
+        shown = [self._block(*given, self.family.tau) for given in self._views]
+        return self._loss_of(torch.cat(shown) if len(shown) > 1 else shown[0])
+
+    def _transitions(self) -> torch.Tensor:
+        moving, tau = self.moving, self.family.tau
+        given = moving["signs"], moving["fields"], self.fixed["weight"]
+        for choice, wait in self._views:
+            moving["clock"].addcdiv_(wait, self._transition(*given, choice, tau))
+        moving["activity"].add_((0.5 - 0.5 * moving["signs"]).mean(0))
+        return moving["clock"].mean()
+
+    def array(self, value: torch.Tensor) -> np.ndarray:
+        found: np.ndarray = value.cpu().numpy()
+        return found

@@ -1,0 +1,1 @@
+"""Bisections: where a slowdown began, by noisy comparisons."""

@@ -1,0 +1,114 @@
+"""The report of sampling machines on records of known times."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import factory_of_records as make
+import pytest
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.curve.sampling import Study, study
+from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.store import Store
+
+Call = Callable[..., tuple[int, str, str]]
+UNITS = 256
+CHAINS = (1, 16, 256)
+
+
+def launches(
+    seconds: float, chains: int, order: str = "sequential", units: int = UNITS, **of_cell: object
+) -> list[Record]:
+    """Three launches of a Boltzmann machine, or of the other one without an order."""
+    name = f"bm-d{units}-{order}" if order else f"mpm-d{units}"
+    numbers = {"units": units, "order": order} if order else {"units": units}
+    where = {"network": name, "specification": f"of {name}", "batch_size": chains, **of_cell}
+    network = {"family": "boltzmann" if order else "mcculloch_pitts", "numbers": numbers}
+    return [replace(each, network=network) for each in make.launches(seconds, **where)]
+
+
+def study_of(records: list[Record]) -> Study:
+    return study(make.matrix(*records), records)
+
+
+def everything() -> list[Record]:
+    """A row for few chains, one for many, and what the three orders cost in one of them."""
+    few, many = {"mode": "eager"}, {"mode": "compile"}
+    return [
+        *(each for chains in CHAINS for each in launches(1e-3 * chains, chains, **few)),
+        *(each for chains in CHAINS for each in launches(8e-3, chains, **many)),
+        *(each for chains in CHAINS for each in launches(5e-4 * chains, chains, "synchronous", **few)),
+        *(each for chains in CHAINS for each in launches(2e-4 * chains, chains, "bipartite", **few)),
+        *launches(6.4e-3, 1, "", **few),
+        make.hole(Status.CRASHED, "signal 11", mode="loop", network="fcn5"),
+    ]
+
+
+def test_an_update_is_a_units_decision_or_a_transition() -> None:
+    found = study_of(everything())
+    assert len(found.curves) == 5
+    of = {(curve.cell.network, curve.cell.mode): curve for curve in found.curves}
+    assert [point.at for point in of["bm-d256-sequential", "eager"].points] == [*CHAINS]
+    assert of["bm-d256-sequential", "eager"].found["family"].decisions == UNITS
+    assert of["mpm-d256", "eager"].found["family"].decisions == 64
+
+
+def test_from_how_many_chains_on_another_row_is_faster() -> None:
+    (crossing,) = study_of(everything()).crossings
+    assert (crossing["what"], crossing["network"]) == ("rows", "bm-d256-sequential")
+    assert "eager" in crossing["first"]
+    assert "compile" in crossing["second"]
+    assert (crossing["where"], crossing["clear"]) == ("between", True)
+    assert crossing["chains"] == pytest.approx(8.0, rel=1e-3)
+    low, high = crossing["interval"]
+    assert low < 8.0 < high
+
+
+def test_a_gpu_is_compared_with_the_best_of_the_cpus() -> None:
+    gpu = {"device": "cuda:0", "mode": "graph"}
+    records = [*everything(), *(each for chains in CHAINS for each in launches(4e-3, chains, **gpu))]
+    crossings = {each["what"]: each for each in study_of(records).crossings}
+    assert crossings["devices"]["second"] == "the GPUs"
+    # The fastest on the CPU take 1 ms with 1 chain and 8 ms with 16: linear in the logarithms.
+    assert crossings["devices"]["chains"] == pytest.approx(16 ** (math.log(4) / math.log(8)), rel=1e-3)
+    assert "graph" in crossings["rows"]["second"]
+
+
+def test_exactness_is_compared_within_a_row_at_equal_chains_and_units() -> None:
+    others = [
+        *launches(1e-9, 1, "synchronous", mode="compile", threads=2),
+        *launches(1e-9, 1, "synchronous", 64, mode="eager"),
+        *launches(1e-9, 1, "synchronous", machine="m-two", mode="eager"),
+    ]
+    found = study_of([*everything(), *others]).exactness
+    costs = {(each["order"], each["chains"]): each["ratio"].value for each in found}
+    assert costs == {
+        **{("sequential", chains): pytest.approx(2.0) for chains in CHAINS},
+        **{("bipartite", chains): pytest.approx(0.4) for chains in CHAINS},
+    }
+
+
+def test_the_report_in_numbers_and_words(command: Call) -> None:
+    with Store.open("kept.sqlite") as store:
+        for each in everything():
+            store.append(each)
+    code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--json")
+    assert (code, errors) == (0, "")
+    content = json.loads(out)
+    lines = {(each["family"], each["order"], each["mode"]): each for each in content["lines"]}
+    (point,) = lines["mcculloch_pitts", None, "eager"]["points"]
+    assert point["nanoseconds_per_update"] == pytest.approx(1e5, rel=1e-3)
+    last = lines["boltzmann", "sequential", "compile"]["points"][-1]
+    assert (last["chains"], last["updates_per_second"]) == (256, pytest.approx(256 * 256 / 8e-3, rel=1e-3))
+    assert last["nanojoules_per_update"] is None
+    for words in ((), ("--quantity", "rate"), ("--quantity", "joules")):
+        code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--format", "terminal", *words)
+        assert (code, errors) == (0, "")
+        assert max(map(len, out.splitlines())) <= 80
+    code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--format", "csv")
+    assert len(out.strip().splitlines()) == 1 + 13
+    code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--quantity", "seconds")
+    assert (code, out) == (2, "")
+    assert "choose one of update, rate, joules" in " ".join(errors.split())

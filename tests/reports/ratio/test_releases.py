@@ -1,0 +1,152 @@
+"""Releases in their order: each against the one before it, changes beyond noise, and what else changed."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import factory_of_records as make
+import numpy as np
+import pytest
+from exported import exporters, texts
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
+
+from dlbench.adapters.protocol import Status
+from dlbench.reports.ratio.releases import REPORT, Releases, headline, names_of, releases
+from dlbench.reports.report import ReportOptions
+from dlbench.reports.statistics import ratio
+from dlbench.reports.storage.record import RELEASED, RELEASES, Record
+
+FORMATS = exporters("releases")
+
+
+def launches(
+    version: str, seconds: Sequence[float], packages: dict[str, str] | None = None, **more: Any
+) -> list[Record]:
+    """One launch for each of these seconds of a release of JAX."""
+    software = {
+        "version": version,
+        "numpy": (packages or {}).get("numpy", "2.0.0"),
+        "distributions": {"jax": version, "jaxlib": version, "numpy": "2.0.0", **(packages or {})},
+        RELEASED: "2024-05-06",
+    }
+    of_cell = {"framework": f"jax-{version}", "adapter": "jax", "mode": "jit", "network": "lstm32", **more}
+    return [
+        make.record(result=make.outcome([each] * 5, software=software), launch=n, environment=version, **of_cell)
+        for n, each in enumerate(seconds)
+    ]
+
+
+def found(*several: list[Record], order: Sequence[str] = (), run: str = "run-1") -> Releases:
+    """The releases of a run that planned them in this order, else in that of their records."""
+    records = [record for each in several for record in each]
+    cells = {record.cell.framework: record.cell for record in records if record.run == run}
+    plan = tuple(cells[f"jax-{version}"] for version in order) or tuple(cells.values())
+    return releases(make.matrix(*records), records, [make.run(id=run, plan=plan, purpose=RELEASES)])
+
+
+def around(level: float, spread: float = 0.01) -> list[float]:
+    return [level * factor for factor in (1 - spread, 1.0, 1 + spread, 1 - spread / 2, 1 + spread / 2)]
+
+
+@given(st.lists(st.sampled_from([0.8, 1.0, 1.25]), min_size=2, max_size=9))
+@examples(20)
+def test_a_change_is_marked_where_the_level_changes_and_nowhere_else(levels: list[float]) -> None:
+    points = found(*(launches(f"0.{place}", around(level)) for place, level in enumerate(levels))).rows
+    steps = [later / earlier for earlier, later in itertools.pairwise(levels)]
+    wanted = ["" if step == 1 else "slower" if step > 1 else "faster" for step in steps]
+    assert [point.change for point in points] == ["", *wanted]
+    assert [point.name for point in points] == [f"0.{place}" for place in range(len(levels))]
+    for point, level in zip(points[1:], levels[1:], strict=True):
+        assert point.to_first is not None
+        assert point.to_first.value == pytest.approx(level / levels[0])
+
+
+def test_of_releases_that_are_alike_few_series_have_a_change_at_all() -> None:
+    """Of 8 comparisons without adjustment, one in three series would."""
+    random = np.random.default_rng(1)
+    false = 0
+    for _ in range(60):
+        seconds = np.exp(random.normal(0, 0.03, (9, 5)))
+        points = found(*(launches(f"0.{place}", each.tolist()) for place, each in enumerate(seconds))).rows
+        false += any(point.change for point in points)
+    assert false <= 7  # expected 3 at most; more than 7 in 1 of 80 experiments
+
+
+def test_the_order_is_that_of_the_plan_and_a_hole_is_stepped_over() -> None:
+    hole = make.hole(
+        Status.SKIPPED, "its index is away", framework="jax-0.10.0", adapter="jax", mode="jit", network="lstm32"
+    )
+    old, new = launches("0.9.1", around(1.0)), launches("0.11.0", around(1.3))
+    shown = found(new, [hole], old, order=("0.9.1", "0.10.0", "0.11.0"))
+    first, missing, last = shown.rows
+    assert [point.name for point in shown.rows] == ["0.9.1", "0.10.0", "0.11.0"]
+    assert (missing.pair, missing.to_first, missing.change) == (None, None, "")
+    assert last.before is not None
+    assert last.before.name == "0.9.1"
+    assert last.pair is not None
+    assert first.cell.timed is not None
+    assert last.cell.timed is not None
+    assert last.pair.ratio == ratio(last.cell.timed, first.cell.timed)
+    assert last.released == "2024-05-06"
+    assert "0.10.0: skip, its index is away" in FORMATS["terminal"](shown)
+
+
+def test_what_else_changed_leaves_out_the_framework_itself_and_begins_with_what_computes() -> None:
+    packages = {"absl-py": "2.0", "numpy": "2.1.0", "opt-einsum": "3.4"}
+    shown = found(launches("0.4.30", around(1.0)), launches("0.5.0", around(1.1), packages))
+    _, point = shown.rows
+    assert [(each.what, each.before, each.after) for each in point.also_changed] == [
+        ("numpy", "2.0.0", "2.1.0"),
+        ("absl-py", None, "2.0"),
+        ("opt-einsum", None, "3.4"),
+    ]
+    said = " ".join(FORMATS["terminal"](shown).split())
+    assert "0.5.0 takes 1.10x" in said
+    assert "the time of 0.4.30; also changed: numpy 2.0.0 -> 2.1.0; absl-py 2.0 was added;" in said
+
+
+def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_releases() -> None:
+    older = [launches(version, around(1.0), run="run-0") for version in ("0.1", "0.2")]
+    newer = [launches(version, around(2.0), run="run-1", minutes=60) for version in ("0.1", "0.2")]
+    records = [record for each in older + newer for record in each]
+    plan = tuple(dict.fromkeys(record.cell for record in records))
+    runs = [make.run(id="run-0", plan=plan, purpose=RELEASES), make.run(id="run-1", plan=plan, purpose=RELEASES)]
+    counting = make.matrix(*(record for each in newer for record in each))
+    assert [point.cell.run for point in releases(counting, records, runs).rows] == ["run-1", "run-1"]
+    assert releases(counting, records, [make.run(id="run-1", plan=plan)]).rows == ()
+
+
+def test_two_launches_of_each_are_too_few_for_a_change() -> None:
+    _, point = found(launches("0.1", [1.0, 1.01]), launches("0.2", [2.0, 2.01])).rows
+    assert (point.pair is not None, point.change) == (True, "")
+
+
+def test_names_of_interpreters_stay_and_versions_lose_what_all_begin_with() -> None:
+    assert names_of(["jax-0.4.20", "jax-0.5.0"]) == (["0.4.20", "0.5.0"], "jax")
+    assert names_of(["old", "new"]) == (["old", "new"], "")
+    assert names_of(["a-1", "b-2"]) == (["a-1", "b-2"], "")
+    assert names_of(["jax-old", "jax-1"]) == (["jax-old", "jax-1"], "")
+
+
+def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Path) -> None:
+    shown = found(*(launches(f"0.{place}.12", around(level)) for place, level in enumerate((1.0, 1.0, 1.2, 0.9))))
+    lines = FORMATS["terminal"](shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("to the first" in line for line in lines) == 2  # the table is in one part; the legend
+    (line,) = headline(shown)
+    assert "0.2.12 is slower (1.20x" in line
+    assert "0.3.12 is faster (0.750x" in line
+    rows = json.loads(FORMATS["json"](shown))["rows"]
+    assert [row["change"] for row in rows] == [None, None, "slower", "faster"]
+    assert all(FORMATS[form](shown) for form in FORMATS)
+    assert REPORT.draw is not None
+    (file,) = REPORT.draw(shown, tmp_path / "drawn.svg", ReportOptions())
+    assert {"0.0.12", "0.3.12", "slower", "faster"} <= set(texts(file))
+    empty = found()
+    assert "dlbench releases" in FORMATS["terminal"](empty)
+    assert not REPORT.drawable(empty)
+    assert not REPORT.has_section(empty)

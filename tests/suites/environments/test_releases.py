@@ -1,0 +1,418 @@
+"""Releases on the package index: which are for a Python here, environments with what fits them, and measuring them."""
+
+import json
+import os
+import sys
+from datetime import date
+from pathlib import Path
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_adapters import ADAPTER, MODES
+from made_up_pythons import HOST, left_behind, make_framework, make_wheel
+from packaging.version import Version
+
+from dlbench.reports.storage.store import Store
+from dlbench.suites.environments import environment, index, interpreters, packages, releases
+from dlbench.suites.environments.interpreters import MANIFEST
+from dlbench.suites.environments.releases import Release
+from dlbench.suites.errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError
+from dlbench.suites.planning import framework as catalogue
+
+JSON = "application/vnd.pypi.simple.v1+json"
+
+
+def wheel(file: str, uploaded: str | None = None, requires: str | None = None, **more: object) -> index.Wheel:
+    """Return the wheel of this name, as the index describes it."""
+    page = {"files": [{"filename": file, "upload-time": uploaded, "requires-python": requires, **more}]}
+    (found,) = index.read_page(file.partition("-")[0], JSON, json.dumps(page))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(monkeypatch):
+    """Keep what a test asks an index, and registers, from the others."""
+    monkeypatch.setattr(index, "_known", {})
+    monkeypatch.setattr(catalogue, "_added", {})
+
+
+# What the index has.
+
+
+def test_pages_in_json_and_html_give_wheels_that_are_neither_yanked_nor_early():
+    files = [
+        {"filename": "tiny-1.0-py3-none-any.whl", "upload-time": "2024-05-06T07:08:09.1Z", "size": 7, "yanked": False},
+        {"filename": "tiny-1.1-py3-none-any.whl", "yanked": "broken"},
+        {"filename": "tiny-1.2rc1-py3-none-any.whl"},
+        {"filename": "tiny-1.3.tar.gz"},
+        {"filename": "tinier-1.4-py3-none-any.whl"},
+        {"filename": "tiny-1.5-py3-none-any.whl", "requires-python": ">=3.7, none"},
+        {"filename": "tiny-1.6-cp311-cp311-manylinux1_x86_64.whl", "requires-python": ">=3.9"},
+    ]
+    found = list(index.read_page("tiny", JSON, json.dumps({"files": files})))
+    assert [(str(each.version), each.uploaded, each.size) for each in found] == [
+        ("1.0", date(2024, 5, 6), 7),
+        ("1.6", None, None),
+    ]
+    anchors = "".join(
+        f'<a href="../files/{each["filename"]}#sha256=0" data-requires-python="{each.get("requires-python", "")}"'
+        f"{' data-yanked' if each.get('yanked') else ''}>x</a>"
+        for each in files
+    ).replace(">=", "&gt;=")
+    shown = list(index.read_page("tiny", "text/html; charset=utf-8", f"<html><body>{anchors}</body></html>"))
+    assert [(each.file, each.requires) for each in shown] == [(each.file, each.requires) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("file", "uploaded", "requires", "fits"),
+    [
+        ("a-1-cp311-cp311-any.whl", None, None, []),  # no platform of this machine
+        ("a-1-cp311-none-any.whl", "2022-01-01", None, ["3.11"]),
+        ("a-1-py3-none-any.whl", None, None, ["3.8", "3.11", "3.13"]),
+        ("a-1-py2.py3-none-any.whl", "2023-01-01", None, ["3.8", "3.11"]),
+        ("a-1-py3-none-any.whl", "2021-01-01", None, ["3.8"]),
+        ("a-1-py3-none-any.whl", None, ">=3.11.4,<3.13", ["3.11"]),
+        ("a-1-py2-none-any.whl", None, None, []),
+    ],
+)
+def test_a_wheel_fits_the_pythons_that_its_name_and_its_time_allow(file, uploaded, requires, fits):
+    found = wheel(file, uploaded, requires)
+    assert [python for python in ("3.8", "3.11", "3.13") if found.fits(python)] == fits
+    if requires is None and "py3" in file:
+        assert found.fits("3.13", later=True)
+
+
+def test_a_wheel_of_this_machine_and_this_python_fits_it():
+    kept = sorted(Path(numpy.__file__).parents[1].glob("numpy-*.dist-info/WHEEL"))[0].read_text()
+    tag = next(line.split()[1] for line in kept.splitlines() if line.startswith("Tag:"))
+    assert wheel(f"numpy-2.0-{tag}.whl").fits(HOST)
+    assert not wheel(f"numpy-2.0-{tag}.whl").fits("3.7")
+
+
+VERSIONS = [Version(f"1.{minor}.{patch}") for minor in range(3) for patch in range(3)]
+
+
+@given(st.dictionaries(st.sampled_from(VERSIONS), st.lists(st.sampled_from(["3.8", "3.9", "3.10"]), unique=True)))
+def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_all(fitting):
+    found = releases.fewest_pythons(fitting)
+    assert found.keys() == {version for version, pythons in fitting.items() if pythons}
+    assert all(python in fitting[version] for version, python in found.items())
+    common = set.intersection(*(set(fitting[version]) for version in found)) if found else set()
+    assert len(set(found.values())) == 1 or not common
+
+
+def test_of_minor_versions_the_last_and_those_that_are_named(tmp_path):
+    tiny = make_framework(tmp_path)
+
+    def chosen(first, last, every):
+        return [str(each) for each in releases.chosen_versions(tiny, reversed(VERSIONS), first, last, every)]
+
+    assert chosen(None, None, "all") == [str(each) for each in VERSIONS]
+    assert chosen(None, None, "minor") == ["1.0.2", "1.1.2", "1.2.2"]
+    assert chosen("1.0.1", "1.2.0", "minor") == ["1.0.1", "1.0.2", "1.1.2", "1.2.0"]
+    assert chosen("1.1.1", "1.1.1", "minor") == ["1.1.1"]
+    for first, last, words in (
+        ("1.0.9", None, r"no release of Tiny with a wheel on the package index named '1.0.9'. Did you mean"),
+        (None, "latest", "named 'latest'"),
+        ("1.2.0", "1.0.0", "Tiny 1.2.0 is later than 1.0.0"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            chosen(first, last, "all")
+
+
+def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python(monkeypatch):
+    known = {
+        "old": [wheel(f"old-{v}-py3-none-any.whl", f"20{20 + v}-01-01") for v in (1, 2, 3)],
+        "new": [wheel(f"new-{v}-cp312-none-any.whl", f"20{20 + v}-01-01") for v in (3, 4)],
+        "undated": [wheel("undated-1-py3-none-any.whl")],
+        "none": [],
+    }
+    monkeypatch.setattr(index, "wheels", lambda names: {name: tuple(known[name]) for name in names})
+    found = releases.limits_of(known, date(2021, 12, 28), "3.12")
+    assert {name: str(version) for name, version in found.items()} == {"old": "2", "new": "3"}
+    assert releases.limits_of(known, None, "3.12") == {}
+
+
+@pytest.mark.parametrize("name", ["caffe", "null", "torch7", "theano"])
+def test_what_is_no_package_of_the_index_has_no_releases(name):
+    with pytest.raises(UsageError, match="is not installed from the package index") as caught:
+        releases.releases_on_index(catalogue.find(name))
+    assert "\n" not in str(caught.value)
+
+
+# Environments.
+
+
+@pytest.fixture
+def tiny(tmp_path, home, host_python, monkeypatch):
+    """Give a framework of this Python whose releases 1.0 and 1.1 are on an index of files, and the index's folder."""
+    monkeypatch.setattr(releases, "pythons_at_hand", lambda: {HOST: host_python})
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
+    (tmp_path / "framework").mkdir()
+    made = make_framework(tmp_path / "framework", python=HOST, imports="tiny")
+    return made.model_copy(update={"packages": ("tiny",)})
+
+
+def publish(tmp_path: Path, module: str, version: str, text: str = "", requires: str = "") -> None:
+    """Put a wheel of this module on the index of files."""
+    folder = tmp_path / "simple" / module
+    folder.mkdir(parents=True, exist_ok=True)
+    make_wheel(folder, module, version, text, requires)
+    links = "".join(f'<a href="{each.name}">{each.name}</a>' for each in sorted(folder.glob("*.whl")))
+    (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
+
+
+def make_lock(tiny, version: str, ready: bool = False) -> None:
+    """Resolve a release by hand, and pretend that its environment is built."""
+    lock = releases._lock(tiny, version)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    heading = f"# {version}, uploaded 2024-01-01, for Python {HOST}, 5 MB"
+    lock.write_text(f"{heading}\ntiny=={version} --hash=sha256:{'0' * 64}\n")
+    if ready:
+        known = releases._read(tiny, version)
+        assert known is not None
+        folder = environment.locate(known[1]).directory / "bin"
+        folder.mkdir(parents=True)
+        (folder / "python").touch()
+        (folder.parent / MANIFEST).write_text('{"megabytes": 1500}')
+
+
+@pytest.mark.slow
+def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_has_by_then(tiny, tmp_path, home):
+    publish(tmp_path, "dep", "1.0")
+    publish(tmp_path, "tiny", "1.0", requires="dep")
+    first, *others = releases.releases_on_index(tiny)
+    assert (first.version, first.problem, others) == ("1.0", None, [])
+    python = releases.build_release(tiny, first)
+    assert python == releases.build_release(tiny, first)
+    assert python.parents[1].name.startswith("tiny-1.0-")
+    count, megabytes = environment.size_of_releases(tiny)
+    assert (count, megabytes > 0) == (1, True)
+    publish(tmp_path, "dep", "2.0")
+    assert not environment.remove(tiny)
+    assert environment.remove(tiny, releases=True)
+    assert left_behind(home) == []
+    again = releases.build_release(tiny, first)
+    assert again == python
+    found = interpreters.inspect(python, ("tiny", "dep"))
+    assert (found.missing, found.distributions["dep"]) == ((), "1.0")
+
+
+def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(IndexUnreachableError, match="could not be reached") as caught:
+        releases.releases_on_index(tiny)
+    assert "\n" not in str(caught.value)
+    for version, ready in (("1.0", True), ("1.1", False), ("1.2", True)):
+        make_lock(tiny, version, ready)
+    said = []
+    found = releases.releases_on_index(tiny, first="0.9", report=said.append)
+    assert [each.version for each in found] == ["1.0", "1.2"]
+    assert found[0].uploaded == date(2024, 1, 1)
+    assert "Only the releases that are built here are used: 1.0, 1.2." in said[0]
+    assert environment.size_of_releases(tiny) == (2, 3000)
+
+
+def test_an_index_that_fails_in_the_middle_is_not_asked_again(tiny, host_python, monkeypatch):
+    make_lock(tiny, "1.0", ready=True)
+    make_lock(tiny, "1.3", ready=False)
+    asked = []
+
+    def unreachable(framework, release):
+        asked.append(release.version)
+        raise IndexUnreachableError("the package index could not be reached.")
+
+    monkeypatch.setattr(releases, "_resolve", lambda framework, release, log: unreachable(framework, release))
+    said = []
+    wanted = [Release(version, None, host_python) for version in ("1.0", "1.1", "1.2", "1.3")]
+    found = releases.build_releases(tiny, wanted, said.append)
+    assert asked == ["1.1"]
+    assert [each.python is not None for each in found] == [True, False, False, False]
+    assert {each.reason for each in found[1:]} == {"the package index could not be reached."}
+    assert sum("is left out: the package index could not be reached." in line for line in said) == 3
+
+
+def test_a_disk_that_would_not_hold_them_is_said_before_anything_is_built(tiny, host_python, monkeypatch, home):
+    for version in ("1.0", "1.1"):
+        make_lock(tiny, version)
+    monkeypatch.setattr(environment, "free_megabytes", lambda folder: 24.0)
+    wanted = [Release(version, None, host_python) for version in ("1.0", "1.1")]
+    said = []
+    with pytest.raises(FrameworkEnvironmentError, match=r"2 releases of Tiny take about 25 MB, and .* has 24 MB free"):
+        releases.build_releases(tiny, wanted, said.append)
+    assert "2 releases to build; downloads about 10 MB, takes about 25 MB" in said[0]
+    assert left_behind(home) == []
+
+
+def test_what_cannot_be_installed_has_a_reason_and_the_others_are_built(tiny, tmp_path):
+    publish(tmp_path, "tiny", "1.0", requires="nowhere")
+    publish(tmp_path, "tiny", "1.1")
+    wanted = releases.releases_on_index(tiny)
+    found = releases.build_releases(tiny, wanted, lambda line: None)
+    assert [each.python is not None for each in found] == [False, True]
+    assert "No matching distribution found for nowhere" in found[0].reason
+    assert "\n" not in found[0].reason
+
+
+def test_a_program_that_hangs_is_ended_with_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(packages, "_LOOK_SECONDS", 0.05)
+    code, said = packages.run(["sleep", "60"], tmp_path / "log")
+    assert code != 0
+    assert "it said nothing for" in packages.last_line(said)
+
+
+# Measuring.
+
+ABOUT = """
+name = "tiny"
+title = "Tiny"
+summary = "made up by a test"
+environment = "own"
+computes = false
+python = ["{python}"]
+packages = ["tiny"]
+imports = "tiny"
+download_megabytes = 1
+disk_megabytes = 2
+"""
+STEP = """
+def prepare(self, network, weights, batch):
+    self.held, self.seconds = {}, tiny.SECONDS
+def step(self):
+    until = time.perf_counter() + self.seconds
+    while time.perf_counter() < until: pass
+"""
+SUITE = """
+name = "mine"
+summary = "for tests"
+networks = ["small"]
+frameworks = ["null"]
+threads = [1]
+[protocol]
+launches = 3
+warmup_steps = 1
+steps = 3
+minimum_steps = 3
+seconds = 0.1
+[[network]]
+name = "small"
+family = "feedforward"
+inputs = 4
+hidden = [4]
+outputs = 2
+activation = "relu"
+batch_size = 2
+"""
+QUIET = ("--suite", "mine.toml", "--threads", "1", "--no-quiet-gate")
+
+
+@pytest.fixture
+def measured(tiny, tmp_path, virtual_environment, monkeypatch):
+    """Give the words that measure releases of an adapter whose environments find NumPy."""
+    beside = tmp_path / "numpy-alone"
+    beside.mkdir()
+    site = Path(numpy.__file__).parents[1]
+    for each in (site / "numpy", *site.glob("numpy.libs")):
+        (beside / each.name).symlink_to(each)
+    (packages_folder,) = virtual_environment.glob("lib/python*/site-packages")
+    (packages_folder / "numpy-alone.pth").write_text(f"{beside}\n")
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "framework.toml").write_text(ABOUT.format(python=HOST) + MODES)
+    indented = "\n".join("    " + line for line in STEP.splitlines())
+    (folder / "adapter.py").write_text(f"import tiny\n{ADAPTER}{indented}\n\nADAPTER = Mine\n")
+    (folder / "requirements.lock").touch()
+    (tmp_path / "mine.toml").write_text(SUITE)
+    publish(tmp_path, "tiny", "1.0", "SECONDS = 0.002")
+    publish(tmp_path, "tiny", "1.1", "SECONDS = 0.02")
+    publish(tmp_path, "tiny", "1.2", "raise ImportError('broken here')")
+    return ("releases", "tiny", "--adapter", f"tiny={folder}", *QUIET)
+
+
+def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured, command, tmp_path, monkeypatch):
+    code, out, said = command(*measured, "--network", "small", "--budget", "100ms")
+    assert code in (0, 1), said  # the first launch may be of the broken one
+    assert "3 releases to build; downloads about" in said
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        began = {(record.cell, record.launch) for record in store.records()}
+    assert 0 < len(began) < 9
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setattr(index, "_known", {})
+    code, out, said = command(*measured, "--network", "small", "--resume", "--json")
+    assert code == 0, said
+    with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
+        (run,) = store.runs()
+        launches = [(record.cell, record.launch) for record in store.records()]
+    assert run.finished is not None
+    assert len(launches) == len(set(launches))
+    first, second, broken = json.loads(out)["rows"]
+    assert [each["release"] for each in (first, second, broken)] == ["1.0", "1.1", "1.2"]
+    assert (second["change"], second["before"]) == ("slower", "1.0")
+    assert second["seconds_per_minibatch"]["launches"] == 3
+    assert 5 < second["ratio"]["value"] < 12
+    assert (broken["status"], "broken here" in broken["reason"]) == ("crashed", True)
+    (tmp_path / "train_step.py").write_text("import tiny\ndef prepare(cell):\n    return lambda: sum(range(10000))\n")
+    words = ("--step", "train_step.py", "--launches", "1", "--to", "1.1")
+    code, out, said = command(*measured, *words, "--no-build", "--json")
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
+    assert code == 0, said
+    assert [(each["release"], each["framework"]) for each in json.loads(out)["rows"]] == [
+        ("1.0", "tiny-1.0"),
+        ("1.1", "tiny-1.1"),
+    ]
+    code, out, _ = command("env", "list", "--adapter", measured[3])
+    assert "tiny: 3 releases" in out
+    assert command("env", "remove", "tiny", "--releases", "--adapter", measured[3])[0] == 0
+    assert "tiny: 3 releases" not in command("env", "list", "--adapter", measured[3])[1]
+
+
+@pytest.mark.slow
+def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apart(measured, command, tmp_path):
+    publish(tmp_path, "tiny", "1.0.1", "raise ImportError('broken here')")
+    ends = ("--good", "1.0", "--bad", "tiny-1.1")
+    code, out, said = command("bisect", *measured[1:], "--network", "small", *ends, "--json")
+    assert code in (1, 6), said  # this machine may be too busy
+    found = json.loads(out)
+    assert (found["kind"], found["good"], found["candidates"]) == ("release", "tiny-1.0", ["tiny-1.0.1", "tiny-1.1"])
+    if code == 1:
+        assert found["suspects"] == ["tiny-1.0.1", "tiny-1.1"]
+        assert "broken here" in found["tried"][0]["problem"]
+        assert 5 < found["slowdown"]["ratio"] < 12
+
+
+def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    words = ("--network", "small", "--launches", "1", "--python", f"newer={sys.executable},older={sys.executable}")
+    code, out, said = command("releases", "null", *QUIET, *words, "--json", "--plot", "drawn.svg")
+    assert code == 0, said
+    assert [each["release"] for each in json.loads(out)["rows"]] == ["newer", "older"]
+    assert os.path.getsize(tmp_path / "drawn.svg")  # noqa: PTH202
+    code, out, _ = command("report", "releases", "--json")
+    assert [each["release"] for each in json.loads(out)["rows"]] == ["newer", "older"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["nosuch", "--network", "small"], "There is no framework named 'nosuch'"),
+        (["caffe", "--network", "small"], "is not installed from the package index"),
+        (["jax"], "Name the network"),
+        (["jax:nosuch", "--network", "small"], "jax has no mode 'nosuch'"),
+        (["jax", "--network", "small", "--every", "year"], "--every year"),
+        (["jax", "--network", "small", "--resume"], "no"),
+        (["null", "--network", "small", "--python", "a"], "cannot be read"),
+        (["null", "--network", "small", "--python", "a:null=/x"], "cannot be read"),
+        (["null", "--network", "small", "--python", "a=/x", "--from", "1.0"], "--from and --to choose"),
+        (["null", "--network", "small", "--plot", "x.gif", "--python", "a=/x"], "PNG or SVG"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(home, command, tmp_path, words, expected):
+    (tmp_path / "mine.toml").write_text(SUITE)
+    code, _, said = command("releases", *words, *QUIET)
+    assert code in (2, 4), said
+    assert expected in said
+    assert said.count("\n") == 1
+    assert left_behind(home) == []
