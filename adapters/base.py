@@ -25,7 +25,7 @@ from .families import CELLS, Recurrent, Spiking
 from .launch.batches import Batch, Block, RmsProp
 from .libraries.gpus import Probe
 from .networks import Network
-from .protocol import FED, Cell, Profile
+from .protocol import COPIED, FED, Cell, Profile
 
 if TYPE_CHECKING:
     from .launch.feeds import Feed
@@ -72,9 +72,8 @@ class Adapter:
     further_axes: Tuple[str, ...] = ()
     #: Precisions on the CPU.
     precisions: Tuple[str, ...] = ("float32",)
-    #: Placements on the CPU beside a resident mini-batch, of `FED`: for these it has ``hand_over`` and ``take``, for
-    #: "loader" ``load`` too.
-    placements: Tuple[str, ...] = ()
+    #: Whether its steps can take another mini-batch each (`FED`): it has ``hand_over``, ``take`` and ``load``.
+    feeds = False
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     data_parallel = ""
@@ -115,6 +114,10 @@ class Adapter:
             if axis.name not in known:
                 words = "%s %s: this adapter knows the usual value only, %s"
                 return words % (axis.name.replace("_", " "), getattr(cell, axis.name), axis.usual)
+        if cell.placement in FED and not self.feeds:
+            return "placement %s: this adapter keeps the mini-batch resident" % cell.placement
+        if cell.placement in FED and cell.world_size > 1:
+            return "placement %s: each of several workers keeps its part of one mini-batch" % cell.placement
         return ""
 
     def refuses_gpu(self) -> str:
@@ -132,8 +135,8 @@ class Adapter:
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Return whether this framework can run the cell, and if not, why, for the reader of a matrix.
 
-        On the CPU this refuses all but ``precisions``, ``placements`` and a resident mini-batch, on a GPU what
-        ``refuses_gpu`` does, and on both what ``refuses`` does.
+        On the CPU this refuses all but ``precisions``, on a GPU what ``refuses_gpu`` does, and on both what ``refuses``
+        does.
         """
         cell, reason = self.cell, ""
         if not cell.on_cpu:
@@ -141,11 +144,8 @@ class Adapter:
         elif cell.precision not in self.precisions:
             known = " and ".join(self.precisions)
             reason = "precision %s: this adapter computes in %s only" % (cell.precision, known)
-        elif cell.placement not in ("resident",) + self.placements:
-            known = " or ".join(("resident",) + self.placements)
-            reason = "placement %s: on the CPU this adapter takes %s mini-batches only" % (cell.placement, known)
-        if not reason and cell.placement in FED and cell.world_size > 1:
-            reason = "placement %s, world size %d: several workers keep their parts" % (cell.placement, cell.world_size)
+        elif cell.placement in COPIED:
+            reason = "placement %s: on the CPU nothing is copied to a device" % cell.placement
         asked = cell.precision, cell.placement, cell.world_size
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
             words = "precision %s, placement %s, world size %d: machines run in float32, resident, on one worker"

@@ -17,7 +17,7 @@ from ..launch.feeds import Feed, ahead
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
 from ..networks import Network
-from ..protocol import COPIED, FED
+from ..protocol import COPIED
 from . import devices
 from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
@@ -84,7 +84,7 @@ class JaxAdapter(EveryFamily):
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
-    placements = FED
+    feeds = True
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile

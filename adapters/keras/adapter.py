@@ -26,7 +26,7 @@ from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
 from ..launch.feeds import Feed
 from ..networks import Network
-from ..protocol import FED, Profile
+from ..protocol import Profile
 from .networks import arrays, build
 
 NAME = keras.config.backend()
@@ -47,17 +47,16 @@ LOSSES: Dict[str, Callable[[], Any]] = {
 
 
 class FeedDataset(keras.utils.PyDataset):
-    """The mini-batches of a feed as Keras's loader takes them, without end."""
+    """The mini-batches that a function makes by their numbers, without end."""
 
     num_batches = None
 
-    def __init__(self, feed: Feed, ready: Callable[[Batch], Tuple[Any, Any]]) -> None:
-        """Read from this feed; ``ready`` turns a mini-batch into the tensors that a step reads."""
-        super(FeedDataset, self).__init__()
-        self.feed, self.ready = feed, ready
+    def __init__(self, make: Callable[[int], Tuple[Any, Any]]) -> None:
+        super().__init__()
+        self.make = make
 
     def __getitem__(self, number: int) -> Tuple[Any, Any]:
-        return self.ready(self.feed[number])
+        return self.make(number)
 
 
 class KerasAdapter(EveryFamily):
@@ -66,8 +65,8 @@ class KerasAdapter(EveryFamily):
     #: How the train function is called, for the description.
     execution = ""
     recurrence = "loop"
+    feeds = True
     #: The orders of an image's axes that the backend's convolutions on the CPU compute with.
-    placements = FED
     data_formats: Tuple[str, ...] = ("channels_last", "channels_first")
     #: The module of the backend's own adapter with its profiler, capabilities and errors: Keras has none of these.
     backend = ""
@@ -136,9 +135,10 @@ class KerasAdapter(EveryFamily):
 
     def load(self, feed: Feed) -> Iterator[Any]:
         """Load by the queue behind Keras's ``fit``, with threads as it has by default, two mini-batches ahead each."""
-        dataset, workers = FeedDataset(feed, self.hand_over), self.cell.loader_workers
+        workers = self.cell.loader_workers
+        dataset = FeedDataset(lambda number: self.hand_over(feed[number]))
         if not workers:
-            yield from map(dataset.__getitem__, itertools.count())
+            yield from map(dataset.make, itertools.count())
         # It has no public name.
         from keras.src.trainers.data_adapters.py_dataset_adapter import OrderedEnqueuer
 

@@ -15,14 +15,14 @@ mini-batch.
 import collections
 import itertools
 import os
-from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Generator, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..base import Adapter, Unsupported
 from ..families import Drawn
 from ..networks import Network
-from ..protocol import FED, LOADER, Launch
+from ..protocol import LOADER, Launch
 from .batches import CHECKED, Batch, draw, one_hot, seeded
 
 #: Records begin at multiples of this, so that a system can drop each from its memory.
@@ -100,15 +100,11 @@ class Feed:
             words = "%s has %d bytes, not %d: it was changed since the run began; start the run again, which repairs it"
             raise Unsupported(words % (path, found, wanted))
         if self._dropped:
-            self.drop(file)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         else:
             while file.read(2**24):  # once, so that the system has it in memory
                 pass
         return file
-
-    def drop(self, file: Any = None) -> None:
-        """Ask the system to drop the whole file from its memory."""
-        os.posix_fadvise((file or self._file).fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def drawn(self) -> Iterator[bytes]:
         """Yield every record, drawn by the network's name, the size and the purpose: the content of the file."""
@@ -201,7 +197,7 @@ class Feeder:
     def __init__(self, adapter: Adapter, network: Network, launch: Launch, purpose: str) -> None:
         self._adapter, self._network, self._launch, self._purpose = adapter, network, launch, purpose
         self._source: Any = None
-        self._first: List[Any] = []
+        self._ready: Iterator[Any] = iter(())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._adapter, name)
@@ -218,35 +214,26 @@ class Feeder:
         self._begin(CHECKED)
 
     def step(self) -> None:
-        self._adapter.take(self._first.pop() if self._first else next(self._source))
+        self._adapter.take(next(self._ready))
         self._adapter.step()
 
     def close(self) -> None:
         """End the feed, and with it the threads or processes of a loader."""
-        if self._source is not None:
-            self._source.close()
-        self._source, self._first = None, []
+        self._source.close()
 
     def _begin(self, purpose: str) -> None:
-        cell = self._launch.cell
+        cell, hand_over = self._launch.cell, self._adapter.hand_over
         feed = Feed(self._network, cell.batch_size, purpose, self._launch.feed, cell.storage)
-        self._source = self._mini_batches(feed)
+        if cell.placement != LOADER:
+            held = [feed[number] for number in range(feed.count)]
+            self._source = ahead(lambda number: hand_over(held[number % feed.count]), cell.helpers, 1)
+        elif feed.path is None:
+            raise Unsupported("placement loader: there is no file to load from; the run says why none was written")
+        else:
+            self._source = self._adapter.load(feed)
         # The start of a loader belongs to no step.
-        self._first = [next(self._source)] if cell.helpers else []
-
-    def _mini_batches(self, feed: Feed) -> Iterator[Any]:
-        hand_over = self._adapter.hand_over
-        if self._launch.cell.placement == LOADER:
-            if feed.path is None:
-                raise Unsupported("placement loader: there is no file to load from; the run says why none was written")
-            return self._adapter.load(feed)
-        held = [feed[number] for number in range(feed.count)]
-        return ahead(lambda number: hand_over(held[number % len(held)]), self._launch.cell.helpers, 1)
-
-
-def needed(adapter: Adapter, launch: Launch) -> bool:
-    """Tell whether each step of the launch takes another mini-batch."""
-    return launch.cell.placement in FED and adapter.computes
+        first = [] if cell.placement == "fed" else [next(self._source)]
+        self._ready = itertools.chain(first, self._source)
 
 
 def close(adapter: Any) -> None:

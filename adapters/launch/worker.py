@@ -22,6 +22,7 @@ from ..networks import Network
 from ..protocol import (
     BEGIN,
     EXTRA_PRODUCTS,
+    FED,
     PHASE_FILE,
     PROFILE,
     TRAINING,
@@ -159,7 +160,7 @@ def _prepare(
     if team.needed(adapter, launch):
         batch = team.part_of(batch, 0, launch.cell.world_size)
         adapter = gather(adapter)
-    elif feeds.needed(adapter, launch):
+    elif launch.cell.placement in FED:
         feeder: Any = feeds.Feeder(adapter, network, launch, purpose)
         adapter = feeder
     start = time.perf_counter()

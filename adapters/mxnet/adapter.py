@@ -11,7 +11,6 @@ import json
 import os
 import tempfile
 from functools import partial
-from operator import itemgetter
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import mxnet as mx
@@ -28,7 +27,7 @@ from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
 from ..libraries.walks import HIDDEN, LayerFunctions, gelu_by_tanh
 from ..networks import Network
-from ..protocol import FED, Cell, Profile
+from ..protocol import Cell, Profile
 
 CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
 RECURRENT_PARTS = ("l%d_i2h_weight", "l%d_h2h_weight", "l%d_i2h_bias", "l%d_h2h_bias")
@@ -231,17 +230,6 @@ def profiled_calls(statistics: Dict[str, Any], on_device: bool) -> Iterator[Call
         yield Calls(name, on_device, float(row["Total"]) * _MILLISECONDS, float(row["Count"]))
 
 
-class FeedDataset(mx.gluon.data.Dataset):
-    """The mini-batches of a feed as Gluon's loader takes them, one an item."""
-
-    def __init__(self, feed: Feed, ready: Callable[[Batch], List[Any]]) -> None:
-        """Read from this feed; ``ready`` turns a mini-batch into the arrays that a step reads."""
-        self.feed, self.ready = feed, ready
-
-    def __getitem__(self, number: int) -> List[Any]:
-        return self.ready(self.feed[number])
-
-
 UPDATES = {"trainer": "gluon.Trainer", "operator": "sgd_update, one operator for each parameter"}
 
 
@@ -253,7 +241,7 @@ class MxnetAdapter(EveryFamily):
     ``sgd_update`` for each parameter.
     """
 
-    placements = FED
+    feeds = True
     effective_threads = staticmethod(worker_threads)
     out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 
@@ -303,13 +291,11 @@ class MxnetAdapter(EveryFamily):
 
     def load(self, feed: Feed) -> Iterator[Any]:
         """Load by Gluon's own loader, with threads: its processes would be forks beside the engine's threads."""
-        numbers = ([number] for number in itertools.count())
-        workers = self.cell.loader_workers
         yield from mx.gluon.data.DataLoader(
-            FeedDataset(feed, self.hand_over),
-            batch_sampler=numbers,
-            batchify_fn=itemgetter(0),
-            num_workers=workers,
+            feed,
+            batch_sampler=([number] for number in itertools.count()),
+            batchify_fn=lambda batches: self.hand_over(*batches),
+            num_workers=self.cell.loader_workers,
             thread_pool=True,
         )
 

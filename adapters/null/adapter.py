@@ -19,7 +19,7 @@ from ..launch.batches import Batch, Block, RmsProp
 from ..libraries import gpus, profiles
 from ..libraries.gpus import Probe
 from ..networks import Network
-from ..protocol import COPIED, FED, LOADER, Cell, Profile
+from ..protocol import Cell, Profile
 
 SETTINGS: Dict[str, Any] = {
     "step_seconds": 0.001,  # T(1), a step at one thread
@@ -33,8 +33,6 @@ SETTINGS: Dict[str, Any] = {
     "fault_step": 1,  # the step of the fault
     "fault_worker": 0,  # the worker of the fault
     "memory_bytes": None,  # held from the first step on
-    "feed_seconds": 0.0,  # to hand a mini-batch over: within the step, or prefetched beside it
-    "load_seconds": 0.0,  # to load one: by loader workers beside the step, each another one, or without any within it
     "first_loss": 4.5,  # of a training on a text
     "least_loss": 2.0,  # to which it falls ...
     "loss_steps": 200,  # ... by all but 1/e of the way in so many steps
@@ -76,7 +74,7 @@ class Device:
         self.host_seconds = float(settings["device_host_seconds"])
         self.host_copies = cell.placement == "pageable"
         copy = float(settings["device_copy_seconds"]) * (2.0 if self.host_copies else 1.0)
-        self.copy_seconds = copy if cell.placement in COPIED else 0.0
+        self.copy_seconds = 0.0 if cell.placement == "resident" else copy
         self.needed = cell.batch_size * int(settings["device_memory_bytes_per_example"])
         self.idle_from = 0.0  # when all that was started will be done
 
@@ -149,22 +147,12 @@ def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> floa
     return seconds * (1.0 + penalty * max(0, threads - cores) / float(cores))
 
 
-def fed_seconds(settings: Dict[str, Any], cell: Cell, seconds: float) -> float:
-    """Return the known time of a step that takes so long with a resident mini-batch, as the cell's placement has it."""
-    if cell.placement not in FED:
-        return seconds
-    given = dict(SETTINGS, **settings)
-    bringing = float(given["load_seconds" if cell.placement == LOADER else "feed_seconds"])
-    return max(seconds, bringing / cell.helpers) if cell.helpers else seconds + bringing
-
-
 class NullAdapter(EveryFamily):
     """Waits for known times."""
 
     computes = False
     parity_reason = "the null framework computes nothing"
     families = tuple(FAMILIES)
-    placements = FED
     data_parallel = PROCESSES
     out_of_memory = ("CUDA out of memory",)  # as frameworks' own, a RuntimeError
 
@@ -177,7 +165,7 @@ class NullAdapter(EveryFamily):
             self.seconds = self.device.seconds
             for method in ("event", "event_nanoseconds", "device_probe", "device_peak_memory", "synchronize"):
                 setattr(self, method, getattr(self.device, method))
-        self.seconds = fed_seconds(self.settings, self.cell, self.seconds / self.cell.world_size)
+        self.seconds /= self.cell.world_size
         self.worker, self.meeting, self.met = 0, "", 0
         self.noise = float(given["noise"])
         seed = given["noise_seed"]

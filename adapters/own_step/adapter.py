@@ -22,7 +22,7 @@ from ..launch.batches import Batch
 from ..libraries import profiles
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import FED, Profile
+from ..protocol import Profile
 
 PROFILER = "Python's cProfile"
 
@@ -72,8 +72,7 @@ class OwnStep(Adapter):
         return ""
 
     def supports(self, network: Network) -> Tuple[bool, str]:
-        fed = self.cell.placement in FED
-        return not fed, "placement %s: a step of one's own brings its mini-batches" % self.cell.placement if fed else ""
+        return True, ""
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         folder, name = os.path.split(self.file)

@@ -11,7 +11,6 @@ import os
 import re
 import tempfile
 from functools import partial
-from operator import itemgetter
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
 from ..libraries.walks import LayerFunctions
 from ..networks import Network
-from ..protocol import FED, Profile
+from ..protocol import Profile
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.SimpleRNN}
 RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
@@ -151,19 +150,6 @@ def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
             yield Calls(name, False, duration * _MICROSECONDS, 1)
 
 
-class FeedDataset(paddle.io.Dataset):
-    """The mini-batches of a feed as PaddlePaddle's loader takes them, one an item."""
-
-    def __init__(self, feed: Feed, family: Family) -> None:
-        self.feed, self.family = feed, family
-
-    def __getitem__(self, number: int) -> List[np.ndarray]:
-        return list(laid_out(self.family, self.feed[number], np.int64, copied=False))
-
-    def __len__(self) -> int:
-        return self.feed.count
-
-
 LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}
 
 
@@ -174,7 +160,7 @@ class PaddleAdapter(EveryFamily):
     """
 
     profile = take_profile
-    placements = FED
+    feeds = True
 
     def set_up(self) -> None:
         self._widest = bool(self.settings.get("widest_kernels", False))
@@ -220,11 +206,10 @@ class PaddleAdapter(EveryFamily):
     def load(self, feed: Feed) -> Iterator[Any]:
         """Load by PaddlePaddle's own loader, in processes; without any it reads ahead in a thread all the same."""
         check_shared_memory(feed, self.cell.loader_workers)
-        numbers = ([number] for number in itertools.count())
         yield from paddle.io.DataLoader(
-            FeedDataset(feed, self.family),
-            batch_sampler=numbers,
-            collate_fn=itemgetter(0),
+            feed,
+            batch_sampler=([number] for number in itertools.count()),
+            collate_fn=lambda batches: list(laid_out(self.family, *batches, whole=np.int64, copied=False)),
             num_workers=self.cell.loader_workers,
         )
 

@@ -178,34 +178,6 @@ def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
     return [inputs, labels.flatten(0, 1) if labels.dim() > 1 else labels]
 
 
-class FeedDataset(torch.utils.data.Dataset):
-    """The mini-batches of a feed as PyTorch's loader takes them, one an item."""
-
-    def __init__(self, feed: Feed, ready: Callable[[Batch], List[torch.Tensor]]) -> None:
-        """Read from this feed; ``ready`` turns a mini-batch into the tensors that a step reads."""
-        self.feed, self.ready = feed, ready
-
-    def __getitem__(self, number: int) -> List[torch.Tensor]:
-        return self.ready(self.feed[number])
-
-
-def loaded(feed: Feed, ready: Callable[[Batch], List[torch.Tensor]], workers: int, on_gpu: bool) -> Iterator[Any]:
-    """Yield the mini-batches of a feed by PyTorch's own loader, pinned where they go to a GPU.
-
-    Its workers are forks, which nothing needs to be pickled for; they load two mini-batches ahead each.
-    """
-    check_shared_memory(feed, workers)
-    numbers: Any = itertools.count()
-    yield from torch.utils.data.DataLoader(
-        FeedDataset(feed, ready),
-        batch_size=None,
-        sampler=numbers,
-        num_workers=workers,
-        pin_memory=on_gpu,
-        multiprocessing_context="fork" if workers else None,
-    )
-
-
 PROFILER = "torch.profiler"
 _MICROSECONDS = 1e-6
 
@@ -261,7 +233,7 @@ class TorchAdapter(EveryFamily):
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     precisions = ("float32", "bfloat16")
-    placements = FED
+    feeds = True
     data_parallel = PROCESSES
     capabilities = staticmethod(capabilities)
     is_out_of_memory = staticmethod(is_out_of_memory)
@@ -460,7 +432,18 @@ class TorchAdapter(EveryFamily):
         self._training.inputs, self._training.labels = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        return loaded(feed, self._laid_out, self.cell.loader_workers, not self.cell.on_cpu)
+        """Load by PyTorch's own loader: its workers are forks, which load two mini-batches ahead each."""
+        workers = self.cell.loader_workers
+        check_shared_memory(feed, workers)
+        yield from torch.utils.data.DataLoader(
+            feed,
+            batch_size=None,
+            sampler=itertools.count(),
+            collate_fn=self._laid_out,
+            num_workers=workers,
+            pin_memory=not self.cell.on_cpu,
+            multiprocessing_context="fork" if workers else None,
+        )
 
     def step(self) -> None:
         self.loss = self._training()

@@ -14,7 +14,6 @@ from ..families import Attention, Convolutional, Elman, Family, Feedforward, Rec
 from ..launch.batches import Batch
 from ..launch.feeds import Feed, ahead
 from ..networks import Network
-from ..protocol import FED
 from .networks import AttentionModel, ChainModel, ResidualModel
 from .recurrent import ElmanModel, RecurrentModel, SpikingModel
 from .sampling import MACHINES
@@ -23,7 +22,7 @@ from .sampling import MACHINES
 class ReferenceAdapter(EveryFamily):
     """Plain NumPy; slow, and right."""
 
-    placements = FED
+    feeds = True
     #: The model of each family; a test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
         Feedforward: ChainModel,

@@ -23,15 +23,14 @@ class ReferenceNotMadeError(Exception):
     """No reference could be made; the text says why."""
 
 
-def stem(network: str, batch_size: int, label_sets: int = 1, fed: bool = False) -> str:
-    """Return the stem of files for this mini-batch with so many sets of labels, or for the first ones of a feed."""
-    several = "-l%d" % label_sets if label_sets > 1 else "-fed" if fed else ""
-    return "%s-b%d%s" % (network, batch_size, several)
+def stem(network: str, batch_size: int, label_sets: int = 1) -> str:
+    """Return the stem of files for this mini-batch, with so many sets of labels."""
+    return "%s-b%d%s" % (network, batch_size, "-l%d" % label_sets if label_sets > 1 else "")
 
 
-def shipped(network: str, batch_size: int, label_sets: int = 1, fed: bool = False) -> Optional[str]:
+def shipped(network: str, batch_size: int, label_sets: int = 1) -> Optional[str]:
     """Return the path of the reference that comes with the project for its own network of this name, or None."""
-    path = os.path.join(SHIPPED, stem(network, batch_size, label_sets, fed) + ".npz")
+    path = os.path.join(SHIPPED, stem(network, batch_size, label_sets) + ".npz")
     return path if os.path.exists(path) else None
 
 
@@ -43,11 +42,11 @@ def generate(
     threads: Optional[int] = None,
     timeout: float = 3600.0,
     label_sets: int = 1,
-    fed: bool = False,
+    placement: str = "resident",
 ) -> None:
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
-    ``fed``: each step takes the next mini-batch of the parity check's feed.
+    With the placement "fed" each step takes the next mini-batch of the parity check's feed.
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
     minutes (ResNet-50); memory up to about 0.5 GB per example for ResNet-50. Raises ReferenceNotMadeError.
     """
@@ -56,7 +55,7 @@ def generate(
     try:
         made = os.path.join(control, "reference.npz")
         cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
-        cell = cell._replace(placement="fed") if fed else cell
+        cell = cell._replace(placement=placement)
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
         launch = Launch(
             cell, protocol, {"dtype": "float64"}, control, made, label_sets=label_sets, network=to_data(network)

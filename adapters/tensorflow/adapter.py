@@ -20,7 +20,6 @@ from ..families import LEARNING_RATE
 from ..launch.batches import Batch
 from ..launch.feeds import Feed
 from ..networks import Network
-from ..protocol import FED
 from . import devices, sampling
 from .networks import RECURRENCES, TensorFlowNetwork, loaded, place, training_step
 
@@ -30,7 +29,7 @@ class TensorFlowAdapter(EveryFamily):
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
-    placements = FED
+    feeds = True
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
@@ -102,7 +101,7 @@ class TensorFlowAdapter(EveryFamily):
         self._batch = ready
 
     def load(self, feed: Feed) -> Iterator[Any]:
-        return loaded(feed, self.cell.loader_workers, self.cell.storage == "disk")
+        return loaded(feed, self.cell.loader_workers)
 
     def step(self) -> None:
         self._loss = self._step(*self._batch)

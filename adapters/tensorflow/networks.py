@@ -190,27 +190,14 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
 
 
-def loaded(feed: Feed, workers: int, from_disk: bool) -> Iterator[Any]:
-    """Yield the mini-batches of a feed by tf.data, decoded by so many of its threads and two of them ahead.
+def loaded(feed: Feed, workers: int) -> Iterator[Any]:
+    """Yield the mini-batches of a feed by tf.data, read and decoded by so many of its threads and two of them ahead."""
 
-    tf.data reads the file by itself, from its start to its end over and over: from the disk where the system is asked
-    to drop it each time before.
-    """
+    def mini_batch(number: Any) -> Any:
+        return decoded(feed, tf.reshape(tf.numpy_function(feed.record, [number], tf.string), []))
 
-    def dropped(epoch: Any) -> bytes:
-        feed.drop()
-        return str(feed.path).encode()
-
-    def file(epoch: Any) -> Any:
-        name = tf.numpy_function(dropped, [epoch], tf.string) if from_disk else tf.constant(feed.path)
-        return tf.data.FixedLengthRecordDataset(tf.reshape(name, [1]), feed.record_bytes)
-
-    def mini_batch(record: Any) -> Any:
-        return decoded(feed, record)
-
-    as_written = tf.autograph.experimental.do_not_convert
-    dataset = tf.data.Dataset.range(2**62).flat_map(as_written(file))
-    dataset = dataset.map(as_written(mini_batch), num_parallel_calls=workers or None)
+    made = tf.autograph.experimental.do_not_convert(mini_batch)
+    dataset = tf.data.Dataset.range(2**62).map(made, num_parallel_calls=workers or None)
     options = tf.data.Options()
     options.autotune.enabled = False
     options.threading.private_threadpool_size = max(1, workers)
@@ -220,14 +207,11 @@ def loaded(feed: Feed, workers: int, from_disk: bool) -> Iterator[Any]:
 
 def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
     """Return the mini-batch of a feed's record as `place` does, by TensorFlow's own operators."""
-    inputs, labels = [_part(record, part) for part in feed.parts]
+    parts = [_part(record, part) for part in feed.parts]  # images have their channels last, in the file too
     if feed.network.family.time_major:
-        return _steps_first(inputs), _steps_first(labels)
-    return inputs, labels  # images have their channels last, in the file too
-
-
-def _steps_first(values: Any) -> Any:
-    return tf.transpose(values, [1, 0, *range(2, len(values.shape))])
+        parts = [tf.transpose(each, [1, 0, *range(2, len(each.shape))]) for each in parts]
+    inputs, labels = parts
+    return inputs, labels
 
 
 def _part(record: Any, part: Part) -> Any:

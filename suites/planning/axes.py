@@ -82,7 +82,7 @@ def _tunings(text: str, capacity: Capacity) -> tuple[str, ...]:
 def _loader_workers(text: str, capacity: Capacity) -> tuple[int, ...]:
     from . import values
 
-    return values.parse_loader_workers(text, capacity)
+    return values.parse_threads(text, capacity, "0", "number of loader workers")
 
 
 def _quotas(text: str, capacity: Capacity) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from statistics import fmean
+from typing import Any
 
 from dlbench.adapters import tuning
 from dlbench.adapters.axes import BLANK
@@ -261,10 +262,13 @@ def _cells(
     ``threads`` gives the counts of a device under a CPU quota.
     """
     plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
-    plain["cpu_quota"] = _quotas(plain["cpu_quota"], choices, capacity)
-    plain["loader_workers"] = _loader_workers(plain["loader_workers"], choices, capacity)
-    if LOADER not in plain["placement"]:
-        _check_loads_nothing(choices, loader_workers=plain["loader_workers"], storage=plain["storage"])
+    plain["cpu_quota"] = _within("cpu_quota", plain["cpu_quota"], capacity.machine_cpus, choices)
+    plain["loader_workers"] = _within("loader_workers", plain["loader_workers"], capacity.cpus, choices)
+    idle = [key for key in ("loader_workers", "storage") if choices[key] and set(plain[key]) - {0, STORAGES[0]}]
+    if idle and LOADER not in plain["placement"]:
+        raise UsageError(
+            f"{option_of(idle[0])} is about mini-batches that a framework loads from a file. Add --placements {LOADER}."
+        )
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
     # Several GPUs are the first of those named and the ones behind it: from any other on they would be fewer.
@@ -340,35 +344,14 @@ def _threads(
     return found
 
 
-def _quotas(quotas: Sequence[float], choices: SuiteOverrides, capacity: Capacity) -> tuple[float, ...]:
-    """Return the CPU quotas that this machine has CPUs for; raises UsageError where one that was typed is larger."""
-    found = tuple(each for each in quotas if each <= capacity.machine_cpus)
-    if found != tuple(quotas) and (choices["cpu_quota"] or not found):
+def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides) -> tuple[Any, ...]:
+    """Return the values that this machine has CPUs for; raises UsageError where one that was typed is larger."""
+    found = tuple(each for each in counts if each <= most)
+    if len(found) < len(counts) and (choices[key] or not found):
         raise UsageError(
-            f"A CPU quota of {max(quotas):g} is more than the {capacity.machine_cpus} CPUs that dlbench may use here. "
-            f"Give at most {capacity.machine_cpus}."
+            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use here. Give at most {most}."
         )
     return found
-
-
-def _loader_workers(counts: Sequence[int], choices: SuiteOverrides, capacity: Capacity) -> tuple[int, ...]:
-    """Return the counts that this machine has CPUs for; raises UsageError where one that was typed is larger."""
-    found = tuple(each for each in counts if each <= capacity.cpus)
-    if len(found) < len(counts) and (choices["loader_workers"] or not found):
-        raise UsageError(
-            f"{max(counts)} loader workers are more than the {capacity.cpus} CPUs that dlbench may use here. Give at "
-            f"most {capacity.cpus}."
-        )
-    return found
-
-
-def _check_loads_nothing(choices: SuiteOverrides, **values_by_key: Collection[object]) -> None:
-    """Raise UsageError for a typed option that means something to a loader alone."""
-    for key, chosen in values_by_key.items():
-        if choices[key] and any(each not in (0, STORAGES[0]) for each in chosen):
-            raise UsageError(
-                f"{option_of(key)} is about mini-batches that a framework loads from a file. Add --placements {LOADER}."
-            )
 
 
 def _check_settings(words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None) -> None:

@@ -94,17 +94,8 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
     return number
 
 
-def parse_threads(text: str, capacity: Capacity) -> tuple[int, ...]:
-    """Return the thread counts that a list means, as `parse_counts`; 0 for `default`: none is set."""
-    return _counts_or_none(text, capacity, DEFAULT)
-
-
-def parse_loader_workers(text: str, capacity: Capacity) -> tuple[int, ...]:
-    """Return the numbers of loader workers that a list means, as `parse_counts`; 0 too: the step itself loads."""
-    return _counts_or_none(text, capacity, "0", "number of loader workers")
-
-
-def _counts_or_none(text: str, capacity: Capacity, none: str, what: str = "thread count") -> tuple[int, ...]:
+def parse_threads(text: str, capacity: Capacity, none: str = DEFAULT, what: str = "thread count") -> tuple[int, ...]:
+    """Return the thread counts that a list means, as `parse_counts`; 0 for the word ``none``: there none is set."""
     counted = [word for word in words(text) if word != none]
     counts = parse_counts(",".join(counted), capacity, what) if counted else ()
     return counts if len(counted) == len(words(text)) else (0, *counts)

@@ -4,11 +4,9 @@ A run checks each file against the numbers that it must have, and writes it anew
 """
 
 import hashlib
-import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import filelock
 
@@ -22,11 +20,10 @@ from ..environments.environment import Report
 from ..environments.folders import MEGABYTE, file_digest
 from ..planning.plan import Plan, too_large
 from .preparation import network_digest
-from .weights import folder
+from .weights import folder, write
 
 
-@dataclass(frozen=True)
-class FeedFiles:
+class FeedFiles(NamedTuple):
     """The files of a network's mini-batches of one size."""
 
     folder: Path
@@ -38,8 +35,10 @@ def prepare(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Fe
     """Return a look-up of the files of each cell whose steps take mini-batches, after making or checking them."""
     found: dict[tuple[Network, int], FeedFiles | None] = {}
     for cell in plan.cells:
-        key = plan.network_of(cell), cell.batch_size
-        used = cell.placement in FED and plan.row_of(cell).build.framework.computes and key[0].family.specified
+        network = plan.network_of(cell)
+        key = (network, cell.batch_size)
+        used = cell.placement in FED and plan.row_of(cell).build.framework.computes
+        used = used and network.family.specified and network.family.trains
         if used and key not in found and not too_large(plan, cell, machine):
             found[key] = checked(*key, report)
     return lambda cell: found.get((plan.network_of(cell), cell.batch_size)) if cell.placement in FED else None
@@ -48,41 +47,31 @@ def prepare(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Fe
 def checked(network: Network, batch_size: int, report: Report) -> FeedFiles | None:
     """Return the files with the right mini-batches in them; None, with a report, where they cannot be written."""
     place = folder() / f"{network.name}-{network_digest(network)}"
-    timed, of_check = (Feed(network, batch_size, purpose) for purpose in (TIMED, CHECKED))
+    timed = Feed(network, batch_size, TIMED)
     try:
         place.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(place.with_name(f"{place.name}.lock")):
             digest = _check(timed, Path(path_of(str(place), batch_size, TIMED)), report)
-            _check(of_check, Path(path_of(str(place), batch_size, CHECKED)), report)
+            _check(Feed(network, batch_size, CHECKED), Path(path_of(str(place), batch_size, CHECKED)), report)
     except OSError as error:
         what = f"mini-batches of {network.name} cannot be kept in {place} ({error.strerror or error})"
         report(f"{what}: launches draw them, and those that load them from a file are left out")
         return None
-    size = network.family.batch_bytes(batch_size)
-    described = {"digest": digest[:16], "mini_batches": timed.count, "bytes": size, "file_bytes": timed.record_bytes}
-    return FeedFiles(place, described)
+    return FeedFiles(
+        place, {"digest": digest[:16], "mini_batches": timed.count, "mini_batch_bytes": timed.record_bytes}
+    )
 
 
 def _check(feed: Feed, path: Path, report: Report) -> str:
     """Write a file unless it has the mini-batches that would be drawn already; return its SHA-256."""
-    digest = hashlib.sha256()
+    right = hashlib.sha256()
     for record in feed.drawn():
-        digest.update(record)
+        right.update(record)
+    if path.exists() and file_digest(path) == right.hexdigest():
+        return right.hexdigest()
     if path.exists():
-        if file_digest(path) == digest.hexdigest():
-            return digest.hexdigest()
         report(f"{path} was cut or changed: it is written anew")
     else:
         report(f"writing {feed.count} mini-batches, {feed.count * feed.record_bytes // MEGABYTE} MB, to {path}, once")
-    partial = path.with_suffix(".part")
-    try:
-        with partial.open("wb") as file:
-            for record in feed.drawn():
-                file.write(record)
-            file.flush()
-            os.fsync(file.fileno())  # lest it is written while a launch is timed, and for the system to drop it
-        partial.chmod(0o444)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return digest.hexdigest()
+    write(path, feed.drawn())
+    return right.hexdigest()

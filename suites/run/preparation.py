@@ -240,8 +240,8 @@ def _computable(network: Network, batch_size: int) -> bool:
 def find(network: Network, batch_size: int, label_sets: int = 1, fed: bool = False) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
     ours = networks.shipped().get(network.name)
-    if ours is not None and network_digest(ours) == network_digest(network):
-        shipped = reference_files.shipped(network.name, batch_size, label_sets, fed)
+    if ours is not None and not fed and network_digest(ours) == network_digest(network):
+        shipped = reference_files.shipped(network.name, batch_size, label_sets)
         if shipped is not None:
             return Path(shipped)
     own = _own(network, batch_size, label_sets, fed)
@@ -255,7 +255,7 @@ def network_digest(network: Network) -> str:
 
 
 def _own(network: Network, batch_size: int, label_sets: int, fed: bool) -> Path:
-    stem = reference_files.stem(network.name, batch_size, label_sets, fed)
+    stem = reference_files.stem(network.name, batch_size, label_sets) + ("-fed" if fed else "")
     return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
@@ -277,7 +277,10 @@ def ensure(
     sets = f" with {label_sets} sets of labels" if label_sets > 1 else ", another one in each step" if fed else ""
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
     try:
-        reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets, fed)
+        placement = "fed" if fed else "resident"
+        reference_files.generate(
+            network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets, placement
+        )
     except (reference_files.ReferenceNotMadeError, OSError) as error:
         report(f"no reference: {error}")
         return None
@@ -290,7 +293,7 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     def key(cell: Cell) -> tuple[Network, int, bool, int, bool]:
         network = plan.network_of(cell)
         equal_parts = parts(network, cell.batch_size, cell.world_size)
-        return network, cell.batch_size, cell.on_cpu, equal_parts, cell.placement in FED
+        return network, cell.batch_size, cell.on_cpu, equal_parts, network.family.trains and cell.placement in FED
 
     wanted = dict.fromkeys(
         key(cell)

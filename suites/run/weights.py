@@ -9,8 +9,9 @@ import itertools
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import filelock
 import numpy as np
@@ -81,10 +82,17 @@ def _check(network: Network, parameter: Parameter, purpose: str, place: Path) ->
     whole = path.exists() and path.stat().st_size == right.nbytes
     if whole and np.array_equal(np.memmap(path, "<f4", "r", shape=right.shape), right):
         return
+    write(path, [right.astype("<f4", copy=False)])
+
+
+def write(path: Path, parts: Iterable[Any]) -> None:
+    """Write a file for launches to read, whole or not at all."""
     partial = path.with_suffix(".part")
     try:
         with partial.open("wb") as file:
-            right.astype("<f4", copy=False).tofile(file)
+            for part in parts:
+                file.write(part)
+            file.flush()
             os.fsync(file.fileno())  # lest it is written while a launch is timed
         partial.chmod(0o444)
         partial.replace(path)

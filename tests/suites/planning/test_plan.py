@@ -160,7 +160,7 @@ def test_threads_follow_the_quota_of_their_cell():
 
 
 def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_typed():
-    with pytest.raises(UsageError, match=r"A CPU quota of 4\.5 is more than the 4 CPUs"):
+    with pytest.raises(UsageError, match=r"--cpu-quota 4\.5 is more than the 4 CPUs"):
         counts_by_quota(cpu_quota="1,4.5")
     suite = QUICK.model_copy(update={"cpu_quota": "1,64"})
     assert values_of(plan_of(of=suite), "cpu_quota") == {1.0}
@@ -201,7 +201,7 @@ def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, la
         (SuiteOverrides(batch_sizes="1000001"), "1000000"),
         (SuiteOverrides(devices="cuda:0", threads="1"), "--device-threads"),
         (SuiteOverrides(placements="pinned"), "Name a GPU"),
-        (SuiteOverrides(placements="loader", loader_workers="1,5"), "5 loader workers are more than the 4 CPUs"),
+        (SuiteOverrides(placements="loader", loader_workers="1,5"), "--loader-workers 5 is more than the 4 CPUs"),
         (SuiteOverrides(loader_workers="1"), "Add --placements loader"),
         (SuiteOverrides(placements="fed", storage="disk"), "Add --placements loader"),
         (SuiteOverrides(placements="loader", loader_workers="few"), "is not a number of loader workers"),
