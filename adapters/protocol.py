@@ -78,7 +78,7 @@ class Cell(NamedTuple):
 
     @property
     def helpers(self) -> int:
-        """Return the threads or processes that bring mini-batches while others compute, of all instances together."""
+        """Return the threads or processes that get mini-batches ahead of the step, of all instances together."""
         return (1 if self.placement == "prefetched" else self.loader_workers) * self.instances
 
     @property
@@ -201,7 +201,7 @@ class ThreadEvidence(NamedTuple):
     cpu_seconds: float
     wall_seconds: float
     cpu_seconds_by_thread: Optional[List[float]]  # the busiest first, at most 64 of them
-    helpers: int = 0  # of those requested, the ones that bring mini-batches: they may rest
+    helpers: int = 0  # of those requested, those that get mini-batches ahead of the step: they may rest
 
 
 class Contention(NamedTuple):

@@ -174,7 +174,7 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     """Return 1 where more threads worked than were asked for, -1 where fewer did, else 0, and the evidence in words.
 
     Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run; beyond
-    the quota, throttled ones: unused threads are looked for within ``capacity`` only. Threads that bring mini-batches
+    the quota, throttled ones: unused threads are looked for within ``capacity`` only. Threads that get mini-batches
     may rest: the others alone are looked for.
     """
     if (threads := long_enough(outcome)) is None:

@@ -349,7 +349,8 @@ def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides)
     found = tuple(each for each in counts if each <= most)
     if len(found) < len(counts) and (choices[key] or not found):
         raise UsageError(
-            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use here. Give at most {most}."
+            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use here. Give at most "
+            f"{most}."
         )
     return found
 

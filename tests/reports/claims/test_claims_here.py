@@ -38,7 +38,7 @@ def loads(seconds: float, workers: int, storage: str = "cache") -> list[make.Rec
     return on_cpu("torch", {1: seconds}, CNNS, placement="loader", loader_workers=workers, storage=storage)
 
 
-def brought(seconds: float, placement: str) -> list[make.Record]:
+def fed(seconds: float, placement: str) -> list[make.Record]:
     return on_gpu("torch", seconds, CNNS, placement=placement)
 
 
@@ -93,8 +93,8 @@ RESNET = ("resnet50",)
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")], 4, DIFFERS),
         ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0), *loads(1.1, 1), *loads(2.0, 0, "disk")], 4, REPRODUCES),
         ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.0, 0), *loads(1.2, 1)], 4, DIFFERS),
-        ("W3", [*on_gpu("torch", 1.0, CNNS), *brought(1.5, "fed"), *brought(1.0, "prefetched")], 4, REPRODUCES),
-        ("W3", [*on_gpu("torch", 1.0, CNNS), *brought(1.5, "fed"), *brought(1.4, "prefetched")], 4, Answer.PARTLY),
+        ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.0, "prefetched")], 4, REPRODUCES),
+        ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.4, "prefetched")], 4, Answer.PARTLY),
         ("W3", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0)], 4, NOT_MEASURED),
     ],
 )

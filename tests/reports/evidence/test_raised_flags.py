@@ -103,7 +103,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         {"says": None, "run_queue_seconds": 6.0, "others_cpu_seconds": 6.0},
         "contended",
     ),
-    # What brings mini-batches may rest, and counts among the threads asked for.
+    # Threads that get mini-batches ahead may rest, and count among those asked for.
     "one thread and a loader at rest": ((2, 1.0, [10.0, 0.0]), {"helpers": 1}, ""),
     "two threads and a loader, one busy": ((3, 1.0, [10.0, 0.0, 0.0]), {"helpers": 1, "host": FOUR}, "threads_unused"),
     "one thread and a loader of two": ((2, 3.0, [10.0] * 3), {"helpers": 1, "host": FOUR}, "threads_exceeded"),

@@ -12,20 +12,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.ratio.feed import (
-    CPUS,
-    HIDDEN,
-    LINK,
-    LOADING,
-    REPORT,
-    UNCLEAR,
-    Feeds,
-    advice,
-    ahead,
-    feeds,
-    headline,
-    one_after_another,
-)
+from dlbench.reports.ratio.feed import REPORT, Feeds, ahead, feeds, headline, one_after_another
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
@@ -39,32 +26,28 @@ BYTES = 4 * 64 * (26752 + 1)
 def test_the_model_gives_the_numbers_of_the_paper() -> None:
     size, rate = 8 * GIGABYTE, 31.5 * GIGABYTE
     assert one_after_another(0.0, size, rate) == pytest.approx(0.253968, abs=5e-7)
-    assert one_after_another(0.0, size, rate, 4) == pytest.approx(1.015873, abs=5e-7)
-    three = one_after_another(0.0, size, rate, 3)
+    assert one_after_another(0.0, 4 * size, rate) == pytest.approx(1.015873, abs=5e-7)
+    three = ahead(0.5, 3 * size, rate)
     assert three == pytest.approx(0.7619, abs=5e-5)
-    step = ahead(0.5, size, rate, 3)
-    assert step == three
-    assert step - 0.5 == pytest.approx(0.2619, abs=5e-5)
-    assert 0.5 / step == pytest.approx(0.6562, abs=5e-5)
+    assert three - 0.5 == pytest.approx(0.2619, abs=5e-5)
+    assert 0.5 / three == pytest.approx(0.6562, abs=5e-5)
 
 
-@given(*[st.floats(1e-6, 1e6)] * 3, st.integers(1, 64))
-def test_bringing_ahead_is_never_slower_and_saves_half_at_most(
-    compute: float, size: float, rate: float, devices: int
-) -> None:
-    after, before = one_after_another(compute, size, rate, devices), ahead(compute, size, rate, devices)
+@given(*[st.floats(1e-6, 1e6)] * 3)
+def test_to_copy_ahead_is_never_slower_and_saves_half_at_most(compute: float, size: float, rate: float) -> None:
+    after, before = one_after_another(compute, size, rate), ahead(compute, size, rate)
     assert compute <= before <= after <= 2 * before * (1 + 1e-9)
 
 
 def cells(seconds: float, placement: str = "resident", waiting: float = 0.0, **of_cell: Any) -> list[Record]:
     """Three launches, whose threads wait for a CPU for this share of the time."""
-    found = []
-    for n, factor in enumerate((0.99, 1.0, 1.01)):
-        usual = make.record([seconds * factor] * 5, launch=n, placement=placement, **of_cell)
-        evidence = make.contention(run_queue_seconds=waiting * 5 * seconds, others_cpu_seconds=0.0)
-        result = usual.outcome._replace(contention=evidence)
-        found.append(make.record(launch=n, placement=placement, result=result, **of_cell))
-    return found
+    seen = make.contention(run_queue_seconds=waiting * 5 * seconds, others_cpu_seconds=0.0)
+    usual = make.launches(seconds, placement=placement, **of_cell)
+    return [replace(each, outcome=each.outcome._replace(contention=seen)) for each in usual]
+
+
+def loader(seconds: float, threads: int, workers: int, **of_cell: Any) -> list[Record]:
+    return cells(seconds, "loader", threads=threads, loader_workers=workers, **of_cell)
 
 
 def found(*several: list[Record], bandwidth: float = 10 * GIGABYTE, cpus: int = 2) -> Feeds:
@@ -75,106 +58,90 @@ def found(*several: list[Record], bandwidth: float = 10 * GIGABYTE, cpus: int = 
     return feeds(build_matrix(results), results)
 
 
-def only(content: Feeds) -> Any:
-    (row,) = content.rows
-    return row
+def only(content: Feeds) -> dict[str, Any]:
+    """The JSON of the only cell whose mini-batch is not resident."""
+    (row,) = [each for each in REPORT.as_data(content)["cells"] if each["placement"] != "resident"]
+    return dict(row)
 
 
 def test_stall_rates_and_model_of_a_cell() -> None:
     row = only(found(cells(0.5), cells(0.625, "fed")))
-    assert row.stall.value == pytest.approx(0.2)
-    assert row.stall.low < 0.2 < row.stall.high
-    assert (row.bytes, row.rate) == (BYTES, 10 * GIGABYTE)
-    assert row.needs == pytest.approx(BYTES / 0.5)
-    assert row.model == pytest.approx(0.5 + BYTES / 10 / GIGABYTE)
-    assert only(found(cells(0.5), cells(0.625, "prefetched"))).model == pytest.approx(0.5)
+    assert row["stall"]["value"] == pytest.approx(0.2)
+    assert row["stall"]["low"] < 0.2 < row["stall"]["high"]
+    assert (row["minibatch_bytes"], row["link_bytes_per_second"]) == (BYTES, 10 * GIGABYTE)
+    assert row["needed_bytes_per_second"] == pytest.approx(BYTES / 0.5)
+    assert row["model_seconds"] == pytest.approx(0.5 + BYTES / 10 / GIGABYTE)
+    assert only(found(cells(0.5), cells(0.625, "prefetched")))["model_seconds"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "placement", "more", "expected"),
+    ("seconds", "placement", "of_cell", "bandwidth", "expected"),
     [
-        (0.51, "fed", {}, HIDDEN),
-        (0.7, "fed", {}, CPUS),  # converted by one of them
-        (0.7, "fed", {"bandwidth": BYTES / 0.15}, LINK),
-        (0.7, "loader", {}, LOADING),
-        (0.7, "loader", {"loader_workers": 1}, LOADING),
-        (0.7, "loader", {"loader_workers": 1, "threads": 2, "waiting": 0.5}, CPUS),
-        (0.7, "loader", {"loader_workers": 1, "threads": 2, "waiting": 0.05}, LOADING),
-        (0.7, "prefetched", {"threads": 2, "waiting": 0.5}, CPUS),
+        (0.51, "fed", {}, 10 * GIGABYTE, "hidden"),
+        (0.7, "fed", {}, 10 * GIGABYTE, "CPUs"),  # converted by one of them
+        (0.7, "fed", {}, BYTES / 0.15, "link"),
+        (0.7, "loader", {}, BYTES / 0.15, "loader"),
+        (0.7, "loader", {"loader_workers": 1, "threads": 2, "waiting": 0.5}, 10 * GIGABYTE, "CPUs"),
+        (0.7, "loader", {"loader_workers": 1, "threads": 2, "waiting": 0.05}, 10 * GIGABYTE, "loader"),
+        (0.7, "prefetched", {"threads": 2, "waiting": 0.5}, BYTES / 0.15, "CPUs"),
     ],
 )
-def test_what_makes_the_step_longer(seconds: float, placement: str, more: dict[str, Any], expected: str) -> None:
-    of_cell = {name: value for name, value in more.items() if name != "bandwidth"}
-    given_rate = {"bandwidth": more["bandwidth"]} if "bandwidth" in more else {}
-    row = only(found(cells(0.5, threads=of_cell.get("threads", 1)), cells(seconds, placement, **of_cell), **given_rate))
-    assert row.verdict == expected
+def test_what_makes_the_step_longer(
+    seconds: float, placement: str, of_cell: dict[str, Any], bandwidth: float, expected: str
+) -> None:
+    resident = cells(0.5, threads=of_cell.get("threads", 1))
+    row = only(found(resident, cells(seconds, placement, **of_cell), bandwidth=bandwidth))
+    assert row["verdict"] == expected
 
 
 def test_noise_is_no_verdict_and_a_missing_resident_cell_none() -> None:
     noisy = [make.record([t] * 5, launch=n, placement="fed") for n, t in enumerate((0.4, 0.6, 0.8))]
-    assert only(found(cells(0.5), noisy)).verdict == UNCLEAR
+    assert only(found(cells(0.5), noisy))["verdict"] == "unclear"
     row = only(found(cells(0.7, "fed")))
-    assert (row.pair, row.verdict, row.stall, row.model) == (None, "", None, None)
+    assert (row["resident_seconds"], row["verdict"], row["stall"], row["model_seconds"]) == (None, "", None, None)
 
 
 def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
     ceilings = DeviceCeilings(to_device_pinned_bytes_per_second=20e9, to_device_pageable_bytes_per_second=5e9)
-    on_gpu = {"device": "cuda:0", "threads": 1}
+    evidence = DeviceEvidence("a GPU", ceilings=ceilings)
     resident, pageable = (
-        [
-            make.record(
-                launch=each.launch,
-                result=each.outcome._replace(device=DeviceEvidence("a GPU", ceilings=ceilings)),
-                placement=each.cell.placement,
-                **on_gpu,
-            )
-            for each in several
-        ]
-        for several in (cells(0.001, **on_gpu), cells(0.0025, "pageable", **on_gpu))
+        [replace(each, outcome=each.outcome._replace(device=evidence)) for each in several]
+        for several in (cells(0.001, device="cuda:0"), cells(0.0025, "pageable", device="cuda:0"))
     )
     row = only(found(resident, pageable))
-    assert row.rate == 5e9
-    assert row.model == pytest.approx(0.001 + BYTES / 5e9)
-    assert row.verdict == LINK
+    assert row["link_bytes_per_second"] == 5e9
+    assert row["model_seconds"] == pytest.approx(0.001 + BYTES / 5e9)
+    assert row["verdict"] == "link"
 
 
-def loader(seconds: float, threads: int, workers: int, **of_cell: Any) -> list[Record]:
-    return cells(seconds, "loader", threads=threads, loader_workers=workers, **of_cell)
+@pytest.mark.parametrize(
+    ("timed", "best", "words"),
+    [
+        ([(1.0, 1, 0), (0.8, 2, 0), (0.6, 1, 1), (0.9, 2, 1)], (1, 1), ["1.33x with 2 + 0", "1.50x with 2 + 1"]),
+        ([(1.0, 1, 0), (0.995, 1, 1)], (1, 0), ["use 1 thread and no loader worker", "noise may explain"]),
+        ([(1.0, 1, 1), (0.5, 2, 1)], (1, 1), ["faster, with more of them than CPUs: 2 + 1 (0.500x"]),
+        ([(1.0, 1, 1)], (1, 1), ["nothing to compare"]),
+        ([(1.0, 2, 1)], (None, None), ["nothing was timed within the 2 CPUs"]),
+    ],
+)
+def test_the_best_split_is_within_the_cpus_and_others_cost(
+    timed: list[tuple[float, int, int]], best: tuple[int | None, int | None], words: list[str]
+) -> None:
+    content = found(*(loader(*each) for each in timed))
+    (split,) = REPORT.as_data(content)["splits"]
+    assert (split["threads"], split["loader_workers"]) == best
+    shown = " ".join(SHOW(content).split())
+    for each in words:
+        assert each in split["advice"]
+        assert each in shown
 
 
-def test_the_best_split_is_within_the_cpus_and_others_cost() -> None:
-    content = found(loader(1.0, 1, 0), loader(0.8, 2, 0), loader(0.6, 1, 1), loader(0.9, 2, 1), loader(0.95, 1, 2))
-    (split,) = content.splits
-    best = {cpus: (each.cell.threads, each.cell.loader_workers) for cpus, each in split.by_cpus.items()}
-    assert best == {1: (1, 0), 2: (1, 1)}
-    said = advice(split)
-    assert said.startswith("use 1 thread and 1 loader worker: 0.600 s a step; a step takes ")
-    assert "1.33x with 2 + 0" in said
-    assert "1.50x with 2 + 1" in said
-    shown = SHOW(content)
-    assert "*0.600" in shown
-    assert "use 1 thread and 1 loader worker" in " ".join(shown.split())
-
-
-def test_splits_that_noise_may_explain_take_the_fewer_and_faster_ones_beyond_the_cpus_are_said() -> None:
-    (split,) = found(loader(1.0, 1, 0), loader(0.995, 1, 1)).splits
-    assert advice(split) == (
-        "use 1 thread and no loader worker: 1.00 s a step; noise may explain every difference to other splits"
-    )
-    (split,) = found(loader(1.0, 1, 1), loader(0.5, 2, 1)).splits
-    assert "faster, with more of them than CPUs: 2 + 1 (0.500x" in advice(split)
-    (split,) = found(loader(1.0, 1, 1)).splits
-    assert "nothing to compare" in advice(split)
-
-
-def test_the_page_its_json_and_a_missing_cell() -> None:
-    refused = [make.hole(Status.UNSUPPORTED, "on the CPU this adapter takes resident", placement="fed", mode="loop")]
+def test_the_page_and_a_missing_cell() -> None:
+    refused = [make.hole(Status.UNSUPPORTED, "this adapter keeps the mini-batch resident", placement="fed", mode="loop")]
     content = found(cells(0.5), cells(0.7, "fed"), loader(0.8, 1, 0), loader(0.8, 1, 0, storage="disk"), refused)
     shown = " ".join(SHOW(content).split())
-    assert "torch loop, fed: n/a, on the CPU this adapter takes resident" in shown
-    assert "loader, disk w0" in shown
-    data = REPORT.as_data(content)
-    assert [each["placement"] for each in data["cells"] if each["verdict"]] == ["fed", "loader", "loader"]
-    assert len(data["splits"]) == 2
+    assert "torch loop, fed: n/a, this adapter keeps the mini-batch resident" in shown
+    assert "loader w0, disk" in shown
+    assert len(REPORT.as_data(content)["splits"]) == 2
     assert "costs time in 3 of 3 cells" in headline(content)[0]
     assert "dlbench run feed" in SHOW(found(cells(0.5)))

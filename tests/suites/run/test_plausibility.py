@@ -72,7 +72,7 @@ def test_an_honest_launch_is_believed(network, step):
     assert reason(claim(step, network=network, cell={"batch_size": 16})) == ""
 
 
-def test_a_check_may_be_short_only_where_mini_batches_are_brought_ahead():
+def test_a_check_may_be_short_only_where_others_work_ahead():
     short = {"steps_seconds": 0.001, "steps_cpu_seconds": 0.0}
     assert "its work was done elsewhere" in reason(claim(**short, cell={"placement": "fed"}))
     assert reason(claim(**short, cell={"placement": "prefetched"})) == ""
