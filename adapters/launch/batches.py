@@ -174,9 +174,7 @@ def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets, purpose)
 
 
-def laid_out(
-    family: Family, batch: Batch, whole: Any = np.int32, copied: bool = True
-) -> Tuple[np.ndarray, np.ndarray]:
+def laid_out(family: Family, batch: Batch, whole: Any = np.int32, copied: bool = True) -> Tuple[np.ndarray, np.ndarray]:
     """Return copies of inputs and labels as most frameworks read them, whole numbers as this type.
 
     Not ``copied``: what lies so already may be the mini-batch's own memory.

@@ -92,7 +92,7 @@ class Feed:
     def _opened(self, path: str) -> Any:
         wanted = self.count * self.record_bytes
         try:
-            file: Any = open(path, "rb", buffering=0)
+            file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - it stays open
             found = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise Unsupported("its mini-batches cannot be read: %s; start the run again" % error) from None

@@ -209,7 +209,7 @@ class PaddleAdapter(EveryFamily):
         yield from paddle.io.DataLoader(
             feed,
             batch_sampler=([number] for number in itertools.count()),
-            collate_fn=lambda batches: list(laid_out(self.family, *batches, whole=np.int64, copied=False)),
+            collate_fn=lambda batches: list(laid_out(self.family, batches[0], np.int64, copied=False)),
             num_workers=self.cell.loader_workers,
         )
 

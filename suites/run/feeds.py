@@ -72,6 +72,7 @@ def _check(feed: Feed, path: Path, report: Report) -> str:
     if path.exists():
         report(f"{path} was cut or changed: it is written anew")
     else:
-        report(f"writing {feed.count} mini-batches, {feed.count * feed.record_bytes // MEGABYTE} MB, to {path}, once")
+        size = feed.count * feed.record_bytes / MEGABYTE
+        report(f"drawing mini-batches of {feed.network.name}, once: {size:.1f} MB in {path}")
     write(path, feed.drawn())
     return right.hexdigest()

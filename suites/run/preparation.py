@@ -278,9 +278,7 @@ def ensure(
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
     try:
         placement = "fed" if fed else "resident"
-        reference_files.generate(
-            network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets, placement
-        )
+        reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets, placement)
     except (reference_files.ReferenceNotMadeError, OSError) as error:
         report(f"no reference: {error}")
         return None

@@ -219,7 +219,8 @@ def test_two_workers_compute_the_same_as_one_or_are_refused(name, mode, launch):
 
 
 @about_cpus
-@pytest.mark.parametrize(("name", "mode"), default_modes(slow=[each for each in FRAMEWORKS if each != "torch"]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mode"), default_modes())
 def test_mini_batches_of_a_loader_compute_the_same_or_are_refused(name, mode, launch):
     outcome = launch(name, mode, SMALL["small-recurrent"], placement="loader", loader_workers=1)
     if outcome.status is Status.UNSUPPORTED:

@@ -183,20 +183,14 @@ def test_too_little_shared_memory_is_a_reason_with_the_sizes(monkeypatch: pytest
         feeds.check_shared_memory(feed, 1)
 
 
-@pytest.mark.parametrize(
-    "of_cell",
-    [{"placement": "fed"}, {"placement": "prefetched"}, {"placement": "loader", "loader_workers": 2}],
-    ids=str,
-)
-def test_a_launch_whose_steps_take_mini_batches(of_cell: dict[str, Any], launch: Callable[..., Outcome]) -> None:
+def test_a_launch_whose_steps_take_mini_batches(launch: Callable[..., Outcome]) -> None:
     network = of_family("small-recurrent", RECURRENT.family, 3)
-    outcome = launch("reference", "float64", network, **of_cell)
+    outcome = launch("reference", "float64", network, placement="loader", loader_workers=2)
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.parity is not None
     assert outcome.parity.verdict == "agrees", outcome.parity.reason
-    helpers = {"fed": 0, "prefetched": 1, "loader": 2}[of_cell["placement"]]
     assert outcome.threads is not None
-    assert (outcome.threads.requested, outcome.threads.helpers) == (1 + helpers, helpers)
+    assert (outcome.threads.requested, outcome.threads.helpers) == (3, 2)
 
 
 def test_several_workers_on_one_mini_batch_are_not_fed() -> None:

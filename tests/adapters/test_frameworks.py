@@ -100,8 +100,7 @@ OVER_JAX = [
 ASKED: dict[str, list[Callable[[Guest], None]]] = {
     "torch": [
         asked.reference(),
-        asked.feeding(),
-        asked.feeding(only=["small-convolutional"], channels_last=True),
+        asked.feeding(only=["small-convolutional", "one-hot-gru"], channels_last=True),
         asked.reference(optimizer="fused", channels_last=True),
         asked.reference(optimizer="foreach", flush_denormal=True),
         asked.reference(optimizer="single", dense="onednn"),
@@ -331,8 +330,14 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
 
 def table() -> list[Any]:
     """Return each check of each framework; those of one framework together: an interpreter starts slowly."""
+
+    def marks(which: str, check: Callable[[Guest], None]) -> list[Any]:
+        group = pytest.mark.xdist_group(f"guest of {which}")
+        # Sixteen adapters each: PyTorch's stand for those of all others.
+        return [group, pytest.mark.slow] if check.__name__ == "feeding" and which != "torch" else [group]
+
     return [
-        pytest.param(which, check, id=f"{which}-{check.__name__}", marks=pytest.mark.xdist_group(f"guest of {which}"))
+        pytest.param(which, check, id=f"{which}-{check.__name__}", marks=marks(which, check))
         for which, checks in ASKED.items()
         if is_tested(find(which.partition(":")[0]))
         for check in [asked.refusal_of_cells(), *checks]

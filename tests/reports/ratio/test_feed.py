@@ -69,9 +69,9 @@ def test_stall_rates_and_model_of_a_cell() -> None:
     assert row["stall"]["value"] == pytest.approx(0.2)
     assert row["stall"]["low"] < 0.2 < row["stall"]["high"]
     assert (row["minibatch_bytes"], row["link_bytes_per_second"]) == (BYTES, 10 * GIGABYTE)
-    assert row["needed_bytes_per_second"] == pytest.approx(BYTES / 0.5)
-    assert row["model_seconds"] == pytest.approx(0.5 + BYTES / 10 / GIGABYTE)
-    assert only(found(cells(0.5), cells(0.625, "prefetched")))["model_seconds"] == pytest.approx(0.5)
+    assert row["needed_bytes_per_second"] == pytest.approx(BYTES / 0.5, rel=1e-3)
+    assert row["model_seconds"] == pytest.approx(0.5 + BYTES / 10 / GIGABYTE, rel=1e-3)
+    assert only(found(cells(0.5), cells(0.625, "prefetched")))["model_seconds"] == pytest.approx(0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
     )
     row = only(found(resident, pageable))
     assert row["link_bytes_per_second"] == 5e9
-    assert row["model_seconds"] == pytest.approx(0.001 + BYTES / 5e9)
+    assert row["model_seconds"] == pytest.approx(0.001 + BYTES / 5e9, rel=1e-3)
     assert row["verdict"] == "link"
 
 
@@ -137,7 +137,9 @@ def test_the_best_split_is_within_the_cpus_and_others_cost(
 
 
 def test_the_page_and_a_missing_cell() -> None:
-    refused = [make.hole(Status.UNSUPPORTED, "this adapter keeps the mini-batch resident", placement="fed", mode="loop")]
+    refused = [
+        make.hole(Status.UNSUPPORTED, "this adapter keeps the mini-batch resident", placement="fed", mode="loop")
+    ]
     content = found(cells(0.5), cells(0.7, "fed"), loader(0.8, 1, 0), loader(0.8, 1, 0, storage="disk"), refused)
     shown = " ".join(SHOW(content).split())
     assert "torch loop, fed: n/a, this adapter keeps the mini-batch resident" in shown

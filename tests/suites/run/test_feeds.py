@@ -59,7 +59,12 @@ def changed(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"), [(cut, "was cut or changed"), (changed, "was cut or changed"), (Path.unlink, "writing 64")]
+    ("damage", "words"),
+    [
+        (cut, "was cut or changed"),
+        (changed, "was cut or changed"),
+        (Path.unlink, "drawing mini-batches of pictures, once"),
+    ],
 )
 def test_a_damaged_file_is_written_anew_and_said(folder: Path, damage: Callable[[Path], None], words: str) -> None:
     path = Path(path_of(str(folder), SIZE, TIMED))
