@@ -48,7 +48,7 @@ AXES = (
     Axis("threads", COLUMN),
     Axis("world_size", COLUMN, 1, "x{}", "x {} workers", legend=_WORKERS),
     Axis("cpu_quota", COLUMN, 0.0, "q{:g}", "under a CPU quota of {:g}", legend=_QUOTA),
-    Axis("loader_workers", COLUMN, 0, "w{}", "+ {} loader workers", legend=_LOADERS),
+    Axis("loader_workers", COLUMN, 0, "w{}", "+ {} loading", legend=_LOADERS),
     Axis("batch_size", GROUP),
     Axis("precision", GROUP, PRECISIONS[0], order=PRECISIONS),
     Axis("placement", GROUP, PLACEMENTS[0], order=PLACEMENTS),

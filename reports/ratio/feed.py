@@ -17,7 +17,7 @@ from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, Cell
 from dlbench.reports import flags
 from dlbench.reports.ceilings import TRANSFERS, gpu_ceilings
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, axis_columns, host_columns, table
+from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, number, times, why_hole
@@ -38,10 +38,10 @@ WAITING = 0.1
 """Threads that wait for a CPU, on average, from which on CPUs are too few."""
 _RESIDENT = PLACEMENTS[0]
 _LEGEND = (
-    "p: threads of the step; s/batch: its seconds (*: the loader's split of the CPUs to use); stall: share of them "
-    "that does not compute, 1 - resident / s/batch; needs: GB/s that would hide the mini-batches (4 bytes for each "
-    "number, over the resident time); link: GB/s as measured, to the GPU or of the CPU's memory; model: seconds by "
-    "Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's.",
+    "p: threads of the step; s/batch: its seconds (*: the split of the CPUs to use; 1 + 2: one thread and two loader "
+    "workers); stall: share of the step that does not compute, 1 - resident / s/batch; needs: GB/s that would hide the "
+    "mini-batches (4 bytes for each number, over the resident time); link: GB/s as measured, to the GPU or of the "
+    "CPU's memory; model: seconds by Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's.",
     f"hidden: less than {HIDDEN_BELOW:g} times the resident time; link: copies make half of the stall or more; "
     "loader: reading and decoding; CPUs: converting, or more threads and loader workers than CPUs, which they wait "
     "for; unclear: noise may explain it.",
@@ -122,6 +122,8 @@ class Split(NamedTuple):
     """The times of a loader that differ in threads and loader workers alone."""
 
     host: Host
+    cell: Cell
+    """One of its cells, for the axes that all share."""
     times: dict[Cell, Summary]
     best: Cell | None
     """The fastest within the CPUs, or one with fewer threads and workers that is not clearly slower."""
@@ -134,7 +136,8 @@ def _split(host: Host, cells: Sequence[CellResult]) -> Split:
     found = {each.cell: seconds for each in by_size if (seconds := usable(each)) is not None}
     within = {cell: each for cell, each in found.items() if cell.all_threads <= (host.effective_cpus or float("inf"))}
     least = min(within.values(), key=lambda each: each.median, default=None)
-    return Split(host, found, next((c for c in within if least and not clearly_slower(within[c], least)), None))
+    best = next((cell for cell in within if least and not clearly_slower(within[cell], least)), None)
+    return Split(host, cells[0].cell, found, best)
 
 
 def advice(split: Split) -> str:
@@ -206,7 +209,7 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
     shown = dict.fromkeys(each for place in fed for each in (resident[place], place) if each in matrix.cells)
     rows = [
         feeding(place)
-        for of in grouped(shown, lambda place: (place.machine, _heading(place.cell))).values()
+        for of in grouped(shown, lambda place: (place.machine, _work(place.cell), row_name(place.cell))).values()
         for place in sorted(of, key=order)
     ]
     loaded = [each.cell for each in rows if each.cell.cell.placement == LOADER and each.cell.cell.threads]
@@ -227,7 +230,8 @@ def headline(found: Feeds) -> list[str]:
             lines.append(f"{head} costs no significant time in {counted(len(here), 'cell')}.")
             continue
         most, pair = max(costly, key=lambda each: each[1].ratio.value)
-        name = f"{_heading(most.cell.cell)}, {_how(most.cell.cell)}, {place_name(_resident(most.cell.cell))}"
+        cell = most.cell.cell
+        name = f"{_work(cell)}: {row_name(cell)}, {_how(cell)}, {place_name(_resident(cell))}"
         share = f"costs time in {len(costly)} of {counted(len(here), 'cell')}"
         lines.append(f"{head} {share}, most on {name}: {times(pair.ratio)} the resident time ({_verdict(most)}).")
     return lines
@@ -236,8 +240,8 @@ def headline(found: Feeds) -> list[str]:
 # Tables.
 
 
-def _heading(cell: Cell) -> str:
-    return f"{group_name(_resident(cell))}: {row_name(cell)}"
+def _work(cell: Cell) -> str:
+    return group_name(_resident(cell))
 
 
 def _how(cell: Cell) -> str:
@@ -245,21 +249,11 @@ def _how(cell: Cell) -> str:
     return f"{cell.placement}{f' w{cell.loader_workers}' if cell.placement == LOADER else ''}{storage}"
 
 
-def _loader(split: Split) -> Cell:
-    """Return a cell of the loader, for the axes that all share."""
-    return next(iter(split.times))
-
-
-def _loader_name(split: Split) -> str:
-    cell = _loader(split)
-    return _heading(cell) + ("" if cell.storage == axes.BLANK.storage else f", {cell.storage}")
-
-
 def _per_cent(found: Ratio | None) -> str:
     if found is None:
         return MISSING
-    ends = "" if found.low is None or found.high is None else f" {found.low * 100:.0f}-{found.high * 100:.0f}"
-    return f"{found.value:.0%}{ends}"
+    ends = () if found.low is None or found.high is None else (found.high - found.value, found.value - found.low)
+    return f"{found.value:.0%}" + (f"±{100 * max(ends):.0f}" if ends else "")
 
 
 def _gigabytes(value: float | None) -> str:
@@ -298,12 +292,11 @@ def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
 
 _SPLIT: tuple[Column[Split], ...] = (
     *host_columns(lambda split: split.host),
-    *axis_columns(_loader, [name for name in axes.NAMES if name not in ("threads", "loader_workers")]),
-    Column("", "loader", _loader_name),
-    Column("effective_cpus", "CPUs", lambda split: split.host.effective_cpus),
-    Column("threads", "threads", lambda split: split.best and split.best.threads),
-    Column("loader_workers", "workers", lambda split: split.best and split.best.loader_workers),
-    Column("seconds_per_minibatch", "s/batch", lambda split: split.best and split.times[split.best].median),
+    *axis_columns(lambda split: split.cell, [name for name in axes.NAMES if name not in ("threads", "loader_workers")]),
+    Column("effective_cpus", None, lambda split: split.host.effective_cpus),
+    Column("threads", None, lambda split: split.best and split.best.threads),
+    Column("loader_workers", None, lambda split: split.best and split.best.loader_workers),
+    Column("seconds_per_minibatch", None, lambda split: split.best and split.times[split.best].median),
     Column("advice", None, advice),
 )
 
@@ -311,19 +304,22 @@ _SPLIT: tuple[Column[Split], ...] = (
 def _page(found: Feeds) -> Page:
     if not found.rows:
         return Page((NOTHING, *found.matrix.notes), ())
-    tables, columns = [], _columns(found)
-    splits = grouped(found.splits, lambda split: split.host.fingerprint)
-    for machine, here in grouped(found.rows, lambda each: each.cell.machine).items():
+    tables = []
+    splits = grouped(found.splits, lambda split: (split.host.fingerprint, _work(split.cell)))
+    for at, here in grouped(found.rows, lambda each: (each.cell.machine, _work(each.cell.cell))).items():
         holes = [each.cell for each in here if each.cell.timed is None]
-        reasons = dict.fromkeys(f"{_heading(each.cell)}, {_how(each.cell)}: {why_hole(each)}" for each in holes)
-        title = f"Mini-batches for the step, on {found.name(machine)}"
+        notes = [f"{row_name(each.cell)}, {_how(each.cell)}: {why_hole(each)}" for each in holes]
+        for split in splits.get(at, ()):
+            storage = "" if split.cell.storage == axes.BLANK.storage else f", {split.cell.storage}"
+            notes.append(f"{row_name(split.cell)}{storage}: {advice(split)}.")
+        title = f"{at[1]}, on {found.name(at[0])}"
         tables.append(
-            table(columns, here, title, "cells", lambda each: _heading(each.cell.cell), notes=reasons, keys=2)
+            table(
+                *(_columns(found), here, title, "cells", lambda each: row_name(each.cell.cell)),
+                notes=dict.fromkeys(notes),
+                keys=2,
+            )
         )
-        if of_loaders := splits.get(machine):
-            notes = [f"{_loader_name(split)}: {advice(split)}." for split in of_loaders]
-            title = f"Threads and loader workers to use, on {found.name(machine)}"
-            tables.append(table(_SPLIT, of_loaders, title, "splits", notes=notes))
     shown = [each.cell for each in found.rows if each.cell.shown]
     lines = (*_LEGEND, *flag_lines(shown, common_flags(shown)), *found.matrix.notes)
     return Page(tuple(headline(found)), tuple(tables), lines)
@@ -335,6 +331,12 @@ REPORT = Report(
     examples=("dlbench report feed", "dlbench report feed --frameworks torch --batch-sizes 64 --json"),
     analyse=lambda source: feeds(source.matrix(), source.results()),
     page=lambda found, options: _page(found),
+    data=lambda found: {
+        "cells": objects(_columns(found), found.rows),
+        "splits": objects(_SPLIT, found.splits),
+        "notes": [*headline(found), *found.matrix.notes],
+    },
+    rows=lambda found: csv_rows(_columns(found), found.rows),
     suggestion="what it costs to feed mini-batches to the step",
     applies=lambda cells: any(cell.placement != _RESIDENT for cell in cells),
     options=frozenset({ALL_RUNS}),
