@@ -8,7 +8,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from dlbench.reports.cells import CellResult
-from dlbench.reports.storage.record import BASELINE, Record
+from dlbench.reports.storage.record import BASELINE, RELEASED, Record
 from dlbench.reports.storage.results import untunable
 
 _NIGHTLY = re.compile(r"\bdev(20\d{2})(\d{2})(\d{2})\b")
@@ -25,14 +25,16 @@ class Build(NamedTuple):
     """None: unknown."""
 
 
+_UNKNOWN = Build("", "", None)
+
+
 class Builds:
     """The builds of records, by machine, row and environment."""
 
     def __init__(self, records: Iterable[Record], releases: Mapping[tuple[str, str], date]) -> None:
         """Take records, and the dates of releases by adapter (folder) and version."""
-        self._releases = releases
-        self._known: dict[tuple[str, str, str], tuple[str, str]] = {}
-        self._newest: dict[tuple[str, str], tuple[str, str]] = {}
+        self._known: dict[tuple[str, str, str], Build] = {}
+        self._newest: dict[tuple[str, str], Build] = {}
         records = list(records)
         self._untunable = untunable(records)
         for record in sorted(records, key=lambda record: record.started):
@@ -41,17 +43,20 @@ class Builds:
             cell = record.cell
             version = str(record.outcome.software.get("version") or "")
             # A launch that crashed before it could say its version takes nothing from one that could.
-            build = cell.adapter, version or self._newest.get((record.machine, cell.framework), ("", ""))[1]
+            newest = self._newest.get((record.machine, cell.framework), _UNKNOWN)
+            build = newest._replace(adapter=cell.adapter)
             if version:
+                uploaded = record.outcome.software.get(RELEASED)
+                when = date.fromisoformat(str(uploaded)) if uploaded else released(cell.adapter, version, releases)
+                build = Build(cell.adapter, version, when)
                 self._known[record.machine, cell.framework, record.environment] = build
             self._newest[record.machine, cell.framework] = build
 
     def of(self, cell: CellResult) -> Build:
         """Return the build that a cell was measured with; of one that never ran, that of the rest of its row."""
         machine, framework = cell.column.machine, cell.row.framework
-        newest = self._newest.get((machine, framework), ("", ""))
-        adapter, version = self._known.get((machine, framework, cell.environment), newest)
-        return Build(adapter, version, released(adapter, version, self._releases))
+        newest = self._newest.get((machine, framework), _UNKNOWN)
+        return self._known.get((machine, framework, cell.environment), newest)
 
     def is_as_installed_too(self, cell: CellResult) -> bool:
         """Tell whether a cell's row has no setting there, so that the one cell is both."""

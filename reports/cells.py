@@ -45,7 +45,7 @@ from dlbench.reports.statistics import (
     with_common_spread,
 )
 from dlbench.reports.storage.hosts import Host
-from dlbench.reports.storage.networks import family_of_record, in_order
+from dlbench.reports.storage.networks import by_numbers, family_of_record, in_order
 from dlbench.reports.storage.record import BASELINE, SEARCH, Record, last_attempts
 from dlbench.reports.storage.results import Results
 from dlbench.reports.thread_evidence import Observed, observe
@@ -105,6 +105,11 @@ def group_of(cell: Cell) -> Cell:
 def row_of(cell: Cell) -> Cell:
     """Return the axes of a cell's way to do the work: framework, mode and settings."""
     return axes.project(cell, _NAMES_OF_ROLE[axes.ROW])
+
+
+def row_order(row: Cell) -> tuple[str, Cell]:
+    """Return a sort key of rows: by framework, a release after those of smaller numbers."""
+    return by_numbers(row.framework), row
 
 
 @lru_cache(20_000)
@@ -295,6 +300,12 @@ def _notes(results: Results, records: Sequence[Record]) -> list[str]:
         else f"{run}: a search for the fastest (tune), which launched fast cells more often than others."
         for run, of_two in sorted({(record.run, record.side != SEARCH) for record in records if record.side})
     ]
+    notes += [
+        f"{run.id}: {run.launches} launches of each cell, up to {run.launches_most} where it was open which is the "
+        "fastest of its column (--interval fastest)."
+        for run in results.contests
+        if run.id in runs
+    ]
     if results.comparisons:
         runs_of = f"{len(results.comparisons)} run{'s' if len(results.comparisons) != 1 else ''}"
         notes.append(
@@ -314,7 +325,7 @@ def assemble(cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iter
     rows: dict[Cell, tuple[Cell, ...]] = {}
     ordered: dict[Place, CellResult] = {}
     for group in sorted(groups, key=lambda g: (in_order(g.network), g.batch_size, axes.sort_key(g))):
-        rows[group] = tuple(sorted({cell.row for cell in by_place.values() if cell.group == group}))
+        rows[group] = tuple(sorted({cell.row for cell in by_place.values() if cell.group == group}, key=row_order))
         places = [_place(group, row, column) for row in rows[group] for column in columns]
         ordered |= {place: by_place[place] for place in places if place in by_place}
         for column in columns:

@@ -11,25 +11,14 @@ from typing import Any, NamedTuple
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_columns, table
+from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import (
-    BEST,
-    MISSING,
-    NEVER,
-    Entry,
-    Page,
-    Table,
-    common_flags,
-    deviation,
-    entry,
-    flag_lines,
-    number,
-)
+from dlbench.reports.formats.layout import MISSING, Entry, Page, deviation, number
 from dlbench.reports.naming import counted, group_name, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES, legend, reasons
 from dlbench.reports.ratio.pairs import Compared
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import BreakEven, Summary, clearly_slower, combination
+from dlbench.reports.statistics import Summary, clearly_slower, combination
 
 STEPS = (10, 1_000, 100_000)
 NOTHING = "No cell here has a time and the seconds of its start."
@@ -37,8 +26,9 @@ _PARTS = ("import", "prepare", "first_step")
 _LEAST = ("start", "memory", "gpu_memory", "cpu_joules")
 _LEGEND = (
     "Medians over launches. n steps: seconds of the start and of n - 1 further steps.",
-    f"{BEST} the least at its place, or not clearly more. ± is the wider side of the 95 % interval over launches; with "
-    "fewer than 3 that of n steps takes launches to deviate as those of other cells do (5 % where too few show it).",
+    f"{layout.BEST} the least at its place, or not clearly more. ± is the wider side of the 95 % interval over "
+    "launches; with fewer than 3 that of n steps takes launches to deviate as those of other cells do (5 % where too "
+    "few show it).",
 )
 _OR = "x or y: the intervals do not say which takes less; the first has the lower value."
 
@@ -72,35 +62,32 @@ def costs(matrix: Matrix) -> Costs:
     found = []
     started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
     for here in grouped(started, lambda cell: (cell.column, cell.group)).values():
-        cells = [cell for cell, _ in in_the_running(here)]
+        cells = sorted((cell for cell, _ in in_the_running(here)), key=lambda cell: cell.measured["start"].median)
         if cells:
-            found.append([_cost(cell, cells) for cell in sorted(cells, key=lambda cell: _times(cell)[0].median)])
+            found.append([_cost(cell, cells) for cell in cells])
     return Compared(matrix, tuple(found))
 
 
-def _times(cell: CellResult) -> tuple[Summary, Summary]:
-    """Return the seconds of start and step."""
+def _terms(cell: CellResult, steps: int, sign: int = 1) -> tuple[tuple[float, Summary], tuple[float, Summary]]:
+    """Return the summands of so many steps: the start, and the further steps."""
     assert cell.seconds is not None  # it is timed
-    return cell.measured["start"], cell.seconds
+    return (sign, cell.measured["start"]), (sign * (steps - 1), cell.seconds)
 
 
 def seconds_after(cell: CellResult, steps: int) -> tuple[float, float, float]:
     """Return the seconds of so many steps, the start included, with the ends of their interval."""
-    start, step = _times(cell)
-    return combination((1, start), (steps - 1, step))
-
-
-def takes_longer(cell: CellResult, other: CellResult, steps: int) -> bool:
-    """Tell whether a row clearly takes longer than another for so many steps."""
-    (start, step), (other_start, other_step) = _times(cell), _times(other)
-    _, low, _ = combination((1, start), (steps - 1, step), (-1, other_start), (1 - steps, other_step))
-    return low > 0
+    return combination(*_terms(cell, steps))
 
 
 def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]:
     """Return the row that takes least for so many steps, and those that do not clearly take longer."""
     first, *others = sorted(cells, key=lambda cell: seconds_after(cell, steps)[0])
-    return (first, *(each for each in others if not takes_longer(each, first, steps)))
+
+    def more(cell: CellResult) -> float:
+        """Return the least that a row may take more than the first."""
+        return combination(*_terms(cell, steps), *_terms(first, steps, -1))[1]
+
+    return (first, *(each for each in others if more(each) <= 0))
 
 
 def _cost(cell: CellResult, cells: Sequence[CellResult]) -> Cost:
@@ -127,11 +114,6 @@ def choices(found: Costs) -> Iterator[Choice]:
 # Its tables.
 
 
-def _value(cost: Cost, name: str) -> dict[str, Any] | None:
-    found = cost.cell.measured.get(name)
-    return None if found is None else {part: getattr(found, part) for part in MEDIAN}
-
-
 def _measured(found: Costs, name: str) -> Column[Cost]:
     """Return the column of a quantity; tables have it where any row does."""
 
@@ -139,11 +121,16 @@ def _measured(found: Costs, name: str) -> Column[Cost]:
         summary = cost.cell.measured.get(name)
         if summary is None:
             return Entry(MISSING)
-        spread = "" if name in _PARTS else deviation(summary.median, summary.low, summary.high)
-        return Entry(number(summary.median), spread, best=name in cost.least)
+        return Entry(
+            number(summary.median), "" if name in _PARTS else layout.interval(summary), best=name in cost.least
+        )
+
+    def value(cost: Cost) -> dict[str, Any] | None:
+        summary = cost.cell.measured.get(name)
+        return None if summary is None else {part: getattr(summary, part) for part in MEDIAN}
 
     known = any(name in cost.cell.measured for here in found.rows for cost in here)
-    return Column(name, QUANTITIES[name].unit if known else None, lambda cost: _value(cost, name), text, MEDIAN)
+    return Column(name, QUANTITIES[name].unit if known else None, value, text, MEDIAN)
 
 
 def _after(steps: int) -> Column[Cost]:
@@ -156,12 +143,13 @@ def _after(steps: int) -> Column[Cost]:
     return Column(f"seconds_of_{steps}_steps", f"{steps:,} steps", value, text, VALUE)
 
 
-def even(found: BreakEven | None) -> Entry:
-    """Return a break-even as a field: "412 350-510", or "never"."""
+def _even(cost: Cost) -> Entry:
+    """Return the break-even: "412 350-510", or "never"."""
+    found = cost.cell.break_even
     if found is None:
         return Entry(MISSING)
     if found.steps is None or found.low is None or found.high is None:
-        return Entry(NEVER)
+        return Entry(layout.NEVER)
     return Entry(number(found.steps), f" {number(found.low)}-{number(found.high)}")
 
 
@@ -170,7 +158,7 @@ def _cells(found: Costs) -> list[CellResult]:
 
 
 def _columns(found: Costs) -> tuple[Column[Cost], ...]:
-    seconds, common = QUANTITIES["seconds"], common_flags(_cells(found))
+    seconds, common = QUANTITIES["seconds"], layout.common_flags(_cells(found))
     return (
         *host_columns(lambda cost: found.matrix.hosts[cost.cell.machine]),
         *axis_columns(lambda cost: cost.cell.cell),
@@ -181,7 +169,7 @@ def _columns(found: Costs) -> tuple[Column[Cost], ...]:
             "seconds_per_minibatch",
             seconds.unit,
             lambda cost: cost.cell.seconds,
-            lambda cost: entry(cost.cell, seconds, common),
+            lambda cost: layout.entry(cost.cell, seconds, common),
             MEDIAN,
         ),
         *(_measured(found, name) for name in _LEAST[1:]),
@@ -189,7 +177,7 @@ def _columns(found: Costs) -> tuple[Column[Cost], ...]:
             "break_even",
             QUANTITIES["break_even"].unit,
             lambda cost: cost.cell.break_even,
-            lambda cost: even(cost.cell.break_even),
+            _even,
             ("steps", "low", "high"),
         ),
         *map(_after, STEPS),
@@ -198,9 +186,7 @@ def _columns(found: Costs) -> tuple[Column[Cost], ...]:
 
 def _choice(steps: int) -> Column[Choice]:
     def names(choice: Choice) -> list[str]:
-        framework = choice.at.framework
-        rows = (row_name(each.row) for each in choice.rows[steps])
-        return [row.removeprefix(f"{framework} ") if framework else row for row in rows]
+        return [row_name(each.row).removeprefix(f"{choice.at.framework} ") for each in choice.rows[steps]]
 
     return Column(
         f"least_of_{steps}_steps",
@@ -211,15 +197,16 @@ def _choice(steps: int) -> Column[Choice]:
     )
 
 
-def _whose(choice: Choice) -> str:
-    return f"{_place(choice.at)}: {choice.at.framework or 'all'}"
-
-
 def _choices(found: Costs) -> tuple[Column[Choice], ...]:
     return (
         *host_columns(lambda choice: found.matrix.hosts[choice.machine]),
         *axis_columns(lambda choice: choice.at, (*GROUP, *PLACE)),
-        Column("framework", "", lambda each: each.at.framework or None, _whose),
+        Column(
+            "framework",
+            "",
+            lambda each: each.at.framework or None,
+            lambda each: f"{_place(each.at)}: {each.at.framework or 'all'}",
+        ),
         *map(_choice, STEPS),
     )
 
@@ -239,20 +226,15 @@ def _page(found: Costs) -> Page:
         if here:
             title = f"What a step costs, on {found.name(machine)}"
             tables.append(table(columns, here, title, "cells", lambda cost: _place(cost.cell.cell), _LEGEND))
-            tables += _table_of_choices(of_choices, [each for each in chosen if each.machine == machine])
+        if mine := [each for each in chosen if each.machine == machine]:
+            title = "Which takes least for how many steps"
+            tables.append(table(of_choices, mine, title, "choices", notes=(_OR,), words=True))
     return Page((), tuple(tables), tuple(_notes(found)))
-
-
-def _table_of_choices(columns: Sequence[Column[Choice]], here: Sequence[Choice]) -> list[Table]:
-    if not here:
-        return []
-    title = "Which takes least for how many steps"
-    return [table(columns, here, title, "choices", notes=(_OR,), words=True)]
 
 
 def _notes(found: Costs) -> Iterator[str]:
     cells = _cells(found)
-    yield from flag_lines(cells, common_flags(cells))
+    yield from layout.flag_lines(cells, layout.common_flags(cells))
     for name in ("start", "memory", "gpu_memory", "cpu_joules", "break_even"):
         if any(QUANTITIES[name].value(cell) is not None for cell in cells):
             yield f"{QUANTITIES[name].unit}: {legend(name)}"

@@ -22,7 +22,7 @@ COMMANDS = {
     "tune": ("commands.run", "Search for the fastest way to run a network here."),
     "compare": ("commands.compare", "Compare two stored runs, or measure two sides now."),
     "releases": ("commands.releases", "Measure the releases of a framework, and show where it changed."),
-    "gate": ("commands.gate", "Fail on a confirmed regression, for CI."),
+    "gate": ("commands.gate", "Judge a candidate against a baseline, with exit codes for CI."),
     "bisect": ("commands.bisect", "Find the release or commit that made a step slower."),
     "history": ("commands.history", "Show each cell over many runs, and when it changed."),
     "explain": ("commands.explain", "Show where the time of one training step goes."),

@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Mapping, Tuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..base import Unsupported
 from ..launch.batches import Batch
@@ -14,14 +15,7 @@ from ..libraries.gpus import first_line
 from ..libraries.sampling import Arrays, Sampler
 
 
-def _block(
-    weight: torch.Tensor,
-    others: torch.Tensor,
-    bias: torch.Tensor,
-    numbers: torch.Tensor,
-    state: torch.Tensor,
-    tau: float,
-) -> torch.Tensor:
+def _block(weight: Tensor, others: Tensor, bias: Tensor, numbers: Tensor, state: Tensor, tau: float) -> Tensor:
     """Decide the units with this state at once, from the states of others; return their probabilities of 1."""
     gaps = torch.addmm(bias, weight, others)
     probabilities = torch.sigmoid(gaps if tau == 1.0 else gaps / tau)
@@ -29,15 +23,7 @@ def _block(
     return probabilities
 
 
-def _unit(
-    gaps: torch.Tensor,
-    gap: torch.Tensor,
-    weight: torch.Tensor,
-    number: torch.Tensor,
-    state: torch.Tensor,
-    shown: torch.Tensor,
-    tau: float,
-) -> None:
+def _unit(gaps: Tensor, gap: Tensor, weight: Tensor, number: Tensor, state: Tensor, shown: Tensor, tau: float) -> None:
     """Decide the unit with this gap, and bring all gaps up to date."""
     torch.sigmoid(gap if tau == 1.0 else gap / tau, out=shown)
     after = (number < shown).float()
@@ -45,14 +31,12 @@ def _unit(
     state.copy_(after)
 
 
-def _numbered_unit(gaps: torch.Tensor, unit: torch.Tensor, *given: Any) -> None:
+def _numbered_unit(gaps: Tensor, unit: Tensor, *given: Any) -> None:
     """Decide the unit of this number; a compiler has no use for a view of what is changed."""
     _unit(gaps, gaps.index_select(0, unit)[0], *given)
 
 
-def _transition(
-    signs: torch.Tensor, fields: torch.Tensor, weight: torch.Tensor, choice: torch.Tensor, tau: float
-) -> torch.Tensor:
+def _transition(signs: Tensor, fields: Tensor, weight: Tensor, choice: Tensor, tau: float) -> Tensor:
     """Flip the unit of each chain that fires first; return the sums of the rates before."""
     edges = torch.exp(signs * fields / (2.0 * tau)).cumsum(1)
     total = edges[:, -1]
@@ -72,7 +56,7 @@ class TorchSampler(Sampler):
         self.compiled, self.graphs = compiled, graph
         self.captured_bytes = 0
         self._graph: Any = None
-        self._views: List[Tuple[torch.Tensor, ...]] = []
+        self._views: List[Tuple[Tensor, ...]] = []
 
         def made(turn: Callable[..., Any]) -> Callable[..., Any]:
             return torch.compile(turn, dynamic=False) if compiled else turn
@@ -81,7 +65,7 @@ class TorchSampler(Sampler):
         self._unit = made(_numbered_unit if compiled else _unit)
         name = getattr(family, "order", family.name)
         moves = {"sequential": self._one_by_one, "mcculloch_pitts": self._transitions}
-        self._move: Callable[[], torch.Tensor] = moves.get(name, self._by_blocks)
+        self._move: Callable[[], Tensor] = moves.get(name, self._by_blocks)
 
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         held = getattr(self, "fixed", {}), getattr(self, "moving", {})
@@ -111,7 +95,7 @@ class TorchSampler(Sampler):
             self._views = [(*those, mine) for those, mine in zip(given, states)]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _program(self, fixed: Arrays, moving: Arrays) -> Tuple[Arrays, torch.Tensor]:
+    def _program(self, fixed: Arrays, moving: Arrays) -> Tuple[Arrays, Tensor]:
         if not self.graphs:
             return moving, self._move()
         if self._graph is None:
@@ -141,22 +125,22 @@ class TorchSampler(Sampler):
             raise Unsupported("a CUDA graph cannot hold this step: %s" % first_line(error)) from error
         self.captured_bytes = int(torch.cuda.max_memory_allocated())
 
-    def _loss_of(self, shown: torch.Tensor) -> torch.Tensor:
+    def _loss_of(self, shown: Tensor) -> Tensor:
         mean = shown.mean(1)
         self.moving["activity"].add_(mean)
         return mean.mean()
 
-    def _one_by_one(self) -> torch.Tensor:
+    def _one_by_one(self) -> Tensor:
         gaps, tau = self.moving["gaps"], self.family.tau
         for rows in self._views:
             self._unit(gaps, *rows, tau)
         return self._loss_of(self._shown)
 
-    def _by_blocks(self) -> torch.Tensor:
+    def _by_blocks(self) -> Tensor:
         shown = [self._block(*given, self.family.tau) for given in self._views]
         return self._loss_of(torch.cat(shown) if len(shown) > 1 else shown[0])
 
-    def _transitions(self) -> torch.Tensor:
+    def _transitions(self) -> Tensor:
         moving, tau = self.moving, self.family.tau
         given = moving["signs"], moving["fields"], self.fixed["weight"]
         for choice, wait in self._views:
@@ -164,6 +148,6 @@ class TorchSampler(Sampler):
         moving["activity"].add_((0.5 - 0.5 * moving["signs"]).mean(0))
         return moving["clock"].mean()
 
-    def array(self, value: torch.Tensor) -> np.ndarray:
+    def array(self, value: Tensor) -> np.ndarray:
         found: np.ndarray = value.cpu().numpy()
         return found

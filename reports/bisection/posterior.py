@@ -18,8 +18,6 @@ happens to measure; a slowdown that was undone in a part that was never measured
 
 Pairs of one candidate are taken to deviate around its true ratio by chance alone. Two builds of the same source may
 differ by a per cent or so for good, which counts as deviation here.
-
-Arrays have any leading axes, so that a simulation updates thousands of searches at once.
 """
 
 import math
@@ -66,99 +64,75 @@ class Grid(NamedTuple):
     """The sizes of the change, and the scales of pairs around it, that are integrated over."""
 
     sizes: Floats
-    """(..., sizes), logarithms; those below 0 count for nothing."""
+    """Logarithms; those below 0 count for nothing."""
     scales: Floats
-    """(..., scales)."""
 
 
 class Posterior(NamedTuple):
     """What pairs say of one change or none."""
 
     places: Floats
-    """(..., candidates): the probability that the slowdown began with each."""
-    absent: Floats
-    """(...): that nothing changed."""
+    """The probability that the slowdown began with each candidate."""
+    absent: float
+    """The probability that nothing changed."""
     sizes: Floats
-    """(..., sizes): of each size, where something changed."""
-    log_evidence: Floats
-    """(...): logarithm of the marginal likelihood."""
+    """The probability of each size, where something changed."""
+    log_evidence: float
+    """Logarithm of the marginal likelihood."""
 
 
-def grid_of(ratios: Floats) -> Grid:
-    """Return the grid around the log ratios of the bad end's pairs, (..., pairs)."""
-    centre = np.median(ratios, axis=-1, keepdims=True)
-    spread = _NORMAL * np.median(np.abs(ratios - centre), axis=-1, keepdims=True)
-    scale = np.maximum(spread, _LEAST_SCALE)
-    error = scale * math.sqrt(math.pi / 2 / ratios.shape[-1])  # of a median
-    sizes = centre + error * np.linspace(-_WIDTH, _WIDTH, _SIZES)
+def grid_of(ratios: Sequence[float]) -> Grid:
+    """Return the grid around the log ratios of the bad end's pairs."""
+    scale = max(_deviation(np.asarray(ratios) - np.median(ratios)), _LEAST_SCALE)
+    error = scale * math.sqrt(math.pi / 2 / len(ratios))  # of a median
+    sizes = np.median(ratios) + error * np.linspace(-_WIDTH, _WIDTH, _SIZES)
     return Grid(sizes, scale * np.geomspace(1 / _FACTOR, _FACTOR, _SCALES))
 
 
-def log_student(residuals: Floats, scales: Floats) -> Floats:
-    """Return the logarithm of Student's density, but for a constant."""
-    return -(FREEDOM + 1) / 2 * np.log1p((residuals / scales) ** 2 / FREEDOM) - np.log(scales)
+def _deviation(residuals: Floats) -> float:
+    return _NORMAL * float(np.median(np.abs(residuals)))
 
 
-def likelihoods(ratios: Floats, grid: Grid) -> tuple[Floats, Floats]:
-    """Return the log likelihoods of a pair each, (...): of a candidate before the change, and of one behind it.
-
-    Their last axes are (scales) and (sizes, scales).
-    """
-    before = log_student(ratios[..., None], grid.scales)
-    behind = ratios[..., None, None] - grid.sizes[..., :, None]
-    return before, log_student(behind, grid.scales[..., None, :])
-
-
-def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Posterior:
-    """Return what pairs say: sums of `likelihoods` by candidate, (..., candidates, [sizes,] scales).
-
-    ``weights`` are the candidates' probabilities beforehand, (candidates).
-    """
-    # The sum over all candidates as if behind the change, less what those before a place lose by that.
-    lost = after - before[..., None, :]
-    joint = after.sum(axis=-3, keepdims=True) - np.cumsum(lost, axis=-3) + lost
-    with np.errstate(divide="ignore"):  # a probability of 0
-        prior = _log_prior(grid)[..., None, :, None] + np.log((1 - ABSENT) * weights)[:, None, None]
-    joint += prior
-    none = before.sum(axis=-2) + math.log(ABSENT)
-    peak = np.maximum(joint.max(axis=(-3, -2, -1)), none.max(axis=-1))
-    joint -= peak[..., None, None, None]
-    np.exp(joint, out=joint)
-    places, sizes = joint.sum(axis=(-2, -1)), joint.sum(axis=(-3, -1))
-    absent = np.exp(none - peak[..., None]).sum(axis=-1)
-    total = places.sum(axis=-1) + absent
-    return Posterior(
-        places / total[..., None],
-        absent / total,
-        sizes / sizes.sum(axis=-1, keepdims=True),
-        peak + np.log(total) - math.log(grid.scales.shape[-1]),
-    )
-
-
-def _log_prior(grid: Grid) -> Floats:
-    """Return the log probability beforehand of each size, (..., sizes): alike for all that are a slowdown."""
-    slower = grid.sizes > 0
-    return np.where(slower, -np.log(np.maximum(1, slower.sum(axis=-1, keepdims=True))), -np.inf)
+def likelihoods(ratios: Sequence[float], sizes: Floats, scales: Floats) -> Floats:
+    """Return the log likelihood of all these ratios around each size at each scale, but for a constant."""
+    residuals = np.asarray(ratios, dtype=float)[:, None, None] - sizes[:, None]
+    density = -(FREEDOM + 1) / 2 * np.log1p((residuals / scales) ** 2 / FREEDOM) - np.log(scales)
+    found: Floats = density.sum(axis=0)
+    return found
 
 
 def sums(evidence: Evidence, candidates: Sequence[int], grid: Grid) -> tuple[Floats, Floats]:
-    """Return the sums of `likelihoods` of these candidates, in their order; 0 for those without a pair."""
-    before = np.zeros((len(candidates), *grid.scales.shape))
-    after = np.zeros((len(candidates), *grid.sizes.shape, *grid.scales.shape))
+    """Return the log likelihoods of these candidates' pairs, 0 without any: before the change, and behind it.
+
+    Their axes are (candidates, scales) and (candidates, sizes, scales).
+    """
+    before = np.zeros((len(candidates), len(grid.scales)))
+    after = np.zeros((len(candidates), len(grid.sizes), len(grid.scales)))
     for row, candidate in enumerate(candidates):
-        if evidence.get(candidate):
-            found = likelihoods(np.asarray(evidence[candidate], dtype=float), grid)
-            before[row], after[row] = (each.sum(axis=0) for each in found)
+        if pairs := evidence.get(candidate):
+            before[row], after[row] = likelihoods(pairs, np.zeros(1), grid.scales)[0], likelihoods(pairs, *grid)
     return before, after
 
 
-def _log_sum(values: Floats, axis: int | None = None) -> Floats:
-    """Return the logarithm of a sum of exponentials; SciPy's takes ten times as long for so few numbers."""
-    peak = values.max(axis=axis, keepdims=True)
-    peak = np.where(np.isfinite(peak), peak, 0.0)
-    with np.errstate(divide="ignore"):
-        found: Floats = np.log(np.exp(values - peak).sum(axis=axis)) + peak.squeeze(axis=axis)
-    return found
+def posterior(before: Floats, after: Floats, grid: Grid, weights: Floats) -> Posterior:
+    """Return what pairs say by their `sums`; ``weights`` are the candidates' probabilities beforehand."""
+    # The sum over all candidates as if behind the change, less what those before a place lose by that.
+    lost = after - before[:, None]
+    joint = after.sum(axis=0) - lost.cumsum(axis=0) + lost
+    joint += _log_prior(grid) + np.log((1 - ABSENT) * weights)[:, None, None]
+    none = before.sum(axis=0) + math.log(ABSENT)
+    peak = max(joint.max(), none.max())
+    joint, none = np.exp(joint - peak), np.exp(none - peak)
+    total = joint.sum() + none.sum()
+    sizes = joint.sum(axis=(0, 2))
+    log_evidence = float(peak + np.log(total)) - math.log(len(grid.scales))
+    return Posterior(joint.sum(axis=(1, 2)) / total, float(none.sum() / total), sizes / sizes.sum(), log_evidence)
+
+
+def _log_prior(grid: Grid) -> Floats:
+    """Return the log probability beforehand of each size, (sizes, 1): alike for all that are a slowdown."""
+    slower = grid.sizes > 0
+    return np.where(slower, -math.log(max(1, slower.sum())), -np.inf)[:, None]
 
 
 def several_changes(
@@ -177,30 +151,21 @@ def several_changes(
     levels = levels[(np.abs(levels) >= apart) & (np.abs(levels - whole) >= apart)]
     if len(tested) < 2 or not len(levels):
         return -math.inf, None
+    pairs = [evidence[candidates[place]] for place in tested]
     before, after = sums(evidence, [candidates[place] for place in tested], grid)
-    between = np.array(
-        [
-            log_student(
-                np.asarray(evidence[candidates[place]], dtype=float)[:, None, None] - levels[:, None], grid.scales
-            ).sum(axis=0)
-            for place in tested
-        ]
-    )
-    count = len(tested)
+    between = np.array([likelihoods(each, levels, grid.scales) for each in pairs])
     # A change between two measured candidates may be any of those between: the places' probabilities add up.
-    reached = np.concatenate([[0.0], np.cumsum(weights)[tested]])
-    with np.errstate(divide="ignore"):
-        mass = np.log(np.diff(reached))
-    before_it = np.concatenate([np.zeros((1, *before.shape[1:])), np.cumsum(before, axis=0)])[:count]
-    until = np.concatenate([np.zeros((1, *between.shape[1:])), np.cumsum(between, axis=0)])
-    from_it = _log_sum(np.flip(np.cumsum(np.flip(after, axis=0), axis=0), axis=0) + _log_prior(grid)[:, None], axis=1)
-    first, second = np.triu_indices(count, 1)
-    level = _log_sum(until[second] - until[first], axis=1) - math.log(len(levels))
-    joint = before_it[first] + level + from_it[second] + (mass[first] + mass[second] + math.log(2))[:, None]
-    joint -= math.log(grid.scales.shape[-1])
-    best = int(np.argmax(_log_sum(joint, axis=1)))
-    shown = max(tested[first[best] : second[best]], key=lambda place: len(evidence[candidates[place]]))
-    return float(_log_sum(joint)), candidates[shown]
+    mass = np.log(np.diff(np.cumsum(weights)[tested], prepend=0.0))
+    # Of the measured ones ahead of each, and from each on.
+    ahead, ahead_between = (each.cumsum(axis=0) - each for each in (before, between))
+    from_it = np.logaddexp.reduce(after.sum(axis=0) - after.cumsum(axis=0) + after + _log_prior(grid), axis=1)
+    first, second = np.triu_indices(len(tested), 1)
+    level = np.logaddexp.reduce(ahead_between[second] - ahead_between[first], axis=1) - math.log(len(levels))
+    joint = ahead[first] + level + from_it[second] + (mass[first] + mass[second] + math.log(2))[:, None]
+    of_both = np.logaddexp.reduce(joint, axis=1) - math.log(len(grid.scales))
+    best = int(np.argmax(of_both))
+    shown = max(range(first[best], second[best]), key=lambda each: len(pairs[each]))
+    return float(np.logaddexp.reduce(of_both)), candidates[tested[shown]]
 
 
 def probability_of_several(several: float, one: float) -> float:
@@ -230,11 +195,6 @@ class Assessment:
     deviation: float
     """Of a pair's log ratio, about."""
 
-    @property
-    def best(self) -> int:
-        """The likeliest place, as an index of `candidates`."""
-        return int(np.argmax(self.places))
-
     def decided(self, confidence: float = CONFIDENCE) -> bool:
         """Tell whether one answer is as probable as that: several changes or, if they are unlikely, a place or none."""
         return self.several >= confidence or (self.several < DOUBT and max(*self.places, self.absent) >= confidence)
@@ -250,6 +210,32 @@ class Assessment:
         )
         return min(spans)[2:]
 
+    def following(self, measured: Collection[int]) -> int:
+        """Return the candidate to measure next: the median of the posterior, or nearly; in doubt the one between.
+
+        One that was ``measured`` before, and so needs no build, is taken where it tells nearly as much (`BUILT`). With
+        the probability p that the change is not behind a candidate, noisy pairs of it tell in proportion to p (1 - p).
+        """
+        if self.between is not None and self.several >= DOUBT:
+            return self.between
+        reached = np.cumsum(self.places)
+        gain = reached * np.maximum(0.0, 1 - reached)
+        gain[-1] = -1.0  # nothing is to be learnt from the last one
+        built = np.where([each in measured for each in self.candidates], gain, -1.0)
+        return self.candidates[int(np.argmax(built if built.max() >= BUILT * gain.max() else gain))]
+
+    def pairs_left(self, confidence: float = CONFIDENCE) -> int:
+        """Return roughly how many pairs the search still takes, at least one; 0 where it is decided.
+
+        The entropy of the places over what one pair tells at best: a channel of two equally likely levels under noise.
+        """
+        if self.decided(confidence):
+            return 0
+        places = np.maximum(self.places, 1e-300)
+        bits = -float(np.sum(places * np.log2(places)))
+        gained = min(1.0, (math.log(self.size) / self.deviation) ** 2 / (8 * math.log(2)))
+        return max(1, math.ceil(bits / max(gained, 1e-3)))
+
 
 def assess(
     evidence: Evidence,
@@ -264,62 +250,21 @@ def assess(
     """
     candidates = [place for place in range(1, count + 1) if place not in untestable]
     weights = np.diff([0, *candidates]) / count
-    grid = grid_of(np.asarray(evidence[count], dtype=float))
-    before, after = sums(evidence, candidates, grid)
-    found = posterior(before, after, grid, weights)
+    grid = grid_of(evidence[count])
+    found = posterior(*sums(evidence, candidates, grid), grid, weights)
     two, between = several_changes(evidence, candidates, grid, weights, magnitude)
-    several = probability_of_several(two, float(found.log_evidence))
     reached = np.cumsum(found.sizes) - found.sizes / 2
     ends = (0.5, (1 - confidence) / 2, (1 + confidence) / 2)
     size, low, high = (math.exp(float(np.interp(end, reached, grid.sizes))) for end in ends)
     residuals = [np.asarray(each) - np.median(each) for each in evidence.values() if len(each) > 1]
-    pooled = np.concatenate(residuals)
     return Assessment(
-        tuple(candidates),
-        tuple(float(each) for each in found.places),
-        float(found.absent),
-        several,
-        between,
-        size,
-        low,
-        high,
-        max(_NORMAL * float(np.median(np.abs(pooled))), _LEAST_SCALE),
+        candidates=tuple(candidates),
+        places=tuple(map(float, found.places)),
+        absent=found.absent,
+        several=probability_of_several(two, found.log_evidence),
+        between=between,
+        size=size,
+        low=low,
+        high=high,
+        deviation=max(_deviation(np.concatenate(residuals)), _LEAST_SCALE),
     )
-
-
-def informative(places: Floats) -> Floats:
-    """Return how much a pair of each candidate tells, as a share of what the best could: 4 p (1 - p).
-
-    p is the probability that the change is not behind it; ``places`` are (..., candidates). For noisy pairs the
-    information grows as this does. Nothing is to be learnt from the last candidate.
-    """
-    reached = np.cumsum(places, axis=-1)
-    gain = 4 * reached * np.maximum(0.0, 1 - reached)
-    gain[..., -1] = -1.0
-    return gain
-
-
-def following(places: Floats, measured: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the candidate to measure next, as an index of the last axis: the median of the posterior, or nearly.
-
-    One that was ``measured`` before, and so needs no build, is taken where it tells nearly as much (`BUILT`).
-    """
-    gain = informative(places)
-    best = gain.max(axis=-1, keepdims=True)
-    built = np.where(measured, gain, -1.0)
-    usable = built.max(axis=-1, keepdims=True) >= BUILT * best
-    chosen: NDArray[np.intp] = np.where(usable, built, gain).argmax(axis=-1)
-    return chosen
-
-
-def pairs_left(assessment: Assessment, confidence: float = CONFIDENCE) -> int:
-    """Return roughly how many pairs the search still takes; 0 where it is decided.
-
-    The entropy of the places over what one pair tells at best: a channel of two equally likely levels under noise.
-    """
-    if assessment.decided(confidence) or len(assessment.places) == 1:
-        return 0
-    places = np.maximum(assessment.places, 1e-300)
-    bits = -float(np.sum(places * np.log2(places)))
-    gained = min(1.0, (math.log(assessment.size) / assessment.deviation) ** 2 / (8 * math.log(2)))
-    return max(1, math.ceil(bits / max(gained, 1e-3)))

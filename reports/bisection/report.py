@@ -14,8 +14,6 @@ from dlbench.reports.columns import VALUE, Column, csv_rows, objects, table
 from dlbench.reports.compare.comparison import CellComparison
 from dlbench.reports.compare.report import ratio_of, sentence_of
 from dlbench.reports.compare.verdict import Rule, Verdict, estimate_pairs
-from dlbench.reports.formats.csv import Rows
-from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.naming import counted, listed, name_of
 from dlbench.reports.report import Report
@@ -34,6 +32,14 @@ class Outcome(StrEnum):
     NO_NUMBER = "no number"
     """An end of the series gives none."""
     UNDECIDED = "undecided"
+
+
+_OF_ENDS = {
+    Verdict.NO_REGRESSION: Outcome.NO_SLOWDOWN,
+    Verdict.IMPROVEMENT: Outcome.NO_SLOWDOWN,
+    Verdict.BROKEN: Outcome.NO_NUMBER,
+    Verdict.HOLE: Outcome.NO_NUMBER,
+}
 
 
 @dataclass(frozen=True)
@@ -88,52 +94,55 @@ class Bisection:
     @property
     def outcome(self) -> Outcome:
         """How it ended, by the pairs so far."""
-        of_ends = {
-            Verdict.NO_REGRESSION: Outcome.NO_SLOWDOWN,
-            Verdict.IMPROVEMENT: Outcome.NO_SLOWDOWN,
-            Verdict.BROKEN: Outcome.NO_NUMBER,
-            Verdict.HOLE: Outcome.NO_NUMBER,
-        }
-        if self.ends.verdict is not Verdict.REGRESSION or self.assessment is None:
-            return of_ends.get(self.ends.verdict, Outcome.UNDECIDED)
-        if self.assessment.several >= self.confidence:
+        found = self.assessment
+        if found is None:
+            return _OF_ENDS.get(self.ends.verdict, Outcome.UNDECIDED)
+        if not found.decided(self.confidence):
+            return Outcome.UNDECIDED
+        if found.several >= self.confidence:
             return Outcome.SEVERAL
-        sure = self.assessment.decided(self.confidence) and max(self.assessment.places) >= self.confidence
-        return Outcome.FOUND if sure else Outcome.UNDECIDED
+        return Outcome.FOUND if max(found.places) >= self.confidence else Outcome.UNDECIDED
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        """The fewest neighbours that are probable enough, by the first and the last of those that can be tested."""
+        return (0, -1) if self.assessment is None else self.assessment.range(self.confidence)
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """The names of the fewest neighbours among which the first slower one is, with the wanted probability."""
-        found = self.assessment
-        if found is None:
+        """The names of these, and of those between that cannot be tested; none before the ends are known to differ."""
+        if self.assessment is None:
             return ()
-        first, last = found.range(self.confidence)
-        return self.names[(found.candidates[first - 1] if first else 0) : found.candidates[last]]
+        first, last = self._span
+        places = (0, *self.assessment.candidates)
+        return self.names[places[first] : places[last + 1]]
 
     @property
     def probability(self) -> float:
         """The probability that the first slower one is among these."""
-        found = self.assessment
-        if found is None:
-            return 0.0
-        first, last = found.range(self.confidence)
-        return sum(found.places[first : last + 1])
+        first, last = self._span
+        return sum(self.assessment.places[first : last + 1]) if self.assessment else 0.0
 
     @property
     def before(self) -> str:
         """The last one before these that can be tested."""
-        first = self.assessment.range(self.confidence)[0] if self.assessment is not None else 0
+        first, _ = self._span
         return self.names[self.assessment.candidates[first - 1] - 1] if self.assessment and first else self.good
+
+    @property
+    def between(self) -> str | None:
+        """The one that shows best that there are several changes."""
+        found = self.assessment
+        return None if found is None or found.between is None else self.names[found.between - 1]
 
 
 def candidate(name: str, about: str, logs: Sequence[float], slower: float | None, problem: str) -> Candidate:
     """Return a candidate by the logarithms of its pairs' ratios."""
     ratio = None
-    if len(logs):
-        found = estimate_pairs([1.0] * len(logs), [float(each) for each in np.exp(logs)])
-        known = found.low > 0
-        method = f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}"
-        ratio = Ratio(found.ratio, found.low if known else None, found.high if known else None, method)
+    if logs:
+        found = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
+        low, high = (found.low, found.high) if found.low > 0 else (None, None)
+        ratio = Ratio(found.ratio, low, high, f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}")
     return Candidate(name, about, len(logs), ratio, slower, problem)
 
 
@@ -142,49 +151,45 @@ def _percent(share: float) -> str:
 
 
 def _columns(kind: str) -> tuple[Column[Candidate], ...]:
+    def ratio(each: Candidate) -> str:
+        return MISSING if each.ratio is None else ratio_of(each.ratio)
+
+    def slower(each: Candidate) -> str:
+        return "" if each.slower is None else f"{each.slower:.0%}"
+
+    def remark(each: Candidate) -> Entry:
+        return Entry(each.problem or each.about, hole=bool(each.problem))
+
     return (
         Column("name", kind, lambda each: each.name),
         Column("pairs", "pairs", lambda each: each.pairs),
-        Column(
-            "ratio",
-            "time / good",
-            lambda each: each.ratio,
-            lambda each: MISSING if each.ratio is None else ratio_of(each.ratio),
-            fields=VALUE,
-        ),
-        Column(
-            "slower",
-            "P(slower)",
-            lambda each: each.slower,
-            lambda each: "" if each.slower is None else f"{each.slower:.0%}",
-        ),
+        Column("ratio", "time / good", lambda each: each.ratio, ratio, VALUE),
+        Column("slower", "P(slower)", lambda each: each.slower, slower),
         Column("about", None, lambda each: each.about),
         Column("problem", None, lambda each: each.problem),
-        Column(
-            "",
-            "",
-            lambda each: each.problem or each.about,
-            lambda each: Entry(each.problem or each.about, hole=bool(each.problem)),
-        ),
+        Column("", "", remark),
     )
 
 
 def headline(found: Bisection) -> str:
     """Return the result in a sentence."""
-    first = f"first slower {found.kind}"
+    first, suspects = f"first slower {found.kind}", found.suspects
     sure = f"with probability {_percent(found.probability)}"
     if found.outcome is Outcome.FOUND:
-        if len(found.suspects) == 1:
-            about = next((each.about for each in found.tried if each.name == found.suspects[0]), "")
-            return f"The {first} is {found.suspects[0]}{f' ({about})' if about else ''}, {sure}."
-        return f"The {first} is one of {listed(found.suspects)}, {sure}: all but the last could not be tested."
-    if found.outcome is Outcome.SEVERAL and found.assessment is not None and found.assessment.between is not None:
-        middle = found.names[found.assessment.between - 1]
+        if len(suspects) > 1:
+            return f"The {first} is one of {listed(suspects)}, {sure}: all but the last could not be tested."
+        about = next((f" ({each.about})" for each in found.tried if each.name == suspects[0] and each.about), "")
+        return f"The {first} is {suspects[0]}{about}, {sure}."
+    if found.outcome is Outcome.SEVERAL and found.assessment is not None:
         return (
             f"The pairs contradict a single change (probability of several: {_percent(found.assessment.several)}): "
-            f"{middle} is neither as fast as {found.good} nor as slow as {found.bad}. Bisect the parts by themselves: "
-            f"--good {found.good} --bad {middle}, and --good {middle} --bad {found.bad}."
+            f"{found.between} is neither as fast as {found.good} nor as slow as {found.bad}. Bisect the parts by "
+            f"themselves: --good {found.good} --bad {found.between}, and --good {found.between} --bad {found.bad}."
         )
+    if found.assessment is not None:
+        several = f"one of {counted(len(suspects), found.kind)}, {suspects[0]} to {suspects[-1]}"
+        span = several if len(suspects) > 1 else suspects[0]
+        return f"Undecided: the {first} is {span}, {sure}; the confidence asked for is {found.confidence:.0%}."
     said, nothing = sentence_of(found.ends), f"No slowdown to bisect from {found.good} to {found.bad}"
     if found.outcome is Outcome.NO_NUMBER:
         return f"{found.bad} cannot be compared with {found.good}: {said}."
@@ -192,50 +197,37 @@ def headline(found: Bisection) -> str:
         return f"{nothing}, but {said}. Were good and bad exchanged?"
     if found.outcome is Outcome.NO_SLOWDOWN:
         return f"{nothing}: {said}."
-    if found.assessment is None:
-        return f"Undecided whether {found.bad} is slower than {found.good} at all: {said}."
-    several = f"one of {counted(len(found.suspects), found.kind)}, {found.suspects[0]} to {found.suspects[-1]}"
-    span = several if len(found.suspects) > 1 else found.suspects[0]
-    return f"Undecided: the {first} is {span}, {sure}; the confidence asked for is {found.confidence:.0%}."
-
-
-def _beside(found: Bisection) -> str:
-    """Return how the last fast one and the first slow one compare with the good one."""
-    tried = {each.name: each for each in found.tried}
-    shown = [
-        f"{name} took {ratio_of(ratio)} times as long as {found.good} in {counted(tried[name].pairs, 'pair')}"
-        for name in (found.before, found.suspects[-1])
-        if name in tried and (ratio := tried[name].ratio) is not None
-    ]
-    return f"Beside it: {'; '.join(shown)}." if shown else ""
+    return f"Undecided whether {found.bad} is slower than {found.good} at all: {said}."
 
 
 def _page(found: Bisection) -> Page:
-    count = f"{len(found.names)} {found.kind}s" if len(found.names) > 1 else f"1 {found.kind}"
+    count = counted(len(found.names), found.kind)
     before = (
         f"{name_of(found.cell)}: where it became slower",
         f"From {found.good} (good) to {found.bad} (bad): {count}, on {found.host.name}.",
     )
     after: list[str] = []
-    if found.outcome is Outcome.FOUND and found.assessment is not None:
-        size, low, high = (
-            f"{each - 1:.1%}" for each in (found.assessment.size, found.assessment.low, found.assessment.high)
-        )
-        after += [f"A step takes {size} longer ({low} to {high}).", _beside(found)]
+    if found.outcome is Outcome.FOUND and (known := found.assessment) is not None:
+        after.append(f"A step takes {known.size - 1:.1%} longer ({known.low - 1:.1%} to {known.high - 1:.1%}).")
+        # The last fast one and the first slow one, where both were measured.
+        beside = [
+            f"{each.name} took {ratio_of(each.ratio)} times as long as {found.good} in {counted(each.pairs, 'pair')}"
+            for each in found.tried
+            if each.name in (found.before, found.suspects[-1]) and each.ratio is not None
+        ]
+        after += [f"Beside it: {'; '.join(beside)}."] if beside else []
     untestable = sum(bool(each.problem) for each in found.tried)
     lost = f", {found.disturbed} of them disturbed or incomplete" if found.disturbed else ""
     skipped = f"; {counted(untestable, found.kind)} could not be tested" if untestable else ""
-    after.append(
-        f"{counted(found.pairs, 'pair')} of launches{lost}, of {len(found.tried) - untestable} of {count}{skipped}."
-    )
-    after += [f"Measure it again: `{found.command}`"] if found.command else []
+    measured = f"of {len(found.tried) - untestable} of {count}{skipped}"
+    after.append(f"{counted(found.pairs, 'pair')} of launches{lost}, {measured}.")
+    after += [f"Measure it again: `{found.command}`", headline(found)]
     tables = (table(_columns(found.kind), found.tried, key="tried", words=True),) if found.tried else ()
-    return Page(before, tables, tuple(filter(None, (*after, headline(found)))))
+    return Page(before, tables, tuple(after))
 
 
 def _data(found: Bisection) -> dict[str, Any]:
     known = found.assessment
-    slowdown = None if known is None else {"ratio": known.size, "low": known.low, "high": known.high}
     return {
         "outcome": found.outcome.value,
         "sentence": headline(found),
@@ -244,12 +236,12 @@ def _data(found: Bisection) -> dict[str, Any]:
         "bad": found.bad,
         "candidates": list(found.names),
         "suspects": list(found.suspects),
-        "probability": found.probability if known else None,
-        "before": found.before if known else None,
-        "slowdown": slowdown,
-        "absent": known.absent if known else None,
-        "several": known.several if known else None,
-        "between": found.names[known.between - 1] if known and known.between is not None else None,
+        "probability": known and found.probability,
+        "before": known and found.before,
+        "slowdown": known and {"ratio": known.size, "low": known.low, "high": known.high},
+        "absent": known and known.absent,
+        "several": known and known.several,
+        "between": found.between,
         "confidence": found.confidence,
         "pairs": found.pairs,
         "disturbed_pairs": found.disturbed,
@@ -259,16 +251,12 @@ def _data(found: Bisection) -> dict[str, Any]:
             **{name: getattr(found.ends.judgement, name) for name in ("ratio", "low", "high", "p", "sentence")},
             "pairs": len(found.ends.pairs[0]),
         },
-        "rule": plain({name: getattr(found.rule, name) for name in ("magnitude", "tolerance")}),
+        "rule": {"magnitude": found.rule.magnitude, "tolerance": found.rule.tolerance},
         "cell": {name: getattr(found.cell, name) for name in axes.NAMES},
         "machine": found.host.fingerprint,
         "machine_name": found.host.name,
         "command": found.command,
     }
-
-
-def _rows(found: Bisection) -> Rows:
-    return csv_rows(_columns(found.kind), found.tried)
 
 
 REPORT = Report(
@@ -277,5 +265,5 @@ REPORT = Report(
     examples=("dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0",),
     page=lambda found, options: _page(found),
     data=_data,
-    rows=_rows,
+    rows=lambda found: csv_rows(_columns(found.kind), found.tried),
 )

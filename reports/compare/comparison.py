@@ -15,7 +15,7 @@ from scipy.special import bdtr, stdtrit
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.cells import group_of, row_of
+from dlbench.reports.cells import group_of, row_of, row_order
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     Judgement,
@@ -107,7 +107,8 @@ class Comparison:
 def in_order(cell: Cell) -> tuple[object, ...]:
     """Return a sort key: networks as listed, then everything else by name, devices, workers and threads last."""
     group = *network_order(cell.network), cell.batch_size, axes.sort_key(group_of(cell))
-    return (*group, row_of(cell), not cell.on_cpu, cell.device, axes.sort_key(axes.without(cell, "threads")), cell)
+    rest = axes.sort_key(axes.without(cell, "threads"))
+    return (*group, row_order(row_of(cell)), not cell.on_cpu, cell.device, rest, cell)
 
 
 CONTENDED_SHARE = 0.5

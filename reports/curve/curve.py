@@ -96,6 +96,14 @@ def by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
     return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
 
 
+def best_times(curves: Iterable[Curve]) -> dict[Any, Summary]:
+    """Return the fastest of the curves' times at each point."""
+    best: dict[Any, Summary] = {}
+    for at, seconds in (each for curve in curves for each in curve.times.items()):
+        best[at] = min(best.get(at, seconds), seconds, key=lambda each: each.median)
+    return best
+
+
 def usable(cell: CellResult) -> Summary | None:
     """Return the time of a cell with correct mathematics and no more threads than requested; else None."""
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed

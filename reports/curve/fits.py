@@ -405,6 +405,17 @@ class Crossing(NamedTuple):
     clear: bool = True
     """Whether the times differ clearly at any x: else there may be no crossing at all, or any."""
 
+    def data(self, axis: str) -> dict[str, Any]:
+        """Return it for JSON, its place under the name of the axis."""
+        return {
+            "where": "below" if self.units == 0 else "above" if math.isinf(self.units) else "between",
+            axis: self.units if 0 < self.units < math.inf else None,
+            "interval": [self.low, self.high] if self.low is not None and self.high is not None else None,
+            "clear": self.clear,
+            "smallest": self.smallest,
+            "largest": self.largest,
+        }
+
 
 def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Crossing | None:
     """Return where the second begins to be faster than the first; None with fewer than two shared points.

@@ -24,6 +24,7 @@ from dlbench.reports.curve.curve import (
     Point,
     adjust_together,
     along,
+    best_times,
     cell_columns,
     curve_columns,
     curve_objects,
@@ -240,10 +241,7 @@ def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> 
     for shared, alike in grouped(curves, lambda curve: axes.project(curve.cell, shared_axes)).items():
         sides: list[Side] = []
         for (_, device), of in grouped(alike, lambda curve: (curve.host.fingerprint, curve.cell.device)).items():
-            best: dict[Size, Summary] = {}
-            for size, seconds in (each for curve in of for each in curve.times.items()):
-                best[size] = min(best.get(size, seconds), seconds, key=lambda each: each.median)
-            sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best))
+            sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best_times(of)))
         for first, second in combinations(sides, 2):
             swap = first[1].cell.on_cpu is second[1].cell.on_cpu
             ordered = (first, second) if swap or first[1].cell.on_cpu else (second, first)
@@ -279,12 +277,7 @@ def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterat
                     for key, ((name, curve, _), _) in zip(("first", "second"), sides, strict=True)
                 },
                 **_numbers(size),
-                "where": "below" if at.units == 0 else "above" if math.isinf(at.units) else "between",
-                "units": at.units if 0 < at.units < math.inf else None,
-                "interval": [at.low, at.high] if at.low is not None and at.high is not None else None,
-                "clear": at.clear,
-                "smallest": at.smallest,
-                "largest": at.largest,
+                **at.data("units"),
             }
 
 
@@ -464,11 +457,7 @@ def _growth_entry(found: Ratio, exponent: Ratio | None) -> Entry:
     if exponent is None:
         return Entry(f"{number(found.value)}x")
     power = round(exponent.value, 2) + 0.0  # no "-0.00"
-    return _ratio(found)._replace(marks=f" ^{power:.2f}")
-
-
-def _ratio(found: Ratio, best: bool = False) -> Entry:
-    return Entry(f"{number(found.value)}x", layout.deviation(found.value, found.low, found.high), best=best)
+    return layout.multiple(found, f" ^{power:.2f}")
 
 
 def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> str:
@@ -485,7 +474,7 @@ def _threads_tables(found: Study) -> Iterator[Table]:
         title = _title(found, curve, series)
         sayings.append((title, f"{row_name(curve.cell)}:", threads_words(curve.cell.threads, pays), series))
         for each in pays["sizes"]:
-            entry = _ratio(each["ratio"], each["verdict"] == "better")
+            entry = layout.multiple(each["ratio"], best=each["verdict"] == "better")
             fields[title, _name(curve.cell), each["hidden"], _column(series)] = entry
     yield from _pivot("T with a thread for each core over T with one", fields, _sayings(sayings))
 
@@ -528,7 +517,7 @@ def _compared_tables(found: Study) -> Iterator[Table]:
     together: dict[str, list[tuple[Entry, ...]]] = {}
     for each in found.compared:
         rows = together.setdefault(_title(found, each["curve"], Size(0, 0)), [])
-        mean = _ratio(each["times_fastest"], best=not rows)
+        mean = layout.multiple(each["times_fastest"], best=not rows)
         over, wins = f"{each['sizes']} of {each['of']}", _sizes(each["fastest_at"], each["of"])
         rows.append((Entry(_name(each["curve"].cell)), mean, Entry(over), Entry(wins)))
     for title, lines in together.items():
@@ -635,8 +624,8 @@ REPORT = Report(
     name="rnn",
     summary="""Small recurrent networks at mini-batch 1: time by units and time steps.
 
-Five tables: the times; T = c + s n_steps; growth with the units, and from how many on more threads pay; from how many
-units on one device, machine or thread count is faster than another; rows compared.""",
+Five tables: the times; T = c + s n_steps; growth with the units, and from how many units on more threads pay; from how
+many on one device, machine or thread count is faster than another; rows compared.""",
     examples=(
         "dlbench report rnn",
         "dlbench report rnn --quantity paper --against brandfonbrener2017",

@@ -6,14 +6,14 @@ the fastest of many chains, or a GPU, is faster than the fastest of few; what ex
 all units at once.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.families import Boltzmann, Machine
+from dlbench.adapters.families import Machine
+from dlbench.adapters.protocol import Cell
 from dlbench.reports import quantities
 from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.columns import VALUE, Column, objects, within
@@ -22,12 +22,14 @@ from dlbench.reports.curve.curve import (
     Curve,
     Point,
     along,
+    best_times,
     by_machine,
     cell_columns,
     curve_columns,
     curve_objects,
     curve_rows,
     found_columns,
+    grid,
     items,
     usable,
 )
@@ -36,36 +38,22 @@ from dlbench.reports.curve.rnn import where
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
 from dlbench.reports.naming import rest_of, work_name
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, Source
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import Summary, ratio
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
 
 NOTHING = "No sampling machine was measured yet: `dlbench run sampling-quick`."
 ALL_AT_ONCE = "synchronous"
-FAMILIES = frozenset({"boltzmann", "mcculloch_pitts"})
+QUANTITIES = {
+    "update": ("Nanoseconds of an update", "nanoseconds_per_update", 1.0),
+    "rate": ("Millions of updates a second", "updates_per_second", 1e-6),
+    "joules": ("Nanojoules of an update", "nanojoules_per_update", 1.0),
+}
+"""Title, key of a point and factor of what the first tables can show."""
+_OF_MACHINE = ("family", "order", "units", "updates", "tau")
 Times = Mapping[int, Summary]
 """Seconds of a step by chains."""
-
-
-def joules(cell: CellResult) -> float | None:
-    """Return the joules of a step: of the GPU, or of the CPU packages; None where they were not measured."""
-    if not cell.column.on_cpu:
-        return None if cell.device_observed is None else cell.device_observed.joules_per_minibatch
-    found = cell.measured.get("cpu_joules")
-    return None if found is None else found.median
-
-
-QUANTITIES: dict[str, tuple[str, Callable[[CellResult, int], float | None]]] = {
-    "update": ("Nanoseconds of an update", lambda cell, count: _of_seconds(cell, lambda step: step * 1e9 / count)),
-    "rate": ("Millions of updates a second", lambda cell, count: _of_seconds(cell, lambda step: count / step / 1e6)),
-    "joules": ("Nanojoules of an update", lambda cell, count: (found := joules(cell)) and found * 1e9 / count),
-}
-"""What the first tables show of a cell and the updates of its step, those of all chains."""
-
-
-def _of_seconds(cell: CellResult, value: Callable[[float], float]) -> float | None:
-    return None if cell.seconds is None else value(cell.seconds.median)
 
 
 class Study(NamedTuple):
@@ -79,29 +67,30 @@ class Study(NamedTuple):
 
 def study(matrix: Matrix, records: Iterable[Record]) -> Study:
     """Return the study of the sampling machines in the matrix."""
-    machines: dict[tuple[str, str], Machine] = {}
-    for record in records:
-        if isinstance(family := family_of_record(record), Machine):
-            machines[record.cell.network, record.cell.specification] = family
-
-    def machine_of(cell: CellResult) -> Machine | None:
-        return machines.get((cell.group.network, cell.group.specification))
-
-    cells = [cell for cell in matrix.cells.values() if machine_of(cell)]
-    curves = [
-        Curve(
-            matrix.hosts[place.machine],
-            place.cell,
-            tuple(Point(cell.cell.batch_size, cell, usable(cell)) for cell in sorted(of, key=_chains)),
-            {"family": machine_of(of[0])},
-        )
-        for place, of in along(cells, "batch_size").items()
-    ]
+    machines = {
+        _network(each.cell): family for each in records if isinstance(family := family_of_record(each), Machine)
+    }
+    curves = []
+    for place, cells in along((c for c in matrix.cells.values() if _network(c.cell) in machines), "batch_size").items():
+        machine = machines[_network(place.cell)]
+        numbers = machine.name, getattr(machine, "order", None), machine.units, machine.decisions, machine.tau
+        found = {**dict(zip(_OF_MACHINE, numbers, strict=True)), "words": machine.words()}
+        points = sorted((_point(cell, machine.decisions) for cell in cells), key=lambda point: point.at)
+        curves.append(Curve(matrix.hosts[place.machine], place.cell, tuple(points), found))
     return Study(tuple(curves), list(_crossings(curves)), list(_exactness(curves)), matrix.notes if curves else ())
 
 
-def _chains(cell: CellResult) -> int:
-    return cell.cell.batch_size
+def _network(cell: Cell) -> tuple[str, str]:
+    return cell.network, cell.specification
+
+
+def _point(cell: CellResult, decisions: int) -> Point:
+    chains = cell.cell.batch_size
+    updates, seconds = chains * decisions, None if cell.seconds is None else cell.seconds.median
+    energy = quantities.QUANTITIES["cpu_joules" if cell.cell.on_cpu else "joules"].value(cell)
+    found = (seconds and seconds * 1e9 / updates, seconds and updates / seconds, energy and energy[0] * 1e9 / updates)
+    keys = (key for _, key, _ in QUANTITIES.values())
+    return Point(chains, cell, usable(cell), found=dict(zip(keys, found, strict=True)))
 
 
 def _name(curve: Curve, curves: Iterable[Curve]) -> str:
@@ -112,7 +101,7 @@ def _name(curve: Curve, curves: Iterable[Curve]) -> str:
 
 def _crossings(curves: list[Curve]) -> Iterator[dict[str, Any]]:
     """Yield for each network where the fastest of many chains, and GPUs, begin to be faster than the fastest of few."""
-    for of in grouped(curves, lambda curve: (curve.cell.network, curve.cell.specification)).values():
+    for of in grouped(curves, lambda curve: _network(curve.cell)).values():
         chains = sorted(set(chain.from_iterable(curve.times for curve in of)))
         if len(chains) < 2:
             continue
@@ -121,69 +110,44 @@ def _crossings(curves: list[Curve]) -> Iterator[dict[str, Any]]:
             for at in (chains[0], chains[-1])
         )
         if few is not many:
-            yield from _crossed(of[0], "rows", _name(few, of), few.times, _name(many, of), many.times)
+            yield from _crossed(of[0].cell, "rows", _name(few, of), few.times, _name(many, of), many.times)
         kinds = grouped(of, lambda curve: curve.cell.on_cpu)
         if len(kinds) == 2:
-            yield from _crossed(of[0], "devices", "the CPUs", _best(kinds[True]), "the GPUs", _best(kinds[False]))
-
-
-def _best(curves: Iterable[Curve]) -> Times:
-    """Return the fastest time at each number of chains."""
-    best: dict[int, Summary] = {}
-    for curve in curves:
-        for at, seconds in curve.times.items():
-            best[at] = min(best.get(at, seconds), seconds, key=lambda each: each.median)
-    return best
+            yield from _crossed(
+                of[0].cell, "devices", "the CPUs", best_times(kinds[True]), "the GPUs", best_times(kinds[False])
+            )
 
 
 def _crossed(
-    curve: Curve, what: str, first: str, of_first: Times, second: str, of_second: Times
+    cell: Cell, what: str, first: str, of_first: Times, second: str, of_second: Times
 ) -> Iterator[dict[str, Any]]:
-    at = crossing(of_first, of_second)
-    if at is not None:
-        yield {
-            "network": curve.cell.network,
-            "specification": curve.cell.specification,
-            "what": what,
-            "first": first,
-            "second": second,
-            "where": "below" if at.units == 0 else "above" if math.isinf(at.units) else "between",
-            "chains": at.units if 0 < at.units < math.inf else None,
-            "interval": [at.low, at.high] if at.low is not None and at.high is not None else None,
-            "clear": at.clear,
-            "smallest": at.smallest,
-            "largest": at.largest,
-            "words": where(at),
-        }
+    if (at := crossing(of_first, of_second)) is not None:
+        named = {"network": cell.network, "specification": cell.specification, "first": first, "second": second}
+        yield {**named, "what": what, **at.data("chains"), "words": where(at)}
 
 
 def _exactness(curves: list[Curve]) -> Iterator[dict[str, Any]]:
     """Yield the time of each exact sweep over that of all units at once, of machines that differ in nothing else."""
 
     def alike(curve: Curve) -> tuple[object, ...]:
-        family = curve.found["family"]
-        return curve.host.fingerprint, axes.without(curve.cell, "network", "specification"), family.units, family.tau
+        cell = axes.without(curve.cell, "network", "specification")
+        return curve.host.fingerprint, cell, curve.found["units"], curve.found["tau"]
 
-    sweeps = [curve for curve in curves if isinstance(curve.found["family"], Boltzmann)]
-    for of in grouped(sweeps, alike).values():
-        by_order = {curve.found["family"].order: curve for curve in of}
+    for of in grouped((curve for curve in curves if curve.found["order"]), alike).values():
+        by_order = {curve.found["order"]: curve for curve in of}
         at_once = by_order.pop(ALL_AT_ONCE, None)
         for order, curve in by_order.items():
-            for at, seconds in curve.times.items():
-                if at_once is not None and at in at_once.times:
-                    yield {
-                        "curve": curve,
-                        "units": curve.found["family"].units,
-                        "order": order,
-                        "chains": at,
-                        "ratio": ratio(seconds, at_once.times[at]),
-                    }
+            for chains, seconds in curve.times.items():
+                if at_once is not None and chains in at_once.times:
+                    cost = ratio(seconds, at_once.times[chains])
+                    units = curve.found["units"]
+                    yield {"curve": curve, "units": units, "order": order, "chains": chains, "ratio": cost}
 
 
 # Tables.
 
 
-def sampling_page(found: Study, quantity: str) -> Page:
+def _page(found: Study, quantity: str) -> Page:
     """Return a table of each network on each machine, the crossings, and what exactness costs."""
     if not found.curves:
         return Page((NOTHING,), (), found.notes)
@@ -191,7 +155,7 @@ def sampling_page(found: Study, quantity: str) -> Page:
     tables = [
         _times_table(of, quantity, common)
         for of_machine in by_machine(found.curves)
-        for of in grouped(of_machine, lambda curve: (curve.cell.network, curve.cell.specification)).values()
+        for of in grouped(of_machine, lambda curve: _network(curve.cell)).values()
     ]
     before = "An update is the decision of a unit (Boltzmann) or a transition (McCulloch-Pitts) in one chain."
     tables += [*_crossing_tables(found), *_exactness_tables(found)]
@@ -199,28 +163,29 @@ def sampling_page(found: Study, quantity: str) -> Page:
 
 
 def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
-    family: Machine = curves[0].found["family"]
     chains = sorted({point.at for curve in curves for point in curve.points})
     rows: list[tuple[Entry, ...]] = []
     holes: list[tuple[str, str, str]] = []
     for curve in curves:
-        cells = {point.at: point.cell for point in curve.points}
-        rows.append((Entry(rest_of(curve.cell)), *(_entry(cells.get(at), family, quantity, common) for at in chains)))
-        missing = (point for point in curve.points if not point.cell.shown)
-        holes += [(layout.why_hole(each.cell), rest_of(curve.cell), str(each.at)) for each in missing]
-    head = ("chains", *map(str, chains))
-    title = f"{QUANTITIES[quantity][0]}: {work_name(curves[0].cell)} ({family.words()}), on {curves[0].host.name}"
-    return Table(title, head, tuple(rows), tuple(layout.reasons(holes)))
+        name, points = rest_of(curve.cell), {point.at: point for point in curve.points}
+        rows.append((Entry(name), *(_entry(points.get(at), quantity, common) for at in chains)))
+        holes += [(layout.why_hole(each.cell), name, str(each.at)) for each in curve.points if not each.cell.shown]
+    first = curves[0]
+    title = f"{QUANTITIES[quantity][0]}: {work_name(first.cell)} ({first.found['words']}), on {first.host.name}"
+    return Table(title, ("chains", *map(str, chains)), tuple(rows), tuple(layout.reasons(holes)))
 
 
-def _entry(cell: CellResult | None, family: Machine, quantity: str, common: set[Any]) -> Entry:
-    found = layout.entry(cell, quantities.QUANTITIES["seconds"], common)
-    if cell is None or found.hole:
-        return found
-    value = QUANTITIES[quantity][1](cell, cell.cell.batch_size * family.decisions)
-    if value is None:
+def _entry(point: Point | None, quantity: str, common: set[Any]) -> Entry:
+    if point is None:
         return Entry(MISSING)
-    return found._replace(text=number(value), interval="" if quantity == "joules" else found.interval)
+    found, (_, key, factor) = layout.entry(point.cell, quantities.QUANTITIES["seconds"], common), QUANTITIES[quantity]
+    if found.hole:
+        return found
+    if point.found[key] is None:
+        return Entry(MISSING)
+    return found._replace(
+        text=number(factor * point.found[key]), interval="" if quantity == "joules" else found.interval
+    )
 
 
 def _crossing_tables(found: Study) -> Iterator[Table]:
@@ -234,31 +199,15 @@ def _crossing_tables(found: Study) -> Iterator[Table]:
 
 def _exactness_tables(found: Study) -> Iterator[Table]:
     for units, of in sorted(grouped(found.exactness, itemgetter("units")).items()):
-        columns = sorted({(each["order"], each["chains"]) for each in of})
-        rows = [
-            (Entry(name), *(_times_at_once(cells.get(column)) for column in columns))
-            for name, cells in _by_row(of).items()
-        ]
-        orders = list(dict.fromkeys(order for order, _ in columns))
-        spans = tuple((order, sum(each == order for each, _ in columns)) for order in orders)
+        curves = [each["curve"] for each in of]
+        entries = {
+            (_name(each["curve"], curves), (each["order"], each["chains"])): layout.multiple(each["ratio"])
+            for each in of
+        }
+        columns = sorted({column for _, column in entries})
+        spans = tuple((order, len(list(several))) for order, several in groupby(columns, itemgetter(0)))
         head = ("chains", *(f"{order} {chains}" for order, chains in columns))
-        yield Table(f"T over T of all at once: {units} units", head, tuple(rows), spans=spans)
-
-
-def _by_row(exactness: Iterable[dict[str, Any]]) -> dict[str, dict[tuple[str, int], dict[str, Any]]]:
-    rows: dict[str, dict[tuple[str, int], dict[str, Any]]] = {}
-    listed = list(exactness)
-    for each in listed:
-        name = _name(each["curve"], [other["curve"] for other in listed])
-        rows.setdefault(name, {})[each["order"], each["chains"]] = each
-    return rows
-
-
-def _times_at_once(found: Mapping[str, Any] | None) -> Entry:
-    if found is None:
-        return Entry(MISSING)
-    cost = found["ratio"]
-    return Entry(f"{number(cost.value)}x", layout.deviation(cost.value, cost.low, cost.high))
+        yield Table(f"T over T of all at once: {units} units", head, tuple(grid(entries, columns)), spans=spans)
 
 
 def _legend(found: Study, common: set[Any], quantity: str) -> Iterator[str]:
@@ -278,21 +227,14 @@ def _legend(found: Study, common: set[Any], quantity: str) -> Iterator[str]:
     yield from found.notes
 
 
-# JSON and CSV.
+# JSON, CSV and pictures.
 
 
-def _value(name: str) -> Callable[[Point], float | None]:
-    return lambda point: QUANTITIES[name][1](point.cell, point.found["updates"])
-
-
-_NUMBERS = ("family", "order", "units", "updates", "tau")
-_CURVE = (*curve_columns("batch_size"), *found_columns(*_NUMBERS))
+_CURVE = (*curve_columns("batch_size"), *found_columns(*_OF_MACHINE))
 _POINT: tuple[Column[Point], ...] = (
     Column("chains", None, lambda point: point.at),
     *cell_columns("status", "reason", "seconds"),
-    Column("nanoseconds_per_update", None, _value("update")),
-    Column("updates_per_second", None, lambda point: _millions(_value("rate")(point))),
-    Column("nanojoules_per_update", None, _value("joules")),
+    *found_columns(*(key for _, key, _ in QUANTITIES.values())),
     *cell_columns("flags"),
 )
 _EXACTNESS: tuple[Column[Any], ...] = (
@@ -302,26 +244,10 @@ _EXACTNESS: tuple[Column[Any], ...] = (
 _CROSSING = ("network", "specification", "what", "first", "second", "where", "chains", "interval", "clear")
 
 
-def _millions(value: float | None) -> float | None:
-    return value and value * 1e6
-
-
-def _written(curves: Iterable[Curve]) -> list[Curve]:
-    """Return the curves with the numbers of their machines, and the updates of each point's step."""
-    found = []
-    for curve in curves:
-        family: Machine = curve.found["family"]
-        order = family.order if isinstance(family, Boltzmann) else None
-        numbers = dict(zip(_NUMBERS, (family.name, order, family.units, family.decisions, family.tau), strict=True))
-        points = tuple(p._replace(found={"updates": p.at * family.decisions}) for p in curve.points)
-        found.append(curve._replace(points=points, found=numbers))
-    return found
-
-
-def sampling_data(found: Study) -> dict[str, Any]:
+def _data(found: Study) -> dict[str, Any]:
     """Return a JSON object: the curves, the crossings, and what exactness costs."""
     return {
-        "lines": curve_objects(_written(found.curves), _CURVE, _POINT),
+        "lines": curve_objects(found.curves, _CURVE, _POINT),
         "crossings": objects(items(dict, *_CROSSING, "smallest", "largest"), found.crossings),
         "exactness": objects(_EXACTNESS, found.exactness),
         "notes": list(found.notes),
@@ -335,23 +261,18 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
     panels = []
     for network, of in grouped(curves, lambda curve: work_name(curve.cell)).items():
         chains = sorted({point.at for curve in of for point in curve.timed})
-        lines = []
-        for curve in of:
-            count = curve.found["family"].decisions
-            rates = [(at, _rate(seconds, at * count)) for at, seconds in curve.times.items()]
-            lines.append(pictures.Line(rates, styles[rest_of(curve.cell)]))
-        panels.append(pictures.Panel(network, lines, chains))
+        panels.append(pictures.Panel(network, [pictures.Line(_rates(c), styles[rest_of(c.cell)]) for c in of], chains))
     title = f"Updates a second of sampling machines, on {curves[0].host.name}" if curves else NOTHING
     return pictures.Picture(title, panels, list(styles.items()), "chains", "updates a second")
 
 
-def _rate(seconds: Summary, count: int) -> tuple[float, float | None, float | None]:
-    low, high = (end and count / end for end in (seconds.high, seconds.low))
-    return count / seconds.median, low, high
-
-
-def _analyse(source: Source) -> Study:
-    return study(source.matrix(), source.results().records)
+def _rates(curve: Curve) -> list[tuple[int, tuple[float, float | None, float | None]]]:
+    found = []
+    for chains, seconds in curve.times.items():
+        updates = chains * curve.found["updates"]
+        low, high = (end and updates / end for end in (seconds.high, seconds.low))
+        found.append((chains, (updates / seconds.median, low, high)))
+    return found
 
 
 REPORT = Report(
@@ -365,15 +286,15 @@ longer exact sweeps take than the update of all units at once.""",
         "dlbench report sampling",
         "dlbench report sampling --quantity rate --plot sampling.png",
     ),
-    analyse=_analyse,
-    page=lambda found, options: sampling_page(found, options.quantity),
-    data=sampling_data,
-    rows=lambda found: curve_rows(_written(found.curves), _CURVE, _POINT),
+    analyse=lambda source: study(source.matrix(), source.results().records),
+    page=lambda found, options: _page(found, options.quantity),
+    data=_data,
+    rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
     draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves) or [[]]), path),
     drawable=lambda found: bool(found.curves),
     suggestion="sampling machines: time of an update by chains, and what exactness costs",
     options=frozenset({QUANTITY, ALL_RUNS}),
-    families=FAMILIES,
+    families=frozenset({"boltzmann", "mcculloch_pitts"}),
     quantities=tuple(QUANTITIES),
     heading="Sampling machines",
     place=72,

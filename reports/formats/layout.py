@@ -144,6 +144,11 @@ def times(found: Ratio | None) -> str:
     return f"{number(found.value)}x{ends}"
 
 
+def multiple(found: Ratio, marks: str = "", best: bool = False) -> Entry:
+    """Return the entry of a ratio, with the deviation of its interval."""
+    return Entry(f"{number(found.value)}x", deviation(found.value, found.low, found.high), marks, best)
+
+
 def entry(cell: CellResult | None, quantity: Quantity, without: set[FlagKind]) -> Entry:
     """Return the entry of a cell."""
     if cell is None:

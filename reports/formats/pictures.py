@@ -224,8 +224,9 @@ def _mark(number: int) -> "Artist":
 def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | None) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
+    alone = len({name for name, _ in content.points}) == len(content.points)
     for number, of in enumerate(series):
-        aside = 0.0 if len(series) == 1 else (number / (len(series) - 1) - 0.5) * _SPREAD
+        aside = 0.0 if alone else (number / (len(series) - 1) - 0.5) * _SPREAD
         found = [
             (place, content.points[name, of])
             for place, name in enumerate(content.names)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.cells import CellResult, Matrix, Place, axis_value
+from dlbench.reports.cells import CellResult, Matrix, Place, axis_value, row_order
 from dlbench.reports.formats.layout import HOLES, MISSING, amount, common_flags, deviation, number, why_hole
 from dlbench.reports.naming import group_name, place_name, row_name, slug
 from dlbench.reports.page.data import ends, numbers
@@ -102,7 +102,7 @@ def _comparison_views(
     views = []
     if len(counts) > 1:
         usual = sorted(counts, key=lambda row: (len(axes.unusual(row)), -counts[row], row))
-        for row in sorted(usual[: MOST_COMPARED // len(cells)]):
+        for row in sorted(usual[: MOST_COMPARED // len(cells)], key=row_order):
             where = f"{row_name(row)}, in the same group and column"
             others = [matrix.at(cell.group, row, cell.column) for cell in cells]
             views.append(_comparison(matrix, counts, row_name(row), where, "compared with a row", others))
@@ -111,7 +111,7 @@ def _comparison_views(
             where = f"the same cell on {names[machine]}"
             others = [matrix.cells.get(Place(machine, cell.cell)) for cell in cells]
             views.append(_comparison(matrix, counts, names[machine], where, "compared with a machine", others))
-    return sorted(counts), views
+    return sorted(counts, key=row_order), views
 
 
 def _comparison(
@@ -127,7 +127,7 @@ def _comparison(
         else:
             pairs.setdefault((cell.row, cell.column), []).append((cell, other))
             fields.append(_times([(cell, other)]))
-    for row in sorted(rows):
+    for row in sorted(rows, key=row_order):
         for column in matrix.columns:
             of = pairs.get((row, column), [])
             fields.append(_times(of, "" if len(of) == len(matrix.rows) else f" ({len(of)})") if of else 0)

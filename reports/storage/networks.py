@@ -78,5 +78,9 @@ def read_network(data: object) -> dict[str, Any] | None:
 def in_order(name: str) -> tuple[int, str]:
     """Return a sort key of a network's name: the paper's in its order, then others by name, r20 before r100."""
     places = list(FIRST)
-    by_numbers = re.sub(r"\d+", lambda found: found[0].zfill(9), name)
-    return (places.index(name), "") if name in places else (len(places), by_numbers)
+    return (places.index(name), "") if name in places else (len(places), by_numbers(name))
+
+
+def by_numbers(name: str) -> str:
+    """Return a sort key of a name that puts its numbers in order: r20 before r100, 0.9.2 before 0.10.0."""
+    return re.sub(r"\d+", lambda found: found[0].zfill(9), name)

@@ -115,9 +115,9 @@ class Run(Kept):
     seed: int
     """Of the order of launches."""
     launches_most: int | None = None
-    """Launches a cell gets at most while its interval misses the precision; None: ``launches``, no more."""
+    """Launches a cell gets at most while more of them are wanted; None: ``launches``, no more."""
     precision: float | None = None
-    """Relative half-width of a cell's interval at which it gets no further launch; None: a fixed number of launches."""
+    """Relative half-width of a cell's interval at which its launches end; None: a fixed number, or a contest."""
     purpose: str = "suite"
     """"suite", for launches of two sides "compare", "gate" or "bisect", for a search "tune", or "releases"."""
     sides: dict[str, str] = field(default_factory=dict)
@@ -133,6 +133,11 @@ class Run(Kept):
         object.__setattr__(self, "started", _utc(self.started))
         if self.finished is not None:
             object.__setattr__(self, "finished", _utc(self.finished))
+
+    @property
+    def contest(self) -> bool:
+        """Whether cells got more launches only where the fastest of their column was open (`--interval fastest`)."""
+        return self.launches_most is not None and self.precision is None and not self.sides
 
 
 @dataclass(frozen=True)

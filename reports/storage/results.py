@@ -34,6 +34,8 @@ class Results:
     """Runs of two sides (compare, gate) and searches whose records were left out, since they were not asked for."""
     displaced: tuple[str, ...] = ()
     """Rows ("framework mode") with cells that were measured with an older environment too, in records left out."""
+    contests: tuple[Run, ...] = ()
+    """Those of the records' runs whose cells got more launches where the fastest of their column was open."""
 
     @classmethod
     def of(
@@ -50,8 +52,15 @@ class Results:
             machines = dict.fromkeys(record.machine for record in found)
             records = tuple(record for record in found if run is not None or not record.side)
             left_out = tuple(dict.fromkeys(record.run for record in found if record.side and run is None))
-            parts.append(cls(records, *cls._known_of(store, machines), comparisons=left_out))
+            parts.append(cls._of_store(store, records, machines, left_out))
         return cls.merge(parts)
+
+    @classmethod
+    def _of_store(
+        cls, store: Store, records: tuple[Record, ...], machines: Iterable[str], comparisons: tuple[str, ...]
+    ) -> "Results":
+        contests = tuple(run for run in store.runs({record.run for record in records}) if run.contest)
+        return cls(records, *cls._known_of(store, machines), comparisons=comparisons, contests=contests)
 
     @classmethod
     def _known_of(cls, store: Store, machines: Iterable[str]) -> tuple[dict[str, Host], dict[str, Ceilings]]:
@@ -113,7 +122,7 @@ class Results:
                     if record.environment == cells[key].environment and not skipped and in_suite:
                         records.append(record)
             left_out = () if run is not None else tuple(store.compared_runs(suite, machine))
-            parts.append(cls(tuple(records), *cls._known_of(store, machines), comparisons=left_out))
+            parts.append(cls._of_store(store, tuple(records), machines, left_out))
         kept = {place: tuple(rates) for place, rates in products.items()}
         return replace(cls.merge(parts), products=kept, displaced=tuple(sorted(displaced)))
 
@@ -149,6 +158,7 @@ class Results:
         hosts: dict[str, Host] = {}
         ceilings: dict[str, Ceilings] = {}
         left_out: dict[str, None] = {}
+        contests = {run.id: run for part in parts for run in part.contests}
         for part in parts:
             left_out.update(dict.fromkeys(part.comparisons))
             for record in part.records:
@@ -159,7 +169,8 @@ class Results:
                     hosts[name] = host
             for name, ceiling in part.ceilings.items():
                 ceilings.setdefault(name, ceiling)
-        return cls(tuple(records.values()), hosts, ceilings, comparisons=tuple(sorted(left_out)))
+        compared = tuple(sorted(left_out))
+        return cls(tuple(records.values()), hosts, ceilings, comparisons=compared, contests=tuple(contests.values()))
 
 
 def _trained(stores: Iterable[Store], run: str | None, suite: str | None, machine: str | None) -> Iterator[Record]:

@@ -134,9 +134,9 @@ class Store:
                 raise StoreError(f"The store {self.name} has no run {run}; begin it first.")
         self.written(run)
 
-    def runs(self) -> list[Run]:
-        """Return every run, the oldest first."""
-        return self._runs(sa.select(schema.runs))
+    def runs(self, ids: Wanted = None) -> list[Run]:
+        """Return every run, or those with these ids, the oldest first."""
+        return self._runs(sa.select(schema.runs).where(*queries.wanted(schema.runs.c.id, ids)))
 
     def run(self, run: str) -> Run | None:
         """Return the run with this id, or None where there is none."""

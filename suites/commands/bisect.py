@@ -3,12 +3,12 @@
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import typer
-from packaging.version import InvalidVersion, Version
 
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.bisection.posterior import CONFIDENCE
@@ -21,17 +21,15 @@ from dlbench.reports.storage.record import BASELINE, BISECTING, CANDIDATE
 from dlbench.reports.storage.store import Store
 
 from ..display.screen import counted, resume_command, say
-from ..environments import environment
-from ..environments.commits import Repository, Worktrees
-from ..environments.environment import Source
-from ..environments.releases import build_release, releases_on_index, row_of
+from ..environments import commits, releases
+from ..environments.environment import Source, external_source
 from ..errors import GATE_BROKEN, GATE_FAILED, GATE_UNDECIDED, FrameworkEnvironmentError, UsageError, unknown_name
 from ..planning import framework as frameworks
 from ..planning import own, values
 from ..planning.plan import Plan, check_count
 from ..planning.values import Build
 from ..run import resume, sides
-from ..run.bisection import BisectionSchedule, Series, Sources, end_source, plan_of_candidates
+from ..run.bisection import BisectionSchedule, Series
 from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
@@ -54,17 +52,15 @@ _BISECT: options.Options = {
     ),
     "confidence": option("--confidence", f"Probability of the answer with which the search ends ({CONFIDENCE:.0%})."),
 }
+_PYTHON = (
+    "Builds in order, in place of releases: `NAME=PATH,NAME=PATH`. With --repo: the interpreter, a relative path being "
+    "one in the worktree (`.venv/bin/python`)."
+)
 _BUILDS: options.Options = {
     **options.BUILDS,
-    "python": several(
-        "--python",
-        "Builds in order, in place of releases: `NAME=PATH,NAME=PATH`. With --repo: the interpreter, a relative path "
-        "being one in the worktree (`.venv/bin/python`).",
-        "NAME=PATH",
-    ),
-    "step": several(
-        "--step", "A training step of your own; with --repo its path in the repository.", "FILE"
-    ),  # a file in a worktree is looked for later
+    "python": several("--python", _PYTHON, "NAME=PATH"),
+    # A file in a worktree is looked for later.
+    "step": several("--step", "A training step of your own; with --repo its path in the repository.", "FILE"),
 }
 _REPORT: options.Options = {
     "no_quiet_gate": options.NO_QUIET_GATE,
@@ -87,8 +83,8 @@ _REPORT: options.Options = {
 def bisect_command(given: Given) -> None:
     """Find the first release, commit or build with which a step is slower, by a search that noise does not mislead.
 
-    Good and bad are compared first, as a gate does it. Where bad is slower, each further pair of launches puts the good
-    one beside the candidate that tells most, until one is the first slower one with a probability of 95 %. Candidates
+    First good and bad are compared, as in a gate. If bad is slower, each further pair of launches puts the good one
+    beside the most informative candidate, until one is the first slower one with a probability of 95 %. Candidates
     are built when they are needed; those that cannot be built or run are left out, and the answer says so. Several
     changes are reported as such. Commits are built in worktrees: your files are not touched. Releases come from the
     package index.
@@ -121,36 +117,35 @@ def bisect_command(given: Given) -> None:
 
 
 def _exit_code(found: Bisection) -> int:
-    if found.outcome is Outcome.NO_NUMBER:
-        return GATE_BROKEN if found.ends.verdict is Verdict.BROKEN else GATE_UNDECIDED
+    if found.ends.verdict is Verdict.BROKEN:
+        return GATE_BROKEN
     return {Outcome.NO_SLOWDOWN: 0, Outcome.FOUND: GATE_FAILED}.get(found.outcome, GATE_UNDECIDED)
 
 
 def _measure(given: Given, series: Series, rule: Rule, confidence: float, seconds: float | None) -> Bisection:
     """Measure pairs until the search is decided or the budget spent; raises UsageError."""
     machine = probe()
-    one = _plan_of_one_cell(given, series, machine)
-    sources = Sources(series)
-    plan = plan_of_candidates(one, series, sources.good.interpreter)
+    one = _plan_of_one_cell(given, machine)
+    sources, described = series.by_side(), series.described()
+    plan, unfinished = series.plan(one), None
     check_count(plan, given.yes)
-    unfinished = None
     if given.resume:
         with Store.open(delivery.local_or(given.store_file), create=False) as store:
             unfinished = resume.unfinished(store, plan, machine, BISECTING, bare=False)
-        sides.check_same(unfinished, sources.described(), rule)
+        sides.check_same(unfinished, described, rule)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
-    candidates = counted(len(plan.cells), series.kind)
+    candidates = f"{counted(len(plan.cells), series.kind)} after {series.names[0]}, up to {series.names[-1]}"
     profile = RunProfile(
         BISECTING,
-        lambda plan, records, _: BisectionSchedule(plan, records, host_of(machine), rule, confidence, sources.of),
+        lambda plan, records, _: BisectionSchedule(plan, records, host_of(machine), rule, confidence, series),
         (Side(BASELINE), Side(CANDIDATE)),
         rule,
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
-        lines=lambda: (f"{candidates} after {series.names[0]}, up to {series.names[-1]}",),
+        lines=lambda: (candidates,),
         unfinished=unfinished,
-        sources=sources.by_side,
-        described=sources.described(),
+        sources=sources,
+        described=described,
     )
     with delivery.opened(given.store_file, say, create=not given.resume, unfinished=unfinished) as store:
         run, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds)
@@ -159,17 +154,16 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
         say(f"The budget is spent. Resume: {resume_command()}")
     else:
         series.done()
-    return schedule.result(series, one.cells[0], rerun_command(sys.argv[1:], run.seed))
+    return schedule.result(one.cells[0], rerun_command(sys.argv[1:], run.seed))
 
 
-def _plan_of_one_cell(given: Given, series: Series, machine: Machine) -> Plan:
+def _plan_of_one_cell(given: Given, machine: Machine) -> Plan:
     """Return the plan of the cell that is measured, in the framework's own row; raises UsageError for several."""
     chosen = options.choices(Given(**{**vars(given), "python": None})).but(interval=None)
     if chosen.own is None:
         if not chosen["networks"]:
             raise UsageError("Name the network to measure, as in --network fcn5, or a step of your own: --step FILE.")
-        name, _, mode = given.framework.partition(":")
-        chosen = chosen.but(frameworks=":".join(filter(None, (series.framework.name, mode if name else ""))))
+        chosen = chosen.but(frameworks=given.framework)
     plan = plan_of(given.suite_name, chosen, machine, given.seed)
     if len(plan.cells) != 1:
         raise UsageError(
@@ -179,136 +173,92 @@ def _plan_of_one_cell(given: Given, series: Series, machine: Machine) -> Plan:
     return plan
 
 
-@contextlib.contextmanager
-def _series(given: Given) -> Iterator[Series]:
-    """Give the candidates that the options mean; raises UsageError and FrameworkEnvironmentError."""
+def _series(given: Given) -> AbstractContextManager[Series]:
+    """Return the candidates that the options mean; raises UsageError and FrameworkEnvironmentError."""
     if given.repo:
-        if given.framework:
-            raise UsageError("--repo is for a step of your own. Leave the framework out, and give --step FILE.")
-        with _of_commits(given) as series:
-            yield series
-        return
+        return _of_commits(given)
     if given.build or given.build_limit:
         raise UsageError("--build and --build-limit are for the commits of a repository. Give --repo PATH.")
+    if not given.framework and not (given.python and given.step):
+        raise UsageError("Name the framework, as in dlbench bisect jax; or give --python with --step, or --repo.")
     own.register_steps(given.step)
-    yield _of_builds(given) if given.python else _of_releases(given)
+    return nullcontext(_of_builds(given) if given.python else _of_releases(given))
 
 
-def _check_names(names: Sequence[str], kind: str, good: str | None, bad: str | None) -> tuple[int, int]:
-    """Return the places of good and bad, first and last where they are not given; raises UsageError."""
-    places = []
-    for name, usual in ((good, 0), (bad, len(names) - 1)):
+def _places(names: Sequence[str], kind: str, good: str | None, bad: str | None) -> slice:
+    """Return the places from good to bad, first and last where they are not given; raises UsageError."""
+    for name in (good, bad):
         if name is not None and name not in names:
             raise unknown_name(kind, name, names)
-        places.append(usual if name is None else names.index(name))
-    if places[0] == places[1]:
-        raise UsageError(f"Good and bad are the same {kind}, {names[places[0]]}. Give two.")
-    if places[0] > places[1]:
+    first = 0 if good is None else names.index(good)
+    last = len(names) - 1 if bad is None else names.index(bad)
+    if first == last:
+        raise UsageError(f"Good and bad are the same {kind}, {names[first]}. Give two.")
+    if first > last:
         raise UsageError(f"--good {good} comes after --bad {bad}: the good {kind} is the earlier one. Exchange them.")
-    return places[0], places[1]
+    return slice(first, last + 1)
 
 
 def _of_builds(given: Given) -> Series:
     """Return the interpreters of --python, in order."""
-    if given.step and given.framework:
-        raise UsageError("With --step and --python the file says what is trained. Leave the framework out.")
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
-    builds: list[Build] = []
-    for word in (word for text in given.python for word in values.words(text)):
-        row, equals, path = word.partition("=")
-        if equals and ":" not in row and name:
-            word = f"{row}:{name}={path}"
-        builds.append(values.build(word))
-    names = [build.name for build in builds]
-    if len(set(names)) < len(names):
-        raise UsageError("Two interpreters in --python have one name. Name each: --python old=PATH,new=PATH.")
-    if len({build.framework.name for build in builds}) > 1:
-        raise UsageError("The interpreters in --python are of several frameworks. Give those of one.")
-    good, bad = _check_names(names, "build", given.good, given.bad)
-    chosen = builds[good : bad + 1]
-    return Series(
-        "build",
-        tuple(build.name for build in chosen),
-        chosen[0].framework,
-        lambda place: environment.external_source(chosen[place]),
-    )
+    builds = values.builds(given.python, name)
+    chosen = builds[_places([each.name for each in builds], "build", given.good, given.bad)]
+    return Series("build", tuple(each.name for each in chosen), lambda place: external_source(chosen[place]))
 
 
 def _of_releases(given: Given) -> Series:
     """Return the releases of a framework on the package index, from good to bad."""
-    if not given.framework:
-        raise UsageError(
-            "Name the framework whose releases are tried, as in dlbench bisect jax; or give --python with builds, or "
-            "--repo."
-        )
     if not given.good or not given.bad:
         raise UsageError("Name the releases between which it became slower, as in --good 0.4.20 --bad 0.12.0.")
     found = frameworks.find(given.framework.partition(":")[0])
     step = frameworks.find(own.name_of(given.step[0])) if given.step else None
     # The answer names them as rows: jax-0.4.20.
     good, bad = (word.removeprefix(f"{found.name}-") for word in (given.good, given.bad))
-    try:
-        asked = [Version(good), Version(bad)]
-    except InvalidVersion as error:
-        raise UsageError(f"{error}. Name a release by its version, as in 0.4.20.") from error
-    if asked[0] == asked[1]:
-        raise UsageError(f"Good and bad are the same release, {asked[0]}. Give two.")
-    releases = releases_on_index(found, first=good, last=bad, every="all")
-    if [Version(releases[place].version) for place in (0, -1)] != asked:  # without the index
-        raise FrameworkEnvironmentError(f"{found.title} {good} and {bad} are not both built here.")
-
-    def prepare(place: int) -> Source:
-        python = build_release(found, releases[place], say)
-        return environment.external_source(row_of(found, releases[place], python, step))
-
-    names = tuple(row_of(found, each, None).name for each in releases)
-    return Series("release", names, step or found, prepare)
+    tried = releases.releases_on_index(found, first=good, last=bad)
+    _places([each.version for each in tried], "release", good, bad)
+    names = tuple(releases.row_of(found, each).name for each in tried)
+    return Series("release", names, lambda place: releases.source_of(found, tried[place], step))
 
 
 @contextlib.contextmanager
 def _of_commits(given: Given) -> Iterator[Series]:
     """Give the first-parent commits of a repository, from good to bad, each built when it is needed."""
+    if given.framework:
+        raise UsageError("--repo is for a step of your own. Leave the framework out, and give --step FILE.")
     if not given.step or len(given.step) > 1:
         raise UsageError("--repo needs one --step FILE, the path of a training step in the repository.")
     if not given.good or not given.bad:
         raise UsageError("Name the revisions between which it became slower, as in --good v1.2 --bad HEAD.")
-    file = Path(given.step[0])
+    file, python = Path(given.step[0]), (given.python or [sys.executable])[0]
     if file.is_absolute() or ".." in file.parts:
         raise UsageError(f"--step {file}: with --repo give the file's path in the repository, as in bench/{file.name}.")
-    if len(given.python or ()) > 1 or any("=" in word for word in given.python or ()):
+    if len(given.python or ()) > 1 or "=" in python:
         raise UsageError("With --repo --python is one path, of the interpreter that measures every commit.")
-    limit = values.duration(given.build_limit or BUILD_LIMIT)
-    repository = Repository(given.repo)
-    commits = repository.commits(given.good, given.bad)
-    if repository.is_dirty():
+    folder = Path(given.repo).expanduser()
+    trees = commits.Worktrees(folder, given.build or "", values.duration(given.build_limit or BUILD_LIMIT))
+    subjects = commits.commits(folder, given.good, given.bad)
+    digests, names = list(subjects), tuple(digest[: commits.SHORT] for digest in subjects)
+    if commits.git(folder, "status", "--porcelain", "--untracked-files=no"):
         say("Changes that are not committed are not measured: commits are built in worktrees.")
-    with Worktrees(repository, given.build or "", limit, keep=given.resume) as trees:
 
-        @cache
-        def look(python: Path) -> Source:
-            return environment.external_source(Build(file.stem, frameworks.find(file.stem), python))
+    @cache
+    def look(interpreter: Path) -> Source:
+        return external_source(Build(file.stem, frameworks.find(file.stem), interpreter))
 
-        def prepare(place: int) -> Source:
-            commit = commits[place]
-            tree = trees.built(commit)
-            if not (tree / file).is_file():
-                raise FrameworkEnvironmentError(f"it has no file {file}")
-            step = own.read_step(str(tree / file))
-            if not place:
-                frameworks.add(step)
-            python = Path(sys.executable)
-            if given.python:
-                inside = "/" in given.python[0] and not given.python[0].startswith(("/", "~"))
-                path = str(tree / given.python[0]) if inside else given.python[0]
-                python = values.build(f"{step.name}={path}").interpreter or python
-            return replace(look(python), build=Build(commit.name, step, python))
+    def prepare(place: int) -> Source:
+        tree = trees.built(digests[place])
+        if not (tree / file).is_file():
+            raise FrameworkEnvironmentError(f"it has no file {file}")
+        step = own.read_step(str(tree / file))
+        if not place:
+            frameworks.add(step)
+        inside = "/" in python and not python.startswith(("/", "~"))
+        interpreter = values.build(f"{step.name}={tree / python if inside else python}").interpreter
+        assert interpreter is not None
+        return replace(look(interpreter), build=Build(names[place], step, interpreter))
 
-        names = tuple(commit.name for commit in commits)
-        yield Series(
-            "commit",
-            names,
-            end_source(prepare, "commit", names, 0).build.framework,
-            prepare,
-            {commit.name: commit.subject for commit in commits},
-            trees.remove,
-        )
+    with trees.used(keep=given.resume):
+        series = Series("commit", names, prepare, dict(zip(names, subjects.values(), strict=True)), trees.remove)
+        series.end(0)  # whose file is the row of the plan
+        yield series

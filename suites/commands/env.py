@@ -108,8 +108,8 @@ def env_build(given: Given) -> None:
 @takes(
     {
         "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
-        "of_weights": flag("--weights", "Remove large weights and mini-batches kept in files; a run makes its own."),
         "of_releases": flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
+        "of_weights": flag("--weights", "Remove large weights and mini-batches kept in files; a run makes its own."),
     },
     _ADAPTER,
 )

@@ -32,8 +32,8 @@ _GATE: options.Options = {
 def gate_command(given: Given) -> None:
     """Measure a suite beside a baseline now, and fail if it is slower or broken.
 
-    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs: as few
-    as its verdict takes, and times steps for longer than a run of the suite where that pays. The last line says
+    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6 to 40 pairs, as few
+    as its verdict takes; its launches time more steps than a run of the suite where that pays. The last line says
     "gate passed", "gate failed" or "gate undecided", and why.
 
     Exit codes:
@@ -44,7 +44,7 @@ def gate_command(given: Given) -> None:
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
     `--qualify` measures identical code and a slowdown of 5 % put in on purpose, and says for each cell which slowdowns
-    are found here, how often and how soon. Exit code 0: all were found; 1: identical code was called slower; 6: else.
+    are found here, how often and how soon. Exit code 0: all were found; 1: identical code was slower; 6: neither.
 
     Examples:
 

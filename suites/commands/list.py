@@ -13,6 +13,7 @@ from ..planning import networks, suite, values
 from ..planning.framework import Framework, find, offered
 from ..planning.settings import known_launch_settings, lacking, launch_setting
 from ..planning.values import Build
+from ..run import capability_table
 from . import options
 from .options import Given, flag, option, takes
 
@@ -48,14 +49,17 @@ def list_command(given: Given) -> None:
         if getattr(given, name) and not given.capabilities:
             raise UsageError(f"--{name} goes with --capabilities. Add --capabilities, or leave --{name} out.")
     if given.capabilities:
-        _check_table(given.against)
-        found = _capabilities(given.frameworks, given.python or ())
         if given.against:
-            _show_against(found, given.as_json)
-        elif given.as_json:
-            print_json(found)
-        else:
-            _show_capabilities(found)
+            values.one_of(given.against, "table of capabilities", (capability_table.NAME,))
+        found = _capabilities(given.frameworks, given.python or ())
+        shown = [capability_table.beside(each) for each in found if not each["problem"]] if given.against else found
+        if given.as_json:
+            print_json(shown)
+            return
+        (_show_against if given.against else _show_capabilities)(shown)
+        for each in found:
+            if each["problem"]:
+                show(f"{each['name']}: not asked. {each['problem']}", whole=True)
         return
     frameworks = list_frameworks()
     if given.as_json:
@@ -218,6 +222,7 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
 
 
 def _show_capabilities(found: list[dict[str, Any]]) -> None:
+    asked = [each for each in found if not each["problem"]]
     kinds = ("dense", "convolutional", "recurrent", "attention")
     answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
     words = {None: "-", True: "yes", False: "no"}
@@ -231,8 +236,7 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
                 *(words[each["answers"].get(key, {}).get("answer")] for key in answers.values()),
                 ", ".join(each["modes"]),
             ]
-            for each in found
-            if not each["problem"]
+            for each in asked
         ],
     )
     show()
@@ -241,7 +245,7 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
         ["name", "by default", "honoured through"],
         [
             [each["name"], str(each["threads"]["by_nothing"] or "-"), each["threads"]["words"]]
-            for each in found
+            for each in asked
             if each["threads"]
         ],
     )
@@ -260,26 +264,10 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
     )
     show()
     show("--json shows how each answer was found. Only each framework's default mode was probed.")
-    for each in found:
-        if each["problem"]:
-            show(f"{each['name']}: not asked. {each['problem']}", whole=True)
 
 
-def _check_table(against: str | None) -> None:
-    from ..run import capability_table
-
-    if against and against != capability_table.NAME:
-        raise UsageError(f"--against {against}: there is no such table of capabilities. Write {capability_table.NAME}.")
-
-
-def _show_against(found: list[dict[str, Any]], as_json: bool) -> None:
+def _show_against(asked: list[dict[str, Any]]) -> None:
     """Show each build in the columns of the published table, and the differences."""
-    from ..run import capability_table
-
-    asked = [capability_table.beside(each) for each in found if not each["problem"]]
-    if as_json:
-        print_json(asked)
-        return
     for each in asked:
         rows = [[name, of["then"] or "-", of["here"], of["how"]] for name, of in each["columns"].items()]
         title = each["title"] + ("" if each["software"] else ", which the table of 2021 does not have")
@@ -289,9 +277,6 @@ def _show_against(found: list[dict[str, Any]], as_json: bool) -> None:
     show("Differences from the table of 2021:" if differences else "No answer differs from the table of 2021.")
     for line in differences:
         show(f"- {line}")
-    for each in found:
-        if each["problem"]:
-            show(f"{each['name']}: not asked. {each['problem']}", whole=True)
 
 
 def _capability_row(name: str, answers: "Capabilities") -> dict[str, Any]:

@@ -82,6 +82,13 @@ OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
+SUITE_OF_NETWORK = option(
+    "--suite",
+    "Suite that defines the network and the launch protocol: a name, or a file ending in .toml.",
+    str,
+    "tuning",
+    metavar="SUITE",
+)
 SUITE_OR_CLAIMS = argument("SUITE", "A suite's name, `claims`, or a file ending in .toml.")
 PYTHON = several(
     "--python",

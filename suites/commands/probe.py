@@ -115,7 +115,7 @@ def folded(command: str, width: int) -> list[str]:
     }
 )
 def probe_command(given: Given) -> None:
-    """Say what this machine is and, with --ceilings, what it can do.
+    """Show what this machine is and, with --ceilings, what it can do.
 
     A ceiling measured while other programs used the CPUs is marked with "?"; `run` does not keep it.
 

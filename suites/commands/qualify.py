@@ -7,11 +7,9 @@ code.
 """
 
 import math
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -42,8 +40,6 @@ SHOWN = (0.02, 0.05, 0.10)
 """Slowdowns for which is said how often and how soon a gate finds them."""
 LARGEST_ORDER = 1024
 """Of a product that is put in: its matrices have 12 MB together, and it is about as fast as the one that was timed."""
-NOT_FOUND = GATE_UNDECIDED
-"""Exit code where the known slowdown was not found in every cell."""
 
 
 class Measured(NamedTuple):
@@ -71,10 +67,7 @@ def qualify(given: Given) -> int:
     same = replace(side, name=BASELINE)
     sources = sides.prepare(plan, (same, side), say, not given.no_build)
     gate, began = for_gate(host_of(machine), rule), time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="dlbench-qualify-") as folder,
-        Store.open(Path(folder) / "runs.sqlite") as store,
-    ):
+    with Store.open("sqlite://") as store:
 
         def measure(cells: Sequence[Cell], products: str = "") -> dict[Cell, Measured]:
             """Return the cells that the budget allows, the candidate with these products added to each step."""
@@ -109,7 +102,7 @@ def qualify(given: Given) -> int:
         f"Of {counted(len(plan.cells), 'cell')} identical code was called slower in {alarms} (at most "
         f"{rule.false_alarms:.2%} a cell in the long run), {KNOWN:.0%} more work was found in {hits}."
     )
-    return GATE_FAILED if alarms else 0 if hits == len(plan.cells) else NOT_FOUND
+    return GATE_FAILED if alarms else 0 if hits == len(plan.cells) else GATE_UNDECIDED
 
 
 def _measured(found: CellComparison, records: Sequence[Record], duet: bool) -> Measured:

@@ -1,16 +1,17 @@
 """`dlbench releases`: measure the releases of a framework side by side."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import typer
+from packaging.version import Version
 
 from dlbench.adapters.protocol import TUNED, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
+from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.naming import listed
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage import delivery
@@ -20,14 +21,13 @@ from dlbench.reports.storage.store import Store
 
 from ..display.progress import clock
 from ..display.screen import counted, resume_command, say
-from ..environments import environment, releases
+from ..environments import releases
 from ..environments.environment import external_source
 from ..environments.releases import EVERY, Release
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import own, values
 from ..planning.framework import Framework, find, modes_meant
 from ..planning.plan import check_count, memory_line
-from ..planning.values import Build
 from ..run.runner import RunProfile, run_plan
 from . import options
 from .options import Given, option, takes
@@ -40,25 +40,18 @@ _WHICH: options.Options = {
     "last": option("--to", "The newest release (default: the newest there is).", metavar="VERSION"),
     "every": option(
         "--every",
-        "`minor`: the last release of each minor version, and those named; `all`.",
+        "`minor`: the last release of each minor version, and that of --from; `all`.",
         str,
         "minor",
         metavar="WHICH",
     ),
-    "suite": option(
-        "--suite",
-        "Suite that defines the network and the launch protocol: a name, or a file ending in .toml.",
-        str,
-        "tuning",
-        metavar="SUITE",
-    ),
+    "suite": options.SUITE_OF_NETWORK,
     "no_quiet_gate": options.NO_QUIET_GATE,
     "plot": option("--plot", "Also draw a picture (.png or .svg).", Path | None, metavar="FILE"),
     "form": option("--format", f"{', '.join(FORMATS)}."),
     "as_json": options.JSON,
 }
 _PYTHON = "Interpreters in place of the index, in this order: `old=/path/to/python,new=/path/to/python`."
-_NOT_BUILT = "it was not built when the run began"
 
 
 @takes(
@@ -72,10 +65,10 @@ _NOT_BUILT = "it was not built when the run began"
 def releases_command(given: Given) -> None:
     """Measure the releases of a framework side by side, and show where it became slower or faster.
 
-    Each release that the package index has for a Python here gets an environment, with dependencies of its time; what
-    that downloads and takes is said first. The launches of all releases are interleaved, and each must compute the same
-    as the reference. A release that cannot be built, imported or run is a line with the reason. `dlbench env remove
-    FRAMEWORK --releases` removes the environments.
+    Each release with files for an installed Python gets an environment, with dependencies of its time. First the
+    command says what it will download, and how much room that takes. The launches of all releases are interleaved, and
+    each must compute the same as the reference. A release that cannot be built, imported or run is a line with the
+    reason. `dlbench env remove FRAMEWORK --releases` removes the environments.
 
     Examples:
 
@@ -87,32 +80,35 @@ def releases_command(given: Given) -> None:
     seconds, machine = options.seconds_of(given.budget), probe()
     form = options.form_of(given.form, given.as_json, FORMATS)
     if given.plot is not None:
-        from dlbench.reports.formats.pictures import check_picture
-
         check_picture(given.plot)
-    if given.every not in EVERY:
-        raise UsageError(f"--every {given.every} is neither {' nor '.join(EVERY)}.")
+    values.one_of(given.every, "choice for --every", EVERY)
+    if len(given.step or ()) > 1:
+        raise UsageError("Releases are compared on one training step. Give --step once.")
     name, _, mode = given.framework.partition(":")
-    framework, step = find(name), _step(given)
+    framework, step = find(name), find(own.name_of(given.step[0])) if given.step else None
     modes_meant(step or framework, mode)
     chosen = options.choices(Given(**{**vars(given), "python": None}))
     chosen = chosen if chosen["tuning"] else chosen.but(tuning=TUNED)  # not what the suite would vary
     if step is None and not chosen["networks"]:
         raise UsageError("Name the network: --network lstm32.")
-    wanted = None if given.python else _wanted(given, framework, machine)
-    if wanted is None:
-        builds = _of_user(given, step or framework)
-    else:
-        builds = [releases.row_of(framework, each, None, step) for each in wanted]
-    words = [f"{build.name}:{mode}" if mode else build.name for build in builds]
+    if given.python and (given.first or given.last):
+        raise UsageError("--from and --to choose from the package index, which --python replaces. Leave them out.")
+    wanted = [] if given.python else _wanted(given, framework, machine)
+    builds = [releases.row_of(framework, each, None, step) for each in wanted]
+    builds = builds or values.builds(given.python, (step or framework).name)
+    rows = [f"{build.name}:{mode}" if mode else build.name for build in builds]
     # Before anything is built: whether it can be measured.
-    plan = plan_of(given.suite, chosen.but(frameworks=",".join(words), builds=tuple(builds)), machine, given.seed)
+    plan = plan_of(given.suite, chosen.but(frameworks=",".join(rows), builds=tuple(builds)), machine, given.seed)
     check_count(plan, given.yes)
-    sources = _sources(framework, step, builds, wanted, not given.no_build)
+    sources = (
+        releases.sources(framework, wanted, step, say, not given.no_build)
+        if wanted
+        else list(map(external_source, builds))
+    )
     builds = [each.build for each in sources]
-    chosen = chosen.but(frameworks=",".join(words), builds=tuple(builds))
-    plan, unfinished = replace(plan, rows=values.rows(words, builds)), None
+    plan, unfinished = replace(plan, rows=values.rows(rows, builds)), None
     if given.resume:
+        chosen = chosen.but(frameworks=",".join(rows), builds=tuple(builds))
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, RELEASES)
     profile = RunProfile(
         RELEASES,
@@ -139,35 +135,13 @@ def releases_command(given: Given) -> None:
         raise typer.Exit(NOTHING_MEASURED)
 
 
-def _step(given: Given) -> Framework | None:
-    """Return the training step of the user's own; raises UsageError for several."""
-    if not given.step:
-        return None
-    if len(given.step) > 1:
-        raise UsageError("Releases are compared on one training step. Give --step once.")
-    return find(own.name_of(given.step[0]))
-
-
-def _of_user(given: Given, framework: Framework) -> list[Build]:
-    """Return the rows of the interpreters that --python names, in their order; raises UsageError."""
-    if given.first or given.last:
-        raise UsageError("--from and --to choose from the package index, which --python replaces. Leave them out.")
-    found = []
-    for word in (word for text in given.python for word in values.words(text)):
-        name, equals, path = word.partition("=")
-        if not equals or ":" in name:
-            raise UsageError(f"--python {word!r} cannot be read. Write NAME=PATH, for example old=/opt/old/bin/python.")
-        found.append(values.build(f"{name}:{framework.name}={path}"))
-    return found
-
-
 def _wanted(given: Given, framework: Framework, machine: Machine) -> list[Release]:
     """Return the releases to be measured, the oldest first: of an unfinished run those that it began with."""
     if given.resume:
         return _of_unfinished(given, framework, machine)
     found = releases.releases_on_index(framework, first=given.first, last=given.last, every=given.every)
-    fitting = [each for each in found if each.interpreter is not None]
-    if unfit := [each for each in found if each.interpreter is None]:
+    fitting = [each for each in found if each.pythons]
+    if unfit := [each for each in found if not each.pythons]:
         names, problem = listed([each.version for each in unfit]), unfit[-1].problem
         say(f"{framework.title}: without files for a Python here, and left out: {names} (of the last one: {problem}).")
     if not fitting:
@@ -179,10 +153,9 @@ def _wanted(given: Given, framework: Framework, machine: Machine) -> list[Releas
 
 
 def _of_unfinished(given: Given, framework: Framework, machine: Machine) -> list[Release]:
+    begun, beginning = (RELEASES, machine.fingerprint, None), f"{framework.name}-"
     with Store.open(delivery.local_or(given.store_file), create=False) as store:
-        begun = RELEASES, machine.fingerprint, None
         runs = [run for run in store.runs() if (run.purpose, run.machine, run.finished) == begun]
-    beginning = f"{framework.name}-"
     rows = [list(dict.fromkeys(cell.framework for cell in run.plan)) for run in runs]
     fitting = [names for names in rows if all(name.startswith(beginning) for name in names)]
     if not fitting:
@@ -190,35 +163,7 @@ def _of_unfinished(given: Given, framework: Framework, machine: Machine) -> list
             f"This store has no unfinished run of releases of {framework.title} on this machine. Leave --resume out to "
             "start one."
         )
+    known = releases.known_releases(framework)
     versions = [name.removeprefix(beginning) for name in fitting[-1]]
-    known = {each.version: each for each in releases.known_releases(framework).values()}
-    return [known.get(version) or Release(version, problem=_NOT_BUILT) for version in versions]
-
-
-def _sources(
-    framework: Framework,
-    step: Framework | None,
-    builds: Sequence[Build],
-    wanted: Sequence[Release] | None,
-    build_missing: bool,
-) -> list[environment.Source]:
-    """Return the interpreter of each row, or why it has none; build missing environments.
-
-    Raises FrameworkEnvironmentError for an interpreter of the user's that lacks the framework, and where no release has
-    an environment.
-    """
-    if wanted is None:
-        return [external_source(build) for build in builds]
-    found = []
-    for each in releases.build_releases(framework, wanted, say, build_missing):
-        build = releases.row_of(framework, each.release, each.python, step)
-        source = environment.Source(build, None, "", "", each.reason)
-        if each.python is not None:
-            try:
-                source = external_source(build)
-            except FrameworkEnvironmentError as error:
-                source = environment.Source(replace(build, interpreter=None), None, "", "", str(error))
-        found.append(source)
-    if not any(source.interpreter for source in found):
-        raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {found[-1].reason}")
-    return found
+    not_built = "it was not built when the run began"
+    return [known.get(Version(each)) or Release(each, problem=not_built) for each in versions]

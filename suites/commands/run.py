@@ -156,13 +156,7 @@ _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 
 _SEARCH: options.Options = {
-    "suite": option(
-        "--suite",
-        "Suite that defines the network and the launch protocol: a name, or a file ending in .toml.",
-        str,
-        "tuning",
-        metavar="SUITE",
-    ),
+    "suite": options.SUITE_OF_NETWORK,
     "cell_budget": options.CELL_BUDGET,
     "no_quiet_gate": options.NO_QUIET_GATE,
     "write": option(

@@ -31,7 +31,7 @@ store_app = typer.Typer(no_args_is_help=True, help="Copy result stores, and deli
 def copy_command(given: Given) -> None:
     """Copy all runs and records of one store into another; each is a file or a server.
 
-    What is there already is left as it is, so repeating an interrupted copy continues it.
+    Runs and records that are there already stay as they are, so repeating an interrupted copy continues it.
 
     Examples:
 
@@ -49,7 +49,7 @@ def copy_command(given: Given) -> None:
 @store_app.command("deliver")
 @takes({"store_file": options.STORE})
 def deliver_command(given: Given) -> None:
-    """Deliver what was measured while a server was away; the next run into its store does so, too.
+    """Deliver what was measured while a server could not be reached; the next run into its store does so, too.
 
     Examples:
 

@@ -7,228 +7,144 @@ killed is removed by the next; with --resume those that are built are used.
 
 import contextlib
 import hashlib
-import json
 import os
-import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
-import psutil
-
-from dlbench.reports.errors import in_one_line
 
 from ..errors import FrameworkEnvironmentError, UsageError
+from . import packages
 from .folders import home, make_folder, write_whole, written
 
-_SHORT = 10
+SHORT = 10
 """Digits of a commit's name."""
-_SUPERVISOR = Path(__file__).resolve().parents[1] / "run" / "supervisor.py"
-_LAST_WORDS = 200
-"""Characters of a build's last line of output in the reason why it failed."""
 
 
-@dataclass(frozen=True)
-class Commit:
-    """A commit of the first-parent history."""
+def git(folder: Path, *words: str) -> str | None:
+    """Return what git says; None where it fails. Raises UsageError where there is no git."""
+    # A hook of the repository would run with each worktree; variables of a hook would mean another repository.
+    settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "log.showSignature=false")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *settings, *words],
+            capture_output=True,
+            env={**variables, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise UsageError("A revision needs git, which is not installed here. Install it.") from error
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
-    digest: str
-    subject: str
 
-    @property
-    def name(self) -> str:
-        """Its abbreviated digest."""
-        return self.digest[:_SHORT]
+def digest_of(folder: Path, revision: str, option: str) -> str:
+    """Return the digest of the commit that a revision means; raises UsageError with the option's name."""
+    found = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if found is None:
+        raise UsageError(f"{option}: git knows no revision {revision!r} there. `git log --oneline` lists them.")
+    return found
 
 
-class Repository:
-    """A git repository, by any folder within it."""
+def commits(folder: Path, good: str, bad: str) -> dict[str, str]:
+    """Return the first-parent commits from one revision to another, both included: subjects by digest.
 
-    def __init__(self, folder: str) -> None:
-        """Find the repository; raises UsageError if the folder has none or git is missing."""
-        self._folder = Path(folder).expanduser()
-        found = self._git("rev-parse", "--git-common-dir")
-        if found is None:
-            raise UsageError(f"--repo: {folder} is not a git repository. Give the folder of one.")
-        self.place = (self._folder / found.strip()).resolve()
-
-    def _git(self, *words: str) -> str | None:
-        """Return what git says; None where it fails."""
-        # A hook of the repository would run with each worktree; variables of a hook would mean another repository.
-        settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "log.showSignature=false")
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(self._folder), *settings, *words],
-                capture_output=True,
-                env={**variables, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
-                stdin=subprocess.DEVNULL,
-            )
-        except OSError as error:
-            raise UsageError("--repo needs git, which is not installed here.") from error
-        return done.stdout.decode(errors="replace") if done.returncode == 0 else None
-
-    def commits(self, good: str, bad: str) -> list[Commit]:
-        """Return the first-parent commits from one revision to another, both included; raises UsageError."""
-        ends = []
-        for option, revision in (("--good", good), ("--bad", bad)):
-            found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-            if found is None:
-                raise UsageError(f"{option}: git knows no revision {revision!r} there. `git log --oneline` lists them.")
-            ends.append(found.strip())
-        first, last = ends
-        if first == last:
-            raise UsageError(f"--good and --bad are the same commit, {first[:_SHORT]}. Give two.")
-        if self._git("merge-base", "--is-ancestor", first, last) is None:
-            if self._git("merge-base", "--is-ancestor", last, first) is not None:
-                raise UsageError(f"--good {good} is a later commit than --bad {bad}. Exchange them.")
-            raise UsageError(
-                f"--good {good} is not an ancestor of --bad {bad}. Give their common ancestor as the good one: "
-                f"git merge-base {good} {bad}."
-            )
-        lines = (
-            self._git("log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}") or ""
-        ).split("\n")
-        listed = [line.partition("\t") for line in lines if line]
-        if not listed or listed[0][0].split()[1:2] != [first]:
-            raise UsageError(
-                f"--good {good} lies on a branch that was merged before --bad {bad}. Name a commit of the first-parent "
-                "history: git log --first-parent --oneline."
-            )
-        subject = (self._git("log", "-1", "--format=%s", first) or "").strip()
-        return [Commit(first, subject), *(Commit(digests.split()[0], words) for digests, _, words in listed)]
-
-    def is_dirty(self) -> bool:
-        """Tell whether files differ from the newest commit."""
-        return bool((self._git("status", "--porcelain", "--untracked-files=no") or "").strip())
-
-    def add_worktree(self, place: Path, commit: Commit) -> None:
-        """Check a commit out in a new folder; raises FrameworkEnvironmentError."""
-        if self._git("worktree", "add", "--force", "--detach", str(place), commit.digest) is None:
-            raise FrameworkEnvironmentError(
-                f"The commit {commit.name} cannot be checked out in {place}: no room there, or files are missing."
-            )
-
-    def remove_worktrees(self, folders: Iterable[Path]) -> None:
-        """Remove worktrees."""
-        for each in folders:
-            self._git("worktree", "remove", "--force", "--force", str(each))
-            shutil.rmtree(each, ignore_errors=True)
+    Raises UsageError.
+    """
+    first, last = digest_of(folder, good, "--good"), digest_of(folder, bad, "--bad")
+    if first == last:
+        raise UsageError(f"--good and --bad are the same commit, {first[:SHORT]}. Give two.")
+    if git(folder, "merge-base", "--is-ancestor", first, last) is None:
+        if git(folder, "merge-base", "--is-ancestor", last, first) is not None:
+            raise UsageError(f"--good {good} is a later commit than --bad {bad}. Exchange them.")
+        raise UsageError(
+            f"--good {good} is not an ancestor of --bad {bad}. Give their common ancestor as the good one: "
+            f"git merge-base {good} {bad}."
+        )
+    said = git(folder, "log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}") or ""
+    listed = [line.partition("\t") for line in said.split("\n")]
+    if listed[0][0].split()[1:2] != [first]:
+        raise UsageError(
+            f"--good {good} lies on a branch that was merged before --bad {bad}. Name a commit of the first-parent "
+            "history: git log --first-parent --oneline."
+        )
+    subject = git(folder, "log", "-1", "--format=%s", first) or ""
+    return {first: subject, **{digests.split()[0]: words for digests, _, words in listed}}
 
 
 class Worktrees:
-    """The worktrees of one repository's bisection; a context manager that lets no second one in."""
+    """Built commits of one repository; a context manager that lets no second bisection of it in."""
 
-    def __init__(self, repository: Repository, command: str, limit: float, keep: bool) -> None:
-        """Take the build command, its time limit in seconds, and whether what was built before is kept."""
-        self._repository, self._command, self._limit, self._keep = repository, command, limit, keep
-        self.folder = home() / "bisect" / hashlib.sha256(os.fsencode(repository.place)).hexdigest()[:12]
-        self._made = hashlib.sha256(command.encode()).hexdigest()
-        self._lock = filelock.FileLock(f"{self.folder}.lock")
+    def __init__(self, repository: Path, command: str, limit: float) -> None:
+        """Take a folder of the repository, the build command and its time limit in seconds.
 
-    def __enter__(self) -> "Worktrees":
+        Raises UsageError where there is no repository.
+        """
+        place = git(repository, "rev-parse", "--git-common-dir")
+        if place is None:
+            raise UsageError(f"--repo: {repository} is not a git repository. Give the folder of one.")
+        self._repository, self._command, self._limit = repository, command, limit
+        digest = hashlib.sha256(os.fsencode((repository / place).resolve())).hexdigest()
+        self.folder = home() / "bisect" / digest[:12]
+
+    @contextlib.contextmanager
+    def used(self, keep: bool) -> Iterator[None]:
+        """Remove what was left by an earlier bisection, with ``keep`` only what was not built to the end."""
         make_folder(self.folder)
         try:
             with written(self.folder):
-                self._lock.acquire(timeout=0)
+                lock = filelock.FileLock(f"{self.folder}.lock").acquire(timeout=0)
         except filelock.Timeout as error:
             raise UsageError("Another bisection of this repository is running. Wait for it, or end it.") from error
-        self.remove(built=not self._keep)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+        with lock:
+            self.remove(built=not keep)
+            for log in [] if keep else self.folder.glob("*.log"):  # of builds that failed
+                log.unlink(missing_ok=True)
+            yield
 
     def remove(self, built: bool = True) -> None:
-        """Remove the worktrees, with ``built`` also those whose build is complete."""
-        places = [each for each in self.folder.iterdir() if each.is_dir()]
-        gone = [each for each in places if built or not self._is_built(each)]
-        for each in gone:
-            self._mark(each).unlink(missing_ok=True)
-        self._repository.remove_worktrees(gone)
-        if built:
-            for each in (*self.folder.glob("*.log"), *self.folder.glob("*.built")):
-                each.unlink(missing_ok=True)
+        """Remove the worktrees; without ``built`` only those whose build is not complete."""
+        for tree in [each for each in self.folder.iterdir() if each.is_dir()]:
+            if built or not self._is_built(tree):
+                self._remove(tree)
+                tree.with_suffix(".log").unlink(missing_ok=True)
 
-    def _mark(self, place: Path) -> Path:
-        return place.with_name(f"{place.name}.built")
+    def _remove(self, tree: Path) -> None:
+        tree.with_suffix(".built").unlink(missing_ok=True)
+        git(self._repository, "worktree", "remove", "--force", "--force", str(tree))
+        shutil.rmtree(tree, ignore_errors=True)
 
-    def _is_built(self, place: Path) -> bool:
-        try:
-            return self._mark(place).read_text(encoding="utf-8") == self._made
-        except OSError:
-            return False
+    def _is_built(self, tree: Path) -> bool:
+        with contextlib.suppress(OSError):
+            return tree.is_dir() and tree.with_suffix(".built").read_text(encoding="utf-8") == self._command
+        return False
 
-    def built(self, commit: Commit) -> Path:
+    def built(self, digest: str) -> Path:
         """Return the worktree of a commit after its build; raises FrameworkEnvironmentError with the reason."""
-        place = self.folder / commit.digest[:16]
-        if self._is_built(place) and place.is_dir():
-            return place
-        self._repository.remove_worktrees([place])
+        tree = self.folder / digest[:16]
+        if self._is_built(tree):
+            return tree
+        self._remove(tree)
         with written(self.folder):
             try:
-                self._repository.add_worktree(place, commit)
-                if self._command:
-                    self._build(place)
-                write_whole(self._mark(place), self._made)
+                if git(self._repository, "worktree", "add", "--force", "--detach", str(tree), digest) is None:
+                    raise FrameworkEnvironmentError(f"no room for it in {tree}, or files of it are missing")
+                self._build(tree)
+                write_whole(tree.with_suffix(".built"), self._command)
             except BaseException:
-                self._repository.remove_worktrees([place])
+                self._remove(tree)
                 raise
-        return place
+        return tree
 
-    def _build(self, place: Path) -> None:
-        log = place.with_name(f"{place.name}.log")
-        script = f"exec >{shlex.quote(str(log))} 2>&1\n{self._command}"
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        with Path(os.devnull).open("rb") as line:
-            # The supervisor of launches: with the command, and with this process, all that it started ends.
-            build = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    str(_SUPERVISOR),
-                    str(os.getpid()),
-                    str(line.fileno()),
-                    "sh",
-                    "-c",
-                    script,
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=place,
-                pass_fds=(line.fileno(),),
-                start_new_session=True,
-            )
-        try:
-            assert build.stdin is not None
-            with build.stdin:
-                build.stdin.write(json.dumps(variables).encode())
-            code = build.wait(self._limit)
-        except subprocess.TimeoutExpired as error:
-            raise FrameworkEnvironmentError(
-                f"its build took more than {self._limit:g} s and was ended; its output is in {log}"
-            ) from error
-        finally:
-            _end(build)
+    def _build(self, tree: Path) -> None:
+        log = tree.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        # git's own way to forget the repository of a hook
+        command = ["sh", "-c", f"unset $(git rev-parse --local-env-vars)\n{self._command}"]
+        code, said = packages.run(command, log, directory=tree, limit=self._limit)
         if code != 0:
-            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-            last = in_one_line(next((line for line in reversed(lines) if line.strip()), ""))[:_LAST_WORDS]
-            said = f" ({last})" if last else ""
-            raise FrameworkEnvironmentError(f"its build failed with exit code {code}{said}; its output is in {log}")
-
-
-def _end(build: "subprocess.Popen[bytes]") -> None:
-    """End a build that still runs, with all that it started."""
-    if build.poll() is None:
-        with contextlib.suppress(psutil.Error):
-            for process in reversed(psutil.Process(build.pid).children(recursive=True)):
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-        build.kill()
-        build.wait()
+            raise FrameworkEnvironmentError(
+                f"its build failed with exit code {code} ({packages.last_line(said)}); its output is in {log}"
+            )

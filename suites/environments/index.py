@@ -1,9 +1,11 @@
 """Wheels on the package index, as pip sees it: its index settings, proxies, certificates and passwords apply.
 
 pip has no command that says when a file was uploaded and for which Pythons it is, and the index's own answer (the
-"simple" API) has both. So a small program asks with pip's own session for it.
+"simple" API) has both. So a small program asks with pip's own session for it: another client would lack pip's
+certificates, proxies and passwords.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -16,8 +18,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from packaging import tags
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from ..errors import FrameworkEnvironmentError, IndexUnreachableError
@@ -49,6 +51,7 @@ with command.main_context():
 print(json.dumps([pages, problems]))
 """
 _PATIENCE = 600.0
+_CHECK = "Check the network and pip's index settings."
 _known: dict[str, tuple["Wheel", ...]] = {}
 
 
@@ -63,8 +66,8 @@ class Wheel:
     """Of Python."""
     uploaded: date | None
     """None where the index does not say."""
-    size: int | None
-    """Bytes; None where the index does not say."""
+    size: int
+    """Bytes; 0 where the index does not say."""
 
     def fits(self, python: str, later: bool = False) -> bool:
         """Return whether it is for this version of Python ("3.12") on this machine.
@@ -83,15 +86,9 @@ class Wheel:
 
 
 @cache
-def _platforms() -> tuple[str, ...]:
-    return tuple(tags.platform_tags())
-
-
-@cache
 def _tags(python: str) -> frozenset[tags.Tag]:
     version = (3, int(python.partition(".")[2]))
-    of_all = tags.compatible_tags(version, f"cp3{version[1]}", _platforms())
-    return frozenset((*tags.cpython_tags(version, platforms=_platforms()), *of_all))
+    return frozenset((*tags.cpython_tags(version), *tags.compatible_tags(version, f"cp3{version[1]}")))
 
 
 def wheels(names: Iterable[str]) -> dict[str, tuple[Wheel, ...]]:
@@ -101,37 +98,27 @@ def wheels(names: Iterable[str]) -> dict[str, tuple[Wheel, ...]]:
     IndexUnreachableError where one has no wheel and an index could not be reached, and FrameworkEnvironmentError where
     pip cannot be asked.
     """
-    wanted = [str(canonicalize_name(name)) for name in names]
-    missing = [name for name in dict.fromkeys(wanted) if name not in _known]
-    if missing:
+    wanted = list(dict.fromkeys(str(canonicalize_name(name)) for name in names))
+    if missing := [name for name in wanted if name not in _known]:
         pages, problems = _ask(missing)
         found: dict[str, dict[str, Wheel]] = {name: {} for name in missing}
         for name, kind, text in pages:
-            for wheel in read_page(name, kind, text):
-                found[name].setdefault(wheel.file, wheel)
+            found[name] = {each.file: each for each in read_page(name, kind, text)} | found[name]
         if problems and not all(found.values()):
-            raise IndexUnreachableError(
-                f"The package index could not be reached ({problems[0]}). Check the network and pip's index settings."
-            )
+            raise IndexUnreachableError(f"The package index could not be reached ({problems[0]}). {_CHECK}")
         _known.update({name: tuple(of.values()) for name, of in found.items()})
     return {name: _known[name] for name in wanted}
 
 
 def _ask(names: list[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
+    command = [sys.executable, "-I", "-c", _ASK, *names]
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-c", _ASK, *names],
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-            stdin=subprocess.DEVNULL,
-            check=True,
+            command, capture_output=True, text=True, timeout=_PATIENCE, stdin=subprocess.DEVNULL, check=True
         )
         pages, problems = json.loads(done.stdout)
     except subprocess.TimeoutExpired as error:
-        raise IndexUnreachableError(
-            "The package index did not answer. Check the network and pip's index settings."
-        ) from error
+        raise IndexUnreachableError(f"The package index did not answer. {_CHECK}") from error
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         raise FrameworkEnvironmentError(
@@ -143,51 +130,32 @@ def _ask(names: list[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
 
 def read_page(name: str, kind: str, text: str) -> Iterator[Wheel]:
     """Yield the wheels of a page of the index, in JSON or HTML (PEP 503, 691 and 700)."""
-    if "json" in kind:
-        try:
-            files = json.loads(text)["files"]
-        except (ValueError, LookupError, TypeError) as error:
-            raise FrameworkEnvironmentError(f"The package index's answer for {name} cannot be read.") from error
-    else:
-        page = _Page()
-        page.feed(text)
-        files = page.files
-    for each in files:
-        if (wheel := _wheel(name, each)) is not None:
-            yield wheel
-
-
-def _wheel(name: str, file: dict[str, Any]) -> Wheel | None:
     try:
-        project, version, _, of = parse_wheel_filename(str(file["filename"]))
-        requires = SpecifierSet(file.get("requires-python") or "")
-        uploaded = date.fromisoformat(file["upload-time"][:10]) if file.get("upload-time") else None
-    except (InvalidWheelFilename, InvalidSpecifier, LookupError, ValueError, TypeError):
-        return None  # an sdist, or a name that pip would not take
-    if project != name or version.is_prerelease or file.get("yanked") not in (None, False):
-        return None
-    size = file.get("size")
-    return Wheel(str(file["filename"]), version, of, requires, uploaded, size if isinstance(size, int) else None)
+        files = json.loads(text)["files"] if "json" in kind else _links(text)
+    except (ValueError, LookupError, TypeError) as error:
+        raise FrameworkEnvironmentError(f"The package index's answer for {name} cannot be read.") from error
+    for file in files:
+        with contextlib.suppress(LookupError, ValueError, TypeError):  # an sdist, or a name that pip would not take
+            project, version, _, made_for = parse_wheel_filename(file["filename"])
+            requires = SpecifierSet(file.get("requires-python") or "")
+            uploaded = date.fromisoformat(file["upload-time"][:10]) if file.get("upload-time") else None
+            if project == name and not version.is_prerelease and file.get("yanked") in (None, False):
+                yield Wheel(file["filename"], version, made_for, requires, uploaded, int(file.get("size") or 0))
 
 
-class _Page(HTMLParser):
-    """The links of a page, as the JSON would have them."""
+def _links(text: str) -> list[dict[str, Any]]:
+    """Return the links of a page of HTML, as the JSON would have them."""
+    found: list[dict[str, Any]] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.files: list[dict[str, Any]] = []
+    class Page(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag == "a":
+                given = dict(attrs)
+                name, requires = file_name(given.get("href") or ""), given.get("data-requires-python")
+                found.append({"filename": name, "requires-python": requires, "yanked": "data-yanked" in given})
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "a" and given.get("href"):
-            yanked = (given["data-yanked"] or True) if "data-yanked" in given else None
-            self.files.append(
-                {
-                    "filename": file_name(given["href"] or ""),
-                    "requires-python": given.get("data-requires-python"),
-                    "yanked": yanked,
-                }
-            )
+    Page().feed(text)
+    return found
 
 
 def file_name(url: str) -> str:

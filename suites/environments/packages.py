@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -57,12 +58,14 @@ def run(
     *,
     variables: Mapping[str, str] | None = None,
     directory: Path | None = None,
+    limit: float | None = None,
     watch: Callable[[str], object] = str,
 ) -> tuple[int, str]:
     """Run a command, append its output to the log; return its exit code, and what it said.
 
-    ``watch`` gets now and then what it has said so far. A command that says nothing for `SILENT_SECONDS` is ended. The
-    command ends with this process, however that ends: a later build must not find it still writing.
+    ``watch`` gets now and then what it has said so far. A command that says nothing for `SILENT_SECONDS` is
+    ended, or with a ``limit`` one that takes more seconds than that. The command ends with this process, however that
+    ends: a later build must not find it still writing.
     """
     with log.open("a", encoding="utf-8") as output:
         output.write("$ " + " ".join(command)[:2000] + "\n")
@@ -88,12 +91,14 @@ def run(
                     child.wait(_LOOK_SECONDS)
                 text = said()
                 watch(text)
-                if len(text) > length:
+                if limit is None and len(text) > length:
                     spoke, length = time.monotonic(), len(text)
-                elif time.monotonic() - spoke > SILENT_SECONDS:
-                    child.kill()
-                    child.wait()
-                    output.write(f"ERROR: it said nothing for {SILENT_SECONDS / 60:g} minutes and was ended\n")
+                elif time.monotonic() - spoke > (limit or SILENT_SECONDS):
+                    _end(child)
+                    why = (
+                        f"took more than {limit:g} s" if limit else f"said nothing for {SILENT_SECONDS / 60:g} minutes"
+                    )
+                    output.write(f"ERROR: it {why} and was ended\n")
                     output.flush()
             if child.returncode == -signal.SIGXFSZ:
                 output.write(f"{os.strerror(errno.EFBIG)}\n")
@@ -101,12 +106,23 @@ def run(
             return child.returncode, said()
         finally:
             if child.poll() is None:
-                child.terminate()
-                try:
-                    child.wait(_GRACE_SECONDS)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
+                _end(child)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End a program, and all that it started."""
+    started: list[psutil.Process] = []
+    with suppress(psutil.Error):
+        started = psutil.Process(child.pid).children(recursive=True)
+    child.terminate()
+    try:
+        child.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    for each in started:
+        with suppress(psutil.Error):
+            each.kill()
 
 
 def out_of_room(text: str, log: Path) -> bool:

@@ -5,6 +5,7 @@ after it, where the index says when files were uploaded. The files, with their c
 lock; from it the environment is built like any other, and built again with the same files.
 """
 
+import contextlib
 import json
 import math
 import re
@@ -12,33 +13,34 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import filelock
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from dlbench.reports.cells import grouped
+
 from ..display.screen import StatusLine, counted, err, say
-from ..errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError, unknown_name
+from ..errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError
 from ..planning.framework import Framework
 from ..planning.values import Build
 from . import environment, index, packages
-from .environment import Report, State
+from .environment import Report, Source, State, external_source
 from .folders import home, make_folder, write_whole, written
 from .index import Wheel
-from .interpreters import name_of, pythons_at_hand
+from .interpreters import pythons_at_hand
 
-Every = Literal["minor", "all"]
-EVERY: tuple[Every, ...] = ("minor", "all")
+EVERY = ("minor", "all")
 LATER = timedelta(days=7)
 """A dependency may be so much newer than the release: packages of one project come out within some days."""
-_HEADING = re.compile(r"# (\S+), uploaded (\S+), for Python (3\.\d+), (\d+) MB\n")
+_HEADING = re.compile(r"^# \S+, uploaded (\S+), for Python (3\.\d+), (\d+) MB\n")
 _REPORTING_PIP = Version("22.2")
 _ROUNDS = 4
 """Of resolving: an older dependency may need packages that the newest one does not."""
@@ -51,20 +53,17 @@ class Release:
     version: str
     uploaded: date | None = None
     """None where the index does not say."""
-    interpreter: Path | None = None
-    """The Python here to make its environment with; None: `problem` says why there is none."""
-    problem: str | None = None
-    others: tuple[Path, ...] = ()
-    """Further Pythons that it is for, tried where its dependencies have no files for the first."""
+    pythons: tuple[str, ...] = ()
+    """Those here that it is for. Its environment is made with the first that its dependencies have files for."""
+    problem: str = ""
+    """Why there is none."""
+    locked: Framework | None = None
+    """The framework with the lock of this release, once it is resolved."""
 
-
-@dataclass(frozen=True)
-class Built:
-    """A release and its environment, or the reason why it has none."""
-
-    release: Release
-    python: Path | None
-    reason: str = ""
+    @property
+    def is_built(self) -> bool:
+        """Whether its environment is ready."""
+        return self.locked is not None and environment.locate(self.locked).state is State.READY
 
 
 def package_of(framework: Framework) -> Requirement:
@@ -77,62 +76,89 @@ def package_of(framework: Framework) -> Requirement:
     return Requirement(framework.packages[0])
 
 
+def row_of(framework: Framework, release: Release, python: Path | None = None, step: Framework | None = None) -> Build:
+    """Return the row of a release, as `--python jax-0.4.20:jax=PATH` gives it; of a user's own ``step`` with it."""
+    return Build(f"{framework.name}-{release.version}", step or framework, python, release.uploaded)
+
+
+# Which there are.
+
+
 def releases_on_index(
-    framework: Framework,
-    *,
-    first: str | None = None,
-    last: str | None = None,
-    every: Every = "all",
-    report: Report = say,
+    framework: Framework, *, first: str | None = None, last: str | None = None, every: str = "all", report: Report = say
 ) -> list[Release]:
     """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
 
-    Of each minor version only the last one where ``every`` says so, and those that are named. They share as few
-    Pythons as possible, so that little else differs; one that is resolved already keeps its own. Where the index
-    cannot be reached those that are built here are returned, and ``report`` gets a line.
+    Of each minor version only the last one where ``every`` says so, and ``first``. They share as few Pythons as
+    possible, so that little else differs; one that is resolved already keeps its own. Where the index cannot be reached
+    those that are built here are returned, and ``report`` gets a line.
 
-    Raises UsageError for a framework or a version that is not on the index, and IndexUnreachableError where nothing is
-    built either.
+    Raises UsageError for a framework that is not on the index or has no such release, and IndexUnreachableError where
+    none is built either.
     """
     package = package_of(framework)
+    low, high = _version(first), _version(last)
+    if low is not None and high is not None and low > high:
+        raise UsageError(f"{framework.title} {low} is later than {high}. Exchange the two.")
     known = known_releases(framework)
     try:
-        found = index.wheels([package.name])[str(canonicalize_name(package.name))]
+        (found,) = index.wheels([package.name]).values()
     except IndexUnreachableError as error:
-        built = {version: each for version, each in known.items() if is_built(framework, each)}
+        built = chosen_versions((version for version, each in known.items() if each.is_built), low, high, "all")
         if not built:
             raise
-        names = ", ".join(each.version for each in built.values())
-        report(f"{error} Only the releases that are built here are used: {names}.")
-        return [built[each] for each in chosen_versions(framework, built, first, last, "all", complete=False)]
-    if not found:
-        raise UsageError(f"The package index has no wheels of {package.name}.")
-    of_version: dict[Version, list[Wheel]] = {}
-    for wheel in found:
-        of_version.setdefault(Version(wheel.version.public), []).append(wheel)
-    versions = chosen_versions(framework, of_version, first, last, every)
+        report(f"{error} Only the releases that are built here are used: {', '.join(map(str, built))}.")
+        return [known[each] for each in built]
+    files = grouped(found, lambda each: Version(each.version.public))
+    versions = chosen_versions(files, low, high, every)
+    if not versions:
+        raise UsageError(f"The package index has no wheels of {package.name} of these versions.")
     here = pythons_at_hand()
     order = sorted(here, key=lambda each: [*framework.python, *here].index(each))
-
-    def fitting_of(files: Sequence[Wheel]) -> list[str]:
-        of_its_time, any_time = (
-            [python for python in order if any(wheel.fits(python, later) for wheel in files)] for later in (False, True)
-        )
-        return of_its_time or any_time
-
-    fitting = {version: fitting_of(of_version[version]) for version in versions}
+    fitting = {version: _fitting(files[version], order) for version in versions}
     best = fewest_pythons(fitting)
-    releases = []
-    for version in versions:
-        uploaded = min((each.uploaded for each in of_version[version] if each.uploaded), default=None)
-        if version in known:
-            releases.append(known[version])
-        elif version in best:
-            others = tuple(here[each] for each in fitting[version] if each != best[version])
-            releases.append(Release(str(version), uploaded, here[best[version]], None, others))
-        else:
-            releases.append(Release(str(version), uploaded, problem=_unfit(of_version[version], here)))
-    return releases
+
+    def release(version: Version) -> Release:
+        pythons = sorted(fitting[version], key=lambda each: each != best[version])
+        uploaded = min((each.uploaded for each in files[version] if each.uploaded), default=None)
+        return Release(str(version), uploaded, tuple(pythons), "" if pythons else _unfit(files[version], here))
+
+    return [known.get(version) or release(version) for version in versions]
+
+
+def _version(word: str | None) -> Version | None:
+    try:
+        return None if word is None else Version(word)
+    except InvalidVersion as error:
+        raise UsageError(f"{word!r} is not a version. Name a release by its version, as in 0.4.20.") from error
+
+
+def chosen_versions(known: Iterable[Version], low: Version | None, high: Version | None, every: str) -> list[Version]:
+    """Return those of the versions that are asked for, rising."""
+    within = sorted(each for each in known if (low is None or low <= each) and (high is None or each <= high))
+    newest = {each.release[:2]: each for each in within}
+    return within if every == "all" else sorted({*newest.values(), *(each for each in within if each == low)})
+
+
+def _fitting(files: Sequence[Wheel], pythons: Iterable[str]) -> list[str]:
+    """Return those of the Pythons that a release was made for, else those that it may run on."""
+    of_its_time, any_time = (
+        [each for each in pythons if any(wheel.fits(each, later) for wheel in files)] for later in (False, True)
+    )
+    return of_its_time or any_time
+
+
+def fewest_pythons(fitting: Mapping[Version, Sequence[str]]) -> dict[Version, str]:
+    """Return a Python for each version that any is for: the one that is for most, then for most of the others.
+
+    Of several that are for as many, the one that is named first.
+    """
+    found: dict[Version, str] = {}
+    while left := {version: pythons for version, pythons in fitting.items() if pythons and version not in found}:
+        counts = Counter(each for pythons in left.values() for each in pythons)
+        best = max(counts, key=counts.__getitem__)  # the first of several
+        found |= {version: best for version, pythons in left.items() if best in pythons}
+    return found
 
 
 def _unfit(files: Iterable[Wheel], here: Iterable[str]) -> str:
@@ -142,62 +168,6 @@ def _unfit(files: Iterable[Wheel], here: Iterable[str]) -> str:
     return f"its files are for {names}, none of them for this machine and Python {', '.join(here)}"
 
 
-def chosen_versions(
-    framework: Framework,
-    known: Iterable[Version],
-    first: str | None,
-    last: str | None,
-    every: Every,
-    complete: bool = True,
-) -> list[Version]:
-    """Return those of the versions that are asked for, rising.
-
-    Raises UsageError where ``first`` or ``last`` is not among them, unless these are not all that there are.
-    """
-    versions = sorted(known)
-    ends = [_version(framework, word, versions if complete else None) for word in (first, last)]
-    low, high = ends[0] or versions[0], ends[1] or versions[-1]
-    if low > high:
-        raise UsageError(f"{framework.title} {low} is later than {high}. Exchange the two.")
-    within = [each for each in versions if low <= each <= high]
-    newest = {each.release[:2]: each for each in within}
-    return within if every == "all" else sorted({*newest.values(), *(each for each in within if each in ends)})
-
-
-def _version(framework: Framework, word: str | None, known: Sequence[Version] | None) -> Version | None:
-    if word is None:
-        return None
-    try:
-        version: Version | None = Version(word)
-    except InvalidVersion:
-        version = None
-    if version is None or (known is not None and version not in known):
-        what = f"release of {framework.title} with a wheel on the package index"
-        raise unknown_name(what, word, map(str, known or ()))
-    return version
-
-
-def fewest_pythons(fitting: Mapping[Version, Sequence[str]]) -> dict[Version, str]:
-    """Return a Python for each version that any is for: the one that is for most, then for most of the others.
-
-    Of several that are for as many, the one that is named first.
-    """
-    left = {version: pythons for version, pythons in fitting.items() if pythons}
-    order = list(dict.fromkeys(each for pythons in left.values() for each in pythons))
-    found: dict[Version, str] = {}
-    while left:
-        counts = Counter(each for pythons in left.values() for each in pythons)
-        best = max(order, key=counts.__getitem__)  # the first of several
-        found |= dict.fromkeys([version for version, pythons in left.items() if best in pythons], best)
-        left = {version: pythons for version, pythons in left.items() if version not in found}
-    return found
-
-
-def row_of(framework: Framework, release: Release, python: Path | None, step: Framework | None = None) -> Build:
-    """Return the row of a release, as `--python jax-0.4.20:jax=PATH` gives it; of a user's own ``step`` with it."""
-    return Build(f"{framework.name}-{release.version}", step or framework, python, release.uploaded)
-
-
 # Locks of releases.
 
 
@@ -205,119 +175,115 @@ def _lock(framework: Framework, version: str) -> Path:
     return home() / "releases" / f"{framework.name}-{version}.txt"
 
 
-def _read(framework: Framework, version: str) -> tuple[Release, Framework] | None:
-    """Return a resolved release, and the framework with its lock; None where it is not, or its Python is gone."""
+def _read(framework: Framework, version: str) -> Release | None:
+    """Return a resolved release; None where it is not, or its Python is gone."""
     lock = _lock(framework, version)
     try:
-        heading = _HEADING.match(lock.read_text(encoding="utf-8"))
-        uploaded = date.fromisoformat(heading[2]) if heading and heading[2] != "-" else None
+        ((day, python, megabytes),) = _HEADING.findall(lock.read_text(encoding="utf-8"))
+        uploaded = None if day == "-" else date.fromisoformat(day)
     except (OSError, ValueError):
         return None
-    python = pythons_at_hand().get(heading[3]) if heading else None
-    if heading is None or python is None:
+    if python not in pythons_at_hand():
         return None
-    download = int(heading[4])
     unpacked = framework.disk_megabytes / framework.download_megabytes if framework.download_megabytes else 4.0
     changed = {
         "name": f"{framework.name}-{version}",
         "title": f"{framework.title} {version}",
         "requirements": str(lock),
-        "python": (heading[3],),
+        "python": (python,),
         "locks": {},
-        "download_megabytes": download,
-        "disk_megabytes": math.ceil(download * unpacked),
+        "download_megabytes": int(megabytes),
+        "disk_megabytes": math.ceil(int(megabytes) * unpacked),
     }
-    return Release(version, uploaded, python), framework.model_copy(update=changed)
+    return Release(version, uploaded, (python,), locked=framework.model_copy(update=changed))
 
 
 def known_releases(framework: Framework) -> dict[Version, Release]:
-    """Return the releases that are resolved here, built or not, by their versions, rising."""
+    """Return the releases that are resolved here, built or not, by their versions."""
     kept = _lock(framework, "*")
     names = [each.stem.removeprefix(f"{framework.name}-") for each in kept.parent.glob(kept.name)]
-    found = [known[0] for name in names if (known := _read(framework, name)) is not None]
-    return {Version(each.version): each for each in sorted(found, key=lambda each: Version(each.version))}
-
-
-def is_built(framework: Framework, release: Release) -> bool:
-    """Return whether a release's environment is ready."""
-    known = _read(framework, release.version)
-    return known is not None and environment.locate(known[1]).state is State.READY
+    return {Version(name): known for name in names if (known := _read(framework, name)) is not None}
 
 
 # Building.
 
 
-def build_release(framework: Framework, release: Release, progress: Report = say) -> Path:
-    """Return the interpreter of the release's environment, which is resolved and built unless it is there.
+@contextlib.contextmanager
+def _in_short() -> Iterator[None]:
+    """Leave out of an error what to do about it: that is about the framework's own environment."""
+    try:
+        yield
+    except FrameworkEnvironmentError as error:
+        reason = str(error).rpartition("could not be installed: ")[2].partition(". ")[0]
+        raise type(error)(f"{reason.rstrip('.')}.") from error
+
+
+@_in_short()
+def source_of(framework: Framework, release: Release, step: Framework | None = None, report: Report = say) -> Source:
+    """Return what a release's row is launched with; its environment is resolved and built unless it is there.
 
     Raises FrameworkEnvironmentError with the reason, an IndexUnreachableError where that is it.
     """
-    locked = resolved(framework, release)
-    try:
-        with StatusLine(err) as status:
-            built = environment.build(locked, progress, status.draw)
-    except FrameworkEnvironmentError as error:
-        raise type(error)(_reason(error)) from error
-    assert built.interpreter is not None  # it is ready
-    return built.interpreter
+    locked = resolved(framework, release).locked
+    assert locked is not None
+    with StatusLine(err) as status:
+        built = environment.build(locked, report, status.draw)
+    return external_source(row_of(framework, release, built.interpreter, step))
 
 
-def build_releases(
-    framework: Framework, releases: Sequence[Release], report: Report = say, build_missing: bool = True
-) -> list[Built]:
-    """Return the releases with their environments, in their order; those that are missing are built.
+def sources(
+    framework: Framework,
+    releases: Sequence[Release],
+    step: Framework | None = None,
+    report: Report = say,
+    build_missing: bool = True,
+) -> list[Source]:
+    """Return what the releases' rows are launched with, in their order; environments that are missing are built.
 
     First all are resolved, and ``report`` gets what they will download and take. Once the index cannot be reached, it
-    is not asked again. Raises FrameworkEnvironmentError where the disk would not hold them, before anything is built.
+    is not asked again. Raises FrameworkEnvironmentError where the disk would not hold them, before anything is built,
+    and where no release has an environment.
     """
-    locks: dict[str, Framework] = {}
     reasons: dict[str, str] = {}
-    unreachable = ""
-    with StatusLine(err) as status:
-        for number, release in enumerate(releases, start=1):
-            if (known := _read(framework, release.version)) is not None:
-                locks[release.version] = known[1]
-                continue
-            reasons[release.version] = "it is not built" if not build_missing else unreachable
-            if reasons[release.version]:
-                continue
-            status.draw(f"{framework.title} {release.version}: resolving, {number} of {len(releases)} releases")
+    unasked = "" if build_missing else "it is not built."
+    known, found = list(releases), []
+    for place, each in enumerate(known):
+        reasons[each.version] = "" if each.locked is not None else unasked
+        if not reasons[each.version]:
             try:
-                locks[release.version] = resolved(framework, release)
+                known[place] = resolved(framework, each)
             except FrameworkEnvironmentError as error:
-                reasons[release.version] = str(error)
-                unreachable = str(error) if isinstance(error, IndexUnreachableError) else ""
-    missing = [each for each in releases if each.version in locks and not is_built(framework, each)]
+                reasons[each.version] = str(error)
+                unasked = str(error) if isinstance(error, IndexUnreachableError) else unasked
+    missing = [each.locked for each in known if each.locked is not None and not each.is_built]
     if missing and build_missing:
-        _announce(framework, [locks[each.version] for each in missing], report)
-    found = []
-    for release in releases:
-        python: Path | None = None
-        reason = reasons.get(release.version, "")
-        if not reason and release in missing and not build_missing:
-            reason = "it is not built"
-        if not reason and release in missing and unreachable:
-            reason = unreachable
+        _announce(framework, missing, report)
+    for each in known:
+        source = None
+        reason = reasons[each.version] or ("" if each.is_built else unasked)
         if not reason:
             try:
-                python = build_release(framework, release, report)
+                source = source_of(framework, each, step, report)
             except FrameworkEnvironmentError as error:
                 reason = str(error)
-                unreachable = reason if isinstance(error, IndexUnreachableError) else ""
-        if reason and build_missing:
-            report(f"{framework.title} {release.version} is left out: {reason.rstrip('.')}.")
-        found.append(Built(release, python, reason))
+                unasked = reason if isinstance(error, IndexUnreachableError) else unasked
+        if source is None and build_missing:
+            report(f"{framework.title} {each.version} is left out: {reason}")
+        found.append(source or Source(row_of(framework, each, None, step), None, "", "", reason))
+    if not any(each.interpreter for each in found):
+        raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {found[-1].reason}")
     return found
 
 
 def _announce(framework: Framework, missing: Sequence[Framework], report: Report) -> None:
     """Say what is downloaded and how much room it takes; raises FrameworkEnvironmentError where there is less."""
-    folder = home() / "environments"
-    download = sum(each.download_megabytes for each in missing)
-    # Downloads of one release are kept until it is ready.
-    needed = sum(each.disk_megabytes for each in missing) + max(each.download_megabytes for each in missing)
-    several = counted(len(missing), "release")
-    report(f"{framework.title}: {several} to build; downloads about {download} MB, takes about {needed} MB in {folder}")
+    folder, several = home() / "environments", counted(len(missing), "release")
+    downloads = [each.download_megabytes for each in missing]
+    needed = sum(each.disk_megabytes for each in missing) + max(downloads)  # of one release: kept until it is ready
+    report(
+        f"{framework.title}: {several} to build; downloads about {sum(downloads)} MB, takes about {needed} MB in "
+        f"{folder}"
+    )
     free = environment.free_megabytes(folder)
     if free is not None and free < needed:
         raise FrameworkEnvironmentError(
@@ -326,78 +292,68 @@ def _announce(framework: Framework, missing: Sequence[Framework], report: Report
         )
 
 
-def _reason(error: FrameworkEnvironmentError) -> str:
-    """Return why a build failed, without what to do about it: that is about the framework's own environment."""
-    said = str(error).partition("could not be installed: ")
-    return (said[2] or said[0]).partition(". ")[0].rstrip(".") + "."
-
-
 # Resolving.
 
 
-def resolved(framework: Framework, release: Release) -> Framework:
-    """Return the framework with the lock of this release, which is made unless it is there.
+@_in_short()
+def resolved(framework: Framework, release: Release) -> Release:
+    """Return the release with its lock, which is made unless it is there.
 
     Raises FrameworkEnvironmentError with the reason.
     """
-    if (known := _read(framework, release.version)) is None:
-        if release.interpreter is None:
-            raise FrameworkEnvironmentError(f"{release.problem or 'there is no Python for it here'}.")
-        lock = _lock(framework, release.version)
-        make_folder(lock.parent)
-        with written(lock.parent), filelock.FileLock(lock.with_suffix(".lock")):
-            if _read(framework, release.version) is None:
-                write_whole(lock, _resolve(framework, release, lock.with_suffix(".log")))
-        known = _read(framework, release.version)
-        assert known is not None  # it was written for a Python that is here
-    return known[1]
+    if release.locked is not None:
+        return release
+    if not release.pythons:
+        raise FrameworkEnvironmentError(release.problem or "there is no Python for it here")
+    lock = _lock(framework, release.version)
+    make_folder(lock.parent)
+    with written(lock.parent), filelock.FileLock(lock.with_suffix(".lock")):
+        if _read(framework, release.version) is None:
+            write_whole(lock, _resolve(framework, release, lock.with_suffix(".log")))
+    known = _read(framework, release.version)
+    assert known is not None  # it was written for a Python that is here
+    return known
 
 
 def _resolve(framework: Framework, release: Release, log: Path) -> str:
     """Return the lock of a release for the first of its Pythons that all its dependencies have files for."""
     log.unlink(missing_ok=True)
-    first: FrameworkEnvironmentError | None = None
-    for python in (release.interpreter, *release.others):
-        assert python is not None
+    errors: list[FrameworkEnvironmentError] = []
+    for python in release.pythons:
         try:
             return _resolve_for(framework, release, python, log)
-        except IndexUnreachableError as error:
-            raise IndexUnreachableError(_reason(error)) from error
+        except IndexUnreachableError:
+            raise
         except FrameworkEnvironmentError as error:
-            first = first or error
-    assert first is not None
-    raise FrameworkEnvironmentError(_reason(first)) from first
+            errors.append(error)
+    raise errors[0]
 
 
-def _resolve_for(framework: Framework, release: Release, python: Path, log: Path) -> str:
-    package, version = package_of(framework), name_of(python).split()[1].rpartition(".")[0]
-    own = str(canonicalize_name(package.name))
-    extras = f"[{','.join(sorted(package.extras))}]" if package.extras else ""
-    wanted = [f"{package.name}{extras}=={release.version}", *framework.packages[1:]]
-    titled = framework.model_copy(update={"title": f"{framework.title} {release.version}"})
-    names = {str(canonicalize_name(Requirement(each).name)) for each in framework.packages[1:]}
-    if framework.lock_file.exists():
-        names |= {*packages.by_name(packages.sections(framework.lock_file)[0])}
-    found: dict[str, tuple[str, str, str]] = {}
+def _resolve_for(framework: Framework, release: Release, python: str, log: Path) -> str:
+    package, own = package_of(framework), str(canonicalize_name(package_of(framework).name))
+    package.specifier = SpecifierSet(f"=={release.version}")
+    wanted = [str(package), *framework.packages[1:]]
+    lock = framework.lock_file
+    names = {own, *(packages.by_name(packages.sections(lock)[0]) if lock.exists() else ())}
+    found: dict[str, tuple[str, str]] = {}
     for _ in range(_ROUNDS):
-        limits = limits_of(names - {own}, release.uploaded, version)
+        limits = limits_of(names - {own}, release.uploaded, python)
         try:
-            found = _ask_pip(titled, python, wanted, limits, log)
+            found = _ask_pip(framework, python, wanted, limits, log)
         except IndexUnreachableError:
             raise
         except FrameworkEnvironmentError:
             if not limits:
                 raise
-            found = found or _ask_pip(titled, python, wanted, {}, log)  # it needs something newer
+            found = found or _ask_pip(framework, python, wanted, {}, log)  # it needs something newer
             break
-        if release.uploaded is None or not found.keys() - names - {own}:
+        if release.uploaded is None or found.keys() <= names:
             break
         names |= found.keys()
-    sizes = {wheel.file: wheel.size or 0 for of in index.wheels(found).values() for wheel in of}
-    bytes_in_all = sum(sizes.get(file, 0) for _, _, file in found.values())
-    megabytes = math.ceil(bytes_in_all / 1e6) or framework.download_megabytes
-    heading = f"# {release.version}, uploaded {release.uploaded or '-'}, for Python {version}, {megabytes} MB\n"
-    lines = (f"{name}=={of} --hash=sha256:{digest}\n" for name, (of, digest, _) in sorted(found.items()))
+    lines, files = zip(*(found[name] for name in sorted(found)), strict=True)
+    size = sum(wheel.size for of in index.wheels(found).values() for wheel in of if wheel.file in files)
+    megabytes = math.ceil(size / 1e6) or framework.download_megabytes
+    heading = f"# {release.version}, uploaded {release.uploaded or '-'}, for Python {python}, {megabytes} MB\n"
     return heading + "".join(lines)
 
 
@@ -410,31 +366,35 @@ def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[
         return {}
     found = {}
     for name, of in index.wheels(sorted(names)).items():
-        fitting = [each for each in of if each.fits(python, later=True) and each.uploaded is not None]
-        then = [each.version for each in fitting if each.uploaded and each.uploaded <= uploaded + LATER]
+        fitting = [(each.uploaded, each.version) for each in of if each.uploaded and each.fits(python, later=True)]
         if fitting:
-            found[name] = max(then) if then else min(each.version for each in fitting)
+            then = [version for day, version in fitting if day <= uploaded + LATER]
+            found[name] = max(then) if then else min(version for _, version in fitting)
     return found
 
 
 def _ask_pip(
-    framework: Framework, python: Path, wanted: Sequence[str], limits: Mapping[str, Version], log: Path
-) -> dict[str, tuple[str, str, str]]:
-    """Return version, checksum and file of each package that pip would install; raises FrameworkEnvironmentError."""
+    framework: Framework, python: str, wanted: Sequence[str], limits: Mapping[str, Version], log: Path
+) -> dict[str, tuple[str, str]]:
+    """Return the line of a lock and the file of each package that pip would install.
+
+    Raises FrameworkEnvironmentError.
+    """
     with tempfile.TemporaryDirectory() as folder:
         constraints, answer = Path(folder, "constraints.txt"), Path(folder, "report.json")
         constraints.write_text("".join(f"{name}<={limit}\n" for name, limit in sorted(limits.items())))
-        command = [*_pip(python), "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:", "--no-input"]
-        command += ["--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"]
-        command += ["--report", str(answer), "--constraint", str(constraints), *wanted]
-        packages.run_pip(framework, command, log, framework.title, lambda line: None)
+        command = [*_pip(pythons_at_hand()[python]), "install", "--dry-run", "--ignore-installed"]
+        command += ["--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+        command += ["--retries", "2", "--report", str(answer), "--constraint", str(constraints), *wanted]
+        with StatusLine(err) as status:
+            packages.run_pip(framework, command, log, f"resolving {wanted[0]}", status.draw)
         items = json.loads(answer.read_bytes())["install"]
     found = {}
     for each in items:
-        archive = each["download_info"]["archive_info"]
+        name, archive = str(canonicalize_name(each["metadata"]["name"])), each["download_info"]["archive_info"]
         digest = archive.get("hashes", {}).get("sha256") or archive["hash"].removeprefix("sha256=")
-        file = index.file_name(each["download_info"]["url"])
-        found[str(canonicalize_name(each["metadata"]["name"]))] = (each["metadata"]["version"], digest, file)
+        line = f"{name}=={each['metadata']['version']} --hash=sha256:{digest}\n"
+        found[name] = line, index.file_name(each["download_info"]["url"])
     return found
 
 

@@ -170,7 +170,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "instances",
         "instances",
-        "Independent processes at once, each with so many threads on CPUs of its own; their throughput counts: `1,2`.",
+        "Independent processes at once, each with its threads on CPUs of its own; their throughput counts: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
         usual="1",
@@ -178,7 +178,7 @@ AXIS_OPTIONS = (
     AxisOption(
         "cpu_quota",
         "cpu_quota",
-        "CPUs that the kernel gives a launch: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, 2, 3, 4, 6, ...).",
+        "CPU time that a launch may use, in CPUs: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, 2, 3, 4, 6, ...).",
         "CPUS",
         usual=NO_QUOTA,
         example="0.5,1",

@@ -3,9 +3,11 @@
 import math
 import re
 import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import TypeVar
 
 from dlbench.adapters.axes import DEFAULT, NO_QUOTA
 from dlbench.hardware_probe import Gpus
@@ -21,6 +23,7 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(%)?")
 _ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+Number = TypeVar("Number", int, float)
 MOST_THREADS = 4096
 LEAST_QUOTA = 0.01
 """CPUs: the kernel gives a group at least 1 ms in each period of 100 ms."""
@@ -105,17 +108,11 @@ def parse_quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
     """Return the distinct CPU quotas, rising, meant by a list such as "none,0.5,1" or "0.5..cpus"; 0.0 is `none`."""
     found: set[float] = set()
     for word in words(text):
-        first, dots, last = word.partition("..")
         if word == NO_QUOTA:
             found.add(0.0)
             continue
-        if dots and not (first.strip() and last.strip()):
-            raise UsageError(f"The range {word!r} lacks an end. Write both, as in 0.5..2.")
-        low = _quota(first.strip(), capacity)
-        high = _quota(last.strip(), capacity) if dots else low
-        if high < low:
-            raise UsageError(f"The range {word!r} runs backwards. Write {last}..{first}.")
-        halves = _ladder(math.ceil(2 * low), math.floor(2 * high)) if dots else ()
+        low, high = _ends(word, "..", "0.5..2", lambda end: _quota(end, capacity))
+        halves = _ladder(math.ceil(2 * low), math.floor(2 * high)) if ".." in word else ()
         found |= {low, high, *(half / 2 for half in halves if low <= half / 2 <= high)}
     return tuple(sorted(found))
 
@@ -128,12 +125,9 @@ def _quota(word: str, capacity: Capacity) -> float:
         raise UsageError(
             f"{word[:40]!r} is not a CPU quota. Give CPUs such as 0.5 or 2, a range such as 0.5..cpus, or {NO_QUOTA}."
         )
-    if quota == 0:
-        raise UsageError(f"A CPU quota of 0 lets nothing run. Give more than 0, or {NO_QUOTA}.")
     if quota < LEAST_QUOTA:
-        raise UsageError(
-            f"A CPU quota of {word} is less than the kernel can give, 1 ms in each 100 ms. Give at least {LEAST_QUOTA}."
-        )
+        least = f"Give at least {LEAST_QUOTA}, or {NO_QUOTA}."
+        raise UsageError(f"A CPU quota of {word} is less than the kernel can give, 1 ms in each 100 ms. {least}")
     return quota
 
 
@@ -144,19 +138,25 @@ def parse_counts(
     found: set[int] = set()
     for word in words(text):
         sign = ".." if ".." in word else "-"
-        first, dash, last = word.partition(sign)
-        if sign == "-" and dash and not first.strip():
+        if sign == "-" and word.startswith("-"):
             return (count(word, capacity, what),)  # which refuses it: a number below 0
-        if dash and not (first.strip() and last.strip()):
-            raise UsageError(f"The range {word!r} lacks an end. Write both, as in 4{sign}8.")
-        low = count(first.strip(), capacity, what)
-        high = count(last.strip(), capacity, what) if dash else low
-        if high < low:
-            raise UsageError(f"The range {word!r} runs backwards. Write {last}{sign}{first}.")
+        low, high = _ends(word, sign, f"4{sign}8", lambda end: count(end, capacity, what))
         if high > most:
             raise UsageError(f"{high} is more than the largest {what} allowed, {most}.")
         found.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
     return tuple(sorted(found))
+
+
+def _ends(word: str, sign: str, example: str, read: Callable[[str], Number]) -> tuple[Number, Number]:
+    """Return the ends of a range, of a single number that twice; raises UsageError."""
+    first, dash, last = (part.strip() for part in word.partition(sign))
+    if dash and not (first and last):
+        raise UsageError(f"The range {word!r} lacks an end. Write both, as in {example}.")
+    low = read(first)
+    high = read(last) if dash else low
+    if high < low:
+        raise UsageError(f"The range {word!r} runs backwards. Write {last}{sign}{first}.")
+    return low, high
 
 
 def one_count(text: str, capacity: Capacity) -> int:
@@ -235,6 +235,17 @@ def build(text: str, option: str = "--python") -> Build:
     if framework not in offered():
         raise unknown_name("framework", framework, offered())
     return Build(row, find(framework), _absolute(path, option))
+
+
+def builds(texts: Iterable[str], framework: str) -> list[Build]:
+    """Return the builds of one framework that "old=/path,new=/path" mean, in their order; raises UsageError."""
+    found = []
+    for word in (word for text in texts for word in words(text)):
+        name, equals, path = word.partition("=")
+        found.append(build(f"{name}:{framework}={path}" if equals else word))
+    if len({each.name for each in found}) < len(found):
+        raise UsageError("Two interpreters in --python have one name. Name each: --python old=PATH,new=PATH.")
+    return found
 
 
 def _absolute(path: str, option: str) -> Path:

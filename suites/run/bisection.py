@@ -6,11 +6,9 @@ candidate is built when its first pair is wanted, between two pairs and never wi
 kept as a skipped launch with its reason, so a resumed run needs nothing but its records.
 """
 
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count, takewhile
-from pathlib import Path
 
 import numpy as np
 
@@ -26,139 +24,126 @@ from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, last_att
 from ..display.screen import say
 from ..environments.environment import Source
 from ..errors import FrameworkEnvironmentError, UsageError
-from ..planning.framework import Framework
-from ..planning.plan import Plan, PlannedLaunch
+from ..planning.plan import Plan
 from ..planning.values import Build, Row
 from .schedules import Group, PairSchedule, for_gate, given_up, pairs_begun
 
-Prepare = Callable[[int], Source]
-"""Returns what a candidate is launched with, by its place (0: the good one), building it where that is needed.
 
-Raises UsageError or FrameworkEnvironmentError with the reason where it cannot be built.
-"""
-
-
-@dataclass(frozen=True)
+@dataclass
 class Series:
     """Candidates in order, the good one first and the bad one last."""
 
     kind: str
     """What each is: "release", "commit" or "build"."""
     names: tuple[str, ...]
-    framework: Framework
-    prepare: Prepare
+    prepare: Callable[[int], Source]
+    """Returns what a candidate is launched with, by its place, building it where that is needed.
+
+    Raises UsageError or FrameworkEnvironmentError with the reason where it cannot be built.
+    """
     about: Mapping[str, str] = field(default_factory=dict)
     """What else is to be known of some, such as a commit's subject, by name."""
     done: Callable[[], None] = lambda: None
     """Called when nothing is left to be measured."""
+    sources: dict[str, Source] = field(default_factory=dict)
+    """What those that were prepared are launched with, by name."""
 
+    def end(self, place: int) -> Source:
+        """Return what the good end (0) or the bad one (-1) is launched with; raises the error of its build."""
+        name = self.names[place]
+        if name not in self.sources:
+            try:
+                self.sources[name] = self.prepare(self.names.index(name))
+            except (UsageError, FrameworkEnvironmentError) as error:
+                which = "bad" if place else "good"
+                raise type(error)(f"The {which} {self.kind}, {name}, cannot be tested: {error}") from error
+        return self.sources[name]
 
-def plan_of_candidates(plan: Plan, series: Series, interpreter: Path | None) -> Plan:
-    """Return the plan of one cell with a row for each candidate but the good one, whose interpreter is given."""
-    (cell,) = plan.cells
-    builds = [Build(name, series.framework, interpreter) for name in series.names[1:]]
-    return replace(
-        plan,
-        cells=tuple(cell._replace(framework=build.name) for build in builds),
-        rows=tuple(Row(build, cell.mode) for build in builds),
-    )
+    def source(self, name: str) -> Source:
+        """Return what a candidate is launched with; without an interpreter where it cannot be built."""
+        if name not in self.sources:
+            say(f"preparing {name}")
+            try:
+                self.sources[name] = self.prepare(self.names.index(name))
+            except (UsageError, FrameworkEnvironmentError) as error:
+                say(f"{name} cannot be tested: {error}")
+                self.sources[name] = Source(Build(name, self.end(0).build.framework), None, "", "", str(error))
+        return self.sources[name]
 
-
-_UNTESTABLE = (UsageError, FrameworkEnvironmentError)
-"""What a build is given up for; an interruption is none of them."""
-
-
-def end_source(prepare: Prepare, kind: str, names: Sequence[str], place: int) -> Source:
-    """Return what an end of a series is launched with; raises the error of its build with its name."""
-    try:
-        return prepare(place)
-    except _UNTESTABLE as error:
-        which = "bad" if place else "good"
-        raise type(error)(f"The {which} {kind}, {names[place]}, cannot be tested: {error}") from error
-
-
-class Sources:
-    """What the candidates are launched with on both sides, made when it is first asked for."""
-
-    def __init__(self, series: Series) -> None:
-        """Prepare both ends; raises UsageError or FrameworkEnvironmentError where one cannot be built."""
-        self._series = series
-        self.good = end_source(series.prepare, series.kind, series.names, 0)
-        bad = end_source(series.prepare, series.kind, series.names, len(series.names) - 1)
-        self.by_side: dict[str, dict[str, Source]] = {
-            BASELINE: {series.names[-1]: self.good},
-            CANDIDATE: {series.names[-1]: bad},
-        }
+    def by_side(self) -> dict[str, dict[str, Source]]:
+        """Return the sources of each side by row; raises the error of an end's build."""
+        good = self.end(0)
+        self.end(-1)
+        return {BASELINE: defaultdict(lambda: good), CANDIDATE: self.sources}
 
     def described(self) -> dict[str, str]:
         """Return the ends by side, in words: names and environments, no paths."""
-        names = self._series.names
-        ends = (BASELINE, names[0], self.good), (CANDIDATE, names[-1], self.by_side[CANDIDATE][names[-1]])
+        ends = {side: (self.names[place], self.end(place)) for side, place in ((BASELINE, 0), (CANDIDATE, -1))}
+        framework = self.end(0).build.framework.name
         return {
-            side: f"{self._series.framework.name} {name} ({source.name}, environment {source.digest})"
-            for side, name, source in ends
+            side: f"{framework} {name} ({source.name}, environment {source.digest})"
+            for side, (name, source) in ends.items()
         }
 
-    def of(self, name: str) -> Source:
-        """Return what a candidate is launched with; without an interpreter where it cannot be built."""
-        if name not in self.by_side[CANDIDATE]:
-            build = Build(name, self._series.framework)
-            say(f"preparing {name}")
-            try:
-                found = self._series.prepare(self._series.names.index(name))
-            except _UNTESTABLE as error:
-                say(f"{name} cannot be tested: {error}")
-                found = Source(build, None, "", "", str(error))
-            self.by_side[BASELINE][name], self.by_side[CANDIDATE][name] = self.good, found
-        return self.by_side[CANDIDATE][name]
+    def plan(self, plan: Plan) -> Plan:
+        """Return the plan of one cell with a row for each candidate but the good one."""
+        (cell,) = plan.cells
+        builds = [replace(self.end(0).build, name=name) for name in self.names[1:]]
+        return replace(
+            plan,
+            cells=tuple(cell._replace(framework=build.name) for build in builds),
+            rows=tuple(Row(build, cell.mode) for build in builds),
+        )
 
 
 class BisectionSchedule(PairSchedule):
     """Pairs of the good end and one candidate at a time, until the posterior is decided."""
 
     def __init__(
-        self,
-        plan: Plan,
-        records: Iterable[Record],
-        host: Host,
-        rule: Rule,
-        confidence: float,
-        source: Callable[[str], Source],
+        self, plan: Plan, records: Iterable[Record], host: Host, rule: Rule, confidence: float, series: Series
     ) -> None:
-        """Take up the records so far; ``source`` prepares the candidate of this name."""
-        self._machine, self.rule, self.confidence, self._source = host, rule, confidence, source
-        self._ends = plan.cells[-1]
-        self._found: Assessment | None = None
-        self._fresh = False
+        """Take up the records so far."""
+        self._machine, self.rule, self.confidence, self._series = host, rule, confidence, series
         super().__init__(plan, records, for_gate(host, rule))
+        self._decide()
 
     def _update(self, cell: Cell) -> None:
-        self._fresh = False
+        """Leave it to `_decide`: one candidate is wanted at a time."""
+
+    def add(self, record: Record) -> None:
+        """Take note of a record, and decide what is wanted next."""
+        super().add(record)
+        self._decide()
+
+    def _decide(self) -> None:
+        """Find out what all pairs say, and how many more of which candidate are wanted."""
+        last, count = self.plan.cells[-1], len(self.plan.cells)
+        self.assessment: Assessment | None = None
+        self._left = dict.fromkeys(self.plan.cells, 0)
+        self._left[last] = 2 * self._rule(self._records[last])
+        if self._left[last] or self.ends.verdict is not Verdict.REGRESSION:
+            return
+        places = dict(enumerate(self.plan.cells, start=1))
+        untestable = {place for place, cell in places.items() if place < count and self.problem(cell)}
+        evidence = {place: self.logs(cell) for place, cell in places.items() if place not in untestable}
+        found = posterior.assess(
+            {place: logs for place, logs in evidence.items() if logs},
+            count,
+            untestable,
+            self.rule.magnitude,
+            self.confidence,
+        )
+        self.assessment = found
+        begun = sum(pairs_begun(self._records[cell]) for cell in self.plan.cells)
+        if not found.decided(self.confidence) and begun < posterior.MOST_PAIRS:
+            measured = {place for place, cell in places.items() if self._records[cell]}
+            self._left[places[found.following(measured)]] = 2 * found.pairs_left(self.confidence)
 
     @property
     def ends(self) -> CellComparison:
-        """The bad end against the good one, by the gate's looks."""
-        return of_pairs(self._ends, self._records[self._ends], self._machine, True, self.rule)
-
-    @property
-    def assessment(self) -> Assessment | None:
-        """What all pairs so far say; None until the ends are known to differ."""
-        if not self._fresh:
-            self._found, self._fresh = self._assess(), True
-        return self._found
-
-    def _assess(self) -> Assessment | None:
-        if self._confirming() or self.ends.verdict is not Verdict.REGRESSION:
-            return None
-        places = dict(enumerate(self.plan.cells, start=1))
-        untestable = {place for place, cell in places.items() if self.problem(cell)} - {len(places)}
-        evidence = {place: self.logs(cell) for place, cell in places.items() if place not in untestable}
-        evidence = {place: logs for place, logs in evidence.items() if logs}
-        return posterior.assess(evidence, len(places), untestable, self.rule.magnitude, self.confidence)
-
-    def _confirming(self) -> int:
-        """Return how many more pairs the ends need at most."""
-        return self._rule(self._records[self._ends])
+        """The bad end against the good one, by the looks of a gate."""
+        last = self.plan.cells[-1]
+        return of_pairs(last, self._records[last], self._machine, True, self.rule)
 
     def logs(self, cell: Cell) -> list[float]:
         """Return the logarithms of the ratios of a candidate's undisturbed pairs."""
@@ -168,80 +153,40 @@ class BisectionSchedule(PairSchedule):
     def problem(self, cell: Cell) -> str:
         """Return why a candidate cannot be tested; empty where it can."""
         records = self._records[cell]
-        skipped = [each for each in records if each.outcome.status is Status.SKIPPED]
-        failed = skipped or (
-            [each for each in last_attempts(records) if each.outcome.status is not Status.OK]
-            if given_up(records)
-            else []
-        )
-        if not failed:
+        failed = [each for each in last_attempts(records) if each.outcome.status is not Status.OK]
+        if not failed or not given_up(records):
             return ""
         outcome, side = failed[-1].outcome, failed[-1].side
         why = outcome.reason or (outcome.parity.reason if outcome.parity else "") or "no reason was given"
-        status = "" if skipped else f"{outcome.status.value.replace('_', ' ')}: "
+        status = "" if outcome.status is Status.SKIPPED else f"{outcome.status.value.replace('_', ' ')}: "
         return f"{'the good end: ' if side == BASELINE else ''}{status}{why}"
-
-    def _next(self) -> Cell | None:
-        """Return the candidate of the next pair; None: nothing is left to be measured."""
-        if self._confirming():
-            return self._ends
-        found = self.assessment
-        if found is None or found.decided(self.confidence) or self.begun() >= posterior.MOST_PAIRS:
-            return None
-        if found.between is not None and found.several >= posterior.DOUBT:
-            return self.plan.cells[found.between - 1]
-        measured = np.array([bool(self._records[self.plan.cells[place - 1]]) for place in found.candidates])
-        chosen = int(posterior.following(np.array(found.places), measured))
-        return self.plan.cells[found.candidates[chosen] - 1]
-
-    def blocks(self) -> Iterator[int]:
-        """Yield numbers while a pair is wanted."""
-        return takewhile(lambda _: self._next() is not None, count())
-
-    def begun(self) -> int:
-        """Return how many pairs were begun."""
-        return pairs_begun(each for cell in self.plan.cells for each in self._records[cell])
 
     def wanted(self, block: int, seconds_left: float | None = None) -> list[Group]:
         """Return the next pair, its sides in an order drawn by the seed; of a candidate without a build its side."""
-        cell = self._next()
-        if cell is None:
-            return []
-        index, sides = self.begun(), [BASELINE, CANDIDATE]
-        if self._source(cell.framework).interpreter is None:
-            return [(PlannedLaunch(cell, index, CANDIDATE),)]
-        random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
-        return [tuple(PlannedLaunch(cell, index, side) for side in sides)]
+        return [
+            tuple(
+                each for each in pair if each.side == CANDIDATE or self._series.source(each.cell.framework).interpreter
+            )
+            for pair in super().wanted(block, seconds_left)
+        ]
 
-    def wants(self, cell: Cell, block: int) -> bool:
-        """Return that the pair is still wanted: it is the only one of its block."""
-        return True
-
-    def launches_left(self) -> int:
-        """Return roughly how many launches the search still takes."""
-        if (confirming := self._confirming()) or self._next() is None:
-            return 2 * confirming
-        assert self.assessment is not None
-        return 2 * max(1, posterior.pairs_left(self.assessment, self.confidence))
-
-    def seconds_left(self) -> float:
-        """Return the expected seconds of those."""
-        return self.launches_left() * self.seconds(self._ends)
-
-    def result(self, series: Series, cell: Cell, command: str) -> Bisection:
+    def result(self, cell: Cell, command: str) -> Bisection:
         """Return what was found so far; ``cell`` is what is measured, under the framework's own name."""
-        found, tried, complete = self.assessment, [], 0
+        found, series = self.assessment, self._series
         reached = dict(zip(found.candidates, np.cumsum(found.places), strict=True)) if found else {}
-        for place, each in enumerate(self.plan.cells, start=1):
-            if self._records[each]:
-                logs, name = self.logs(each), each.framework
-                slower = float(reached[place]) if place in reached else None
-                about = series.about.get(name, "")
-                problem = self.problem(each) if place < len(self.plan.cells) else ""
-                tried.append(candidate(name, about, logs, slower, problem))
-                complete += len(logs)
-        launched = (each for cell_of in self.plan.cells for each in self._records[cell_of])
-        begun = len({each.launch for each in launched if each.outcome.status is not Status.SKIPPED})
+        tried = [
+            candidate(
+                each.framework,
+                series.about.get(each.framework, ""),
+                self.logs(each),
+                float(reached[place]) if place in reached else None,
+                self.problem(each) if place < len(self.plan.cells) else "",
+            )
+            for place, each in enumerate(self.plan.cells, start=1)
+            if self._records[each]
+        ]
+        launched = (each for cell in self.plan.cells for each in self._records[cell])
+        begun = {(each.cell, each.launch) for each in launched if each.outcome.status is not Status.SKIPPED}
         return Bisection(
             kind=series.kind,
             good=series.names[0],
@@ -253,7 +198,7 @@ class BisectionSchedule(PairSchedule):
             tried=tuple(tried),
             confidence=self.confidence,
             rule=self.rule,
-            pairs=begun,
-            disturbed=begun - complete,
+            pairs=len(begun),
+            disturbed=len(begun) - sum(each.pairs for each in tried),
             command=command,
         )

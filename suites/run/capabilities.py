@@ -116,8 +116,9 @@ def threads_by_default(
     for name, mode, tuning in dict.fromkeys((c.framework, c.mode, c.tuning) for c in plan.cells if c.on_cpu):
         source = sources[name]
         framework = source.build.framework
-        # A user's own step builds nothing but its own, and may take its time for it.
-        if source.interpreter is None or not framework.computes or framework.file is not None:
+        # A step of a user's own may take its time for it; releases are not compared over threads.
+        own_or_release = framework.file is not None or source.build.released is not None
+        if source.interpreter is None or not framework.computes or own_or_release:
             continue
         installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
         words = ", installed" if installed else ""

@@ -6,102 +6,74 @@ process has loaded, or of its distribution's metadata; only the dates of release
 
 import csv
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 NAME = "gurari2021"
 _FILE = "data/gurari2021_capabilities.csv"
 _ACTIVE = timedelta(days=548)
 """A project whose newest release is younger, 18 months, is actively developed."""
 _FREE = re.compile(r"apache|bsd|mit\b|mit license|mozilla|mpl|gpl|isc|osi approved|zlib|unlicense", re.IGNORECASE)
-
-
-class Found(NamedTuple):
-    """What a build shows in a column: "yes", "no", a text, or nothing ("-"), and how it was found out."""
-
-    here: str
-    how: str
-
-
 UNKNOWN = "-"
+Found = tuple[str, str]
+"""What a build shows in a column: "yes", "no", a text, or "-"; and how it was found out."""
 Row = Mapping[str, Any]
 """What `dlbench list --capabilities --json` has of a framework."""
 
 
-def _of(key: str) -> Callable[[Row], Found]:
-    """Return the column of an answer of the build."""
+def columns(row: Row) -> dict[str, Found]:
+    """Return the columns of the table but the software's name, in its order, as the build shows them."""
+    project = row["project"]
+    licence = project.get("licence", "")
 
-    def column(row: Row) -> Found:
+    def said(*keys: str) -> Found:
+        text = ", ".join(filter(None, (project.get(key) for key in keys)))
+        return text or UNKNOWN, f"metadata of {project.get('distribution', 'no distribution')}"
+
+    def answered(key: str) -> Found:
         answer = row["answers"].get(key)
-        return Found(UNKNOWN, "not asked") if answer is None else Found(_yes(answer["answer"]), answer["how"])
+        return (UNKNOWN, "not asked") if answer is None else (_yes(answer["answer"]), answer["how"])
 
-    return column
+    def built(kind: str) -> Found:
+        refused = (each["reason"] for each in row["networks"].values() if each["reason"])
+        able = row["kinds"].get(kind)
+        how = "its adapter builds them here" if able else next(refused, "not asked")
+        return UNKNOWN if able is None else _yes(able), how
+
+    return {
+        "creator": said("creator"),
+        "license": said("licence"),
+        "open source": (_yes(bool(_FREE.search(licence))), f"its licence: {licence}")
+        if licence
+        else (UNKNOWN, "unknown"),
+        "platform": said("platform"),
+        "written in": said("languages", "libraries"),
+        "interface": ("Python", "this adapter drives it from there; other interfaces are not asked"),
+        "OpenMP": answered("openmp"),
+        "OpenCL": answered("opencl"),
+        "CUDA": answered("gpu"),
+        "automatic differentiation": answered("automatic_gradients"),
+        "pretrained models": answered("pretrained_models"),
+        "recurrent nets": built("recurrent"),
+        "convolutional nets": built("convolutional"),
+        "RBM/DBNs": answered("boltzmann_machines"),
+        "parallel execution (multi node)": answered("several_processes"),
+        "actively developed": _active(row["last_release"]),
+    }
 
 
 def _yes(is_so: bool) -> str:
     return "yes" if is_so else "no"
 
 
-def _text(key: str, further: str = "") -> Callable[[Row], Found]:
-    """Return the column of what the distribution's metadata say."""
-
-    def column(row: Row) -> Found:
-        project = row["project"]
-        said = ", ".join(filter(None, (project.get(key, ""), project.get(further, ""))))
-        return Found(said or UNKNOWN, f"metadata of {project.get('distribution', 'no distribution')}")
-
-    return column
-
-
-def _open(row: Row) -> Found:
-    licence = row["project"].get("licence", "")
-    return Found(_yes(bool(_FREE.search(licence))), f"its licence: {licence}") if licence else Found(UNKNOWN, "unknown")
-
-
-def _networks(kind: str) -> Callable[[Row], Found]:
-    def column(row: Row) -> Found:
-        able = row["kinds"].get(kind)
-        refused = next((each["reason"] for each in row["networks"].values() if each["reason"]), "")
-        how = "its adapter builds them here" if able else refused or "not asked"
-        return Found(UNKNOWN if able is None else _yes(able), how)
-
-    return column
-
-
-def _active(row: Row, today: date) -> Found:
-    last = row["last_release"]
+def _active(last: Mapping[str, str] | None) -> Found:
     if last is None:
-        return Found(UNKNOWN, "no release is known")
-    is_young = today - date.fromisoformat(last["date"]) < _ACTIVE
-    return Found(_yes(is_young), f"newest release known: {last['version']}, {last['date']}")
-
-
-def _interface(row: Row) -> Found:
-    return Found("Python", "this adapter drives it from there; other interfaces are not asked")
-
-
-COLUMNS: dict[str, Callable[[Row], Found]] = {
-    "creator": _text("creator"),
-    "license": _text("licence"),
-    "open source": _open,
-    "platform": _text("platform"),
-    "written in": _text("languages", "libraries"),
-    "interface": _interface,
-    "OpenMP": _of("openmp"),
-    "OpenCL": _of("opencl"),
-    "CUDA": _of("gpu"),
-    "automatic differentiation": _of("automatic_gradients"),
-    "pretrained models": _of("pretrained_models"),
-    "recurrent nets": _networks("recurrent"),
-    "convolutional nets": _networks("convolutional"),
-    "RBM/DBNs": _of("boltzmann_machines"),
-    "parallel execution (multi node)": _of("several_processes"),
-    "actively developed": lambda row: _active(row, datetime.now(UTC).date()),
-}
-"""The columns of the table but the software's name, in its order."""
+        return UNKNOWN, "no release is known"
+    age = datetime.now(UTC).date() - date.fromisoformat(last["date"])
+    return _yes(age < _ACTIVE), f"newest release known: {last['version']}, {last['date']}"
 
 
 @cache
@@ -114,22 +86,21 @@ def published() -> Mapping[str, Mapping[str, str]]:
 def differs(then: str, here: str) -> bool:
     """Tell whether an answer is another one than the table's; what either does not know, or says in words, is not."""
     first = then.strip().lower()
-    known = first not in ("", "?") and here in ("yes", "no")
-    return known and first.split(",")[0] != here
+    return first not in ("", "?") and here in ("yes", "no") and first.split(",")[0] != here
 
 
 def beside(row: Row) -> dict[str, Any]:
     """Return a framework's columns, each as in the table, here and how it was found out, and the differences."""
     then = published().get(row["name"], {})
-    columns = {name: (then.get(name, ""), *ask(row)) for name, ask in COLUMNS.items()}
+    found = {name: {"then": then.get(name, ""), "here": here, "how": how} for name, (here, how) in columns(row).items()}
     return {
         "name": row["name"],
         "title": row["title"],
         "software": then.get("software") or None,
-        "columns": {name: dict(zip(("then", "here", "how"), found, strict=True)) for name, found in columns.items()},
+        "columns": found,
         "differences": [
-            f"{row['title']}: {name}: {said!r} in 2021, here {here}: {how}"
-            for name, (said, here, how) in columns.items()
-            if differs(said, here)
+            f"{row['title']}: {name}: {each['then']!r} in 2021, here {each['here']}: {each['how']}"
+            for name, each in found.items()
+            if differs(each["then"], each["here"])
         ],
     }

@@ -6,7 +6,7 @@ Comments say what it gains, what else is to be done (settings of the program), a
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
@@ -15,40 +15,7 @@ from ..errors import UsageError
 from ..planning.plan import Plan
 from .search import VARIABLES, SearchResult, lines, recipe
 
-
-def _shell_line(variables: Mapping[str, str], cell: Cell) -> list[str]:
-    """Return a line for a shell, to be read by `. FILE`."""
-    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
-    return [f"export {words}"] if words else []
-
-
-def _env_file(variables: Mapping[str, str], cell: Cell) -> list[str]:
-    """Return lines for `docker run --env-file`, which knows no quotation marks."""
-    return [f"{name}={value}" for name, value in variables.items()]
-
-
-def _dockerfile(variables: Mapping[str, str], cell: Cell) -> list[str]:
-    """Return instructions for a Dockerfile."""
-    escaped = {ord(each): f"\\{each}" for each in '\\"$'}
-    return [f'ENV {name}="{value.translate(escaped)}"' for name, value in variables.items()]
-
-
-def _container(variables: Mapping[str, str], cell: Cell) -> list[str]:
-    """Return resources and env of a container of Kubernetes: its quota, or a CPU for each thread."""
-    count = cell.cpu_quota or cell.all_threads
-    cpus = json.dumps({"cpu": f"{count:g}"})
-    resources = ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"] if count else []
-    named = [json.dumps({"name": name, "value": value}, ensure_ascii=False) for name, value in variables.items()]
-    return [*resources, *(["env:"] if named else []), *(f"- {each}" for each in named)]
-
-
-_FORMS: dict[str, Callable[[Mapping[str, str], Cell], list[str]]] = {
-    ".sh": _shell_line,
-    ".env": _env_file,
-    "Dockerfile": _dockerfile,
-    ".yaml": _container,
-    ".yml": _container,
-}
+_FORMS = (".sh", ".env", "Dockerfile", ".yaml", ".yml")
 
 
 def _form(path: Path) -> str:
@@ -68,7 +35,21 @@ def check_file(path: Path) -> None:
 
 def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
     """Return lines that set these variables, in the form that the file's name says."""
-    return _FORMS[_form(path)](variables, cell)
+    form = _form(path)
+    if form == ".sh":  # to be read by `. FILE`
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+        return [f"export {words}"] if words else []
+    if form == ".env":  # for `docker run --env-file`, which knows no quotation marks
+        return [f"{name}={value}" for name, value in variables.items()]
+    if form == "Dockerfile":
+        escaped = {ord(each): f"\\{each}" for each in '\\"$'}
+        return [f'ENV {name}="{value.translate(escaped)}"' for name, value in variables.items()]
+    # Of Kubernetes: the container's quota is that of the cell, or a CPU for each thread.
+    count = cell.cpu_quota or cell.all_threads
+    cpus = json.dumps({"cpu": f"{count:g}"})
+    resources = ["resources:", f"  requests: {cpus}", f"  limits: {cpus}"] if count else []
+    named = [json.dumps({"name": name, "value": value}, ensure_ascii=False) for name, value in variables.items()]
+    return [*resources, *(["env:"] if named else []), *(f"- {each}" for each in named)]
 
 
 def deployment(path: Path, plan: Plan, found: SearchResult, command: str | None) -> str:

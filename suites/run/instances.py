@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,19 @@ def run_instances(request: LaunchRequest, launch: Callable[[LaunchRequest, Tick]
     return Launched(outcome, max(one.wall_seconds for one in done), any(one.suspended for one in done))
 
 
+_HOW: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("import_seconds", "prepare_seconds", "first_step_seconds", "wall_seconds"), max),
+    **dict.fromkeys(("pressure_seconds", "pressure_avg10_before", "steal_seconds", "throttled_seconds"), max),
+    "steady": min,
+    "cpu_seconds_by_thread": lambda found: sorted(chain.from_iterable(found), reverse=True),
+}
+"""How the values of all instances become one; those of other fields are added up."""
+_OF_OUTCOME = (
+    *("import_seconds", "prepare_seconds", "first_step_seconds"),
+    *("peak_memory_bytes", "gemm_flops_per_second", "steady"),
+)
+
+
 def together(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the outcomes of all instances as one; of one that failed, why."""
     first = outcomes[0]
@@ -47,24 +61,18 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     steps = [_samples(each, begin, end) for each in outcomes]
     count = min(map(len, steps))
     rates = np.sum([1 / each[:count] for each in steps], axis=0)
+    samples = [[ns // each.steps_per_sample for ns in each.samples_ns] for each in outcomes]
+    threads, contention = [each.threads for each in outcomes], [each.contention for each in outcomes]
     return first._replace(
         samples_ns=[max(1, round(nanoseconds)) for nanoseconds in 1 / rates],
         steps_per_sample=1,
         evidence_steps=sum(each.observed_steps() for each in outcomes),
         timed_between=[begin, end] if spans else None,
-        import_seconds=_over(max, [each.import_seconds for each in outcomes]),
-        prepare_seconds=_over(max, [each.prepare_seconds for each in outcomes]),
-        first_step_seconds=_over(max, [each.first_step_seconds for each in outcomes]),
-        peak_memory_bytes=_over(sum, [each.peak_memory_bytes for each in outcomes]),
-        gemm_flops_per_second=_over(sum, [each.gemm_flops_per_second for each in outcomes]),
         cpus=sorted(cpu for each in outcomes for cpu in each.cpus or ()) or None,
-        steady=_over(min, [each.steady for each in outcomes]),
-        threads=_threads([each.threads for each in outcomes]),
-        contention=_contention([each.contention for each in outcomes]),
-        software={
-            **first.software,
-            SAMPLES: [[ns // each.steps_per_sample for ns in each.samples_ns] for each in outcomes],
-        },
+        threads=None if None in threads else ThreadEvidence(**_merged(threads, ThreadEvidence._fields)),
+        contention=None if None in contention else Contention(**_merged(contention, Contention._fields)),
+        software={**first.software, SAMPLES: samples},
+        **_merged(outcomes, _OF_OUTCOME),
     )
 
 
@@ -74,39 +82,12 @@ def _samples(outcome: Outcome, begin: float, end: float) -> np.ndarray:
     steps = lengths / outcome.steps_per_sample
     if outcome.timed_between is None:
         return steps
-    ends = outcome.timed_between[0] + np.cumsum(lengths) * 1e-9
-    inside = (begin <= ends - lengths * 0.5e-9) & (ends - lengths * 0.5e-9 <= end)
+    middles = outcome.timed_between[0] + (np.cumsum(lengths) - lengths / 2) * 1e-9
+    inside = (begin <= middles) & (middles <= end)
     return steps[inside] if inside.any() else steps[:1]
 
 
-def _over(function: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
-    """Return this function of all values; None where one is None."""
-    known = [value for value in values if value is not None]
-    return function(known) if len(known) == len(values) else None
-
-
-def _threads(found: Sequence[ThreadEvidence | None]) -> ThreadEvidence | None:
-    known = [each for each in found if each is not None]
-    if len(known) < len(found):
-        return None
-    spread = [seconds for each in known for seconds in each.cpu_seconds_by_thread or ()]
-    return ThreadEvidence(
-        requested=sum(each.requested for each in known),
-        framework_says=_over(sum, [each.framework_says for each in known]),
-        os_threads=_over(sum, [each.os_threads for each in known]),
-        cpu_seconds=sum(each.cpu_seconds for each in known),
-        wall_seconds=max(each.wall_seconds for each in known),
-        cpu_seconds_by_thread=sorted(spread, reverse=True) or None,
-        helpers=sum(each.helpers for each in known),
-    )
-
-
-_SUMMED = ("run_queue_seconds", "involuntary_switches", "voluntary_switches", "major_faults", "others_cpu_seconds")
-
-
-def _contention(found: Sequence[Contention | None]) -> Contention | None:
-    known = [each for each in found if each is not None]
-    if len(known) < len(found):
-        return None
-    values = {name: [getattr(each, name) for each in known] for name in Contention._fields}
-    return Contention(**{name: _over(sum if name in _SUMMED else max, of) for name, of in values.items()})
+def _merged(several: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return these fields of all as one; None where one has none."""
+    fields = {name: [getattr(each, name) for each in several] for name in names}
+    return {name: None if None in values else _HOW.get(name, sum)(values) for name, values in fields.items()}

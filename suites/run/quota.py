@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dlbench.adapters.protocol import Cell, QuotaUse
 from dlbench.hardware_probe import Machine
@@ -44,20 +45,19 @@ class Group:
         for folder in self.folders:
             _write(folder / "cgroup.procs", str(process))
 
-    def limit(self, cpus: float) -> None:
-        """Set the quota; raises NoQuotaError."""
-        amount, folder = max(1000, round(cpus * PERIOD_US)), self.folders[0]
+    def limit(self, cpus: float | None) -> None:
+        """Set the quota, or remove it; raises NoQuotaError."""
+        folder, amount = self.folders[0], None if cpus is None else max(1000, round(cpus * PERIOD_US))
         if _first_version(folder):
             _write(folder / "cpu.cfs_period_us", str(PERIOD_US))
-            _write(folder / "cpu.cfs_quota_us", str(amount))
+            _write(folder / "cpu.cfs_quota_us", str(amount or -1))
         else:
-            _write(folder / "cpu.max", f"{amount} {PERIOD_US}")
+            _write(folder / "cpu.max", f"{amount or 'max'} {PERIOD_US}")
 
     def lift(self) -> None:
         """Remove the quota, so that what is left of the launch can end at once."""
-        first = _first_version(self.folders[0])
         with contextlib.suppress(NoQuotaError):
-            _write(self.folders[0] / ("cpu.cfs_quota_us" if first else "cpu.max"), "-1" if first else "max")
+            self.limit(None)
 
     def use(self) -> QuotaUse:
         """Return the use of the quota so far."""
@@ -71,13 +71,11 @@ class Group:
 
 def used_between(before: QuotaUse, after: QuotaUse) -> QuotaUse:
     """Return the use of a quota between two readings."""
-    seconds = (before.cpu_seconds, after.cpu_seconds)
-    return QuotaUse(
-        after.periods - before.periods,
-        after.throttled_periods - before.throttled_periods,
-        after.throttled_seconds - before.throttled_seconds,
-        None if None in seconds else (after.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0),
-    )
+
+    def less(now: Any, then: Any) -> Any:
+        return None if None in (now, then) else now - then
+
+    return QuotaUse(*map(less, after, before))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ step of the user's own.
 """
 
 import re
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from dlbench.reports.storage.record import BASELINE, CANDIDATE, Run
 from dlbench.reports.storage.store import Store
 
 from ..environments import environment, folders
+from ..environments.commits import digest_of, git
 from ..environments.digests import adapter_digest
 from ..environments.environment import Report, Source
 from ..environments.interpreters import inspect
@@ -71,18 +71,15 @@ def guest_at(revision: str) -> Path:
     Raises UsageError where the adapters do not lie in a git checkout or the revision is unknown.
     """
     where = GUEST_DIRECTORY.resolve()
-    inside = _git(where, "rev-parse", "--show-prefix")
-    commit = _git(where, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if inside is None:
+    if git(where, "rev-parse", "--show-prefix") is None:
         raise UsageError("The adapters do not lie in a git checkout: a revision of them needs a clone of dlbench.")
-    if commit is None:
-        raise UsageError(f"git knows no revision {revision!r} here. `git log --oneline` lists them.")
-    target = folders.make_folder(folders.home() / "cache" / "adapters") / commit.strip()
+    commit = digest_of(where, revision, "The adapters")
+    target = folders.make_folder(folders.home() / "cache" / "adapters") / commit
     if target.exists():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         archive = Path(scratch) / "adapters.tar"
-        if _git(where, "archive", f"--output={archive}", f"{commit.strip()}", ".") is None:
+        if git(where, "archive", f"--output={archive}", commit, ".") is None:
             raise UsageError(
                 f"The adapters at revision {revision} cannot be unpacked: there were none, or {target.parent} has no "
                 "room."
@@ -96,14 +93,6 @@ def guest_at(revision: str) -> Path:
             if not target.exists():  # another process was faster
                 raise
     return target
-
-
-def _git(where: Path, *words: str) -> str | None:
-    try:
-        done = subprocess.run(["git", "-C", str(where), *words], capture_output=True, text=True)
-    except OSError as error:
-        raise UsageError("A revision of the adapters needs git, and there is none on this machine.") from error
-    return done.stdout if done.returncode == 0 else None
 
 
 def _step(framework: Framework | None) -> tuple[Path, str] | None:

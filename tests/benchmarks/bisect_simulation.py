@@ -1,14 +1,13 @@
 """Does `dlbench bisect` name the right candidate, how sure is it, and how many launches does it take? By simulation.
 
-    .venv/bin/python tests/benchmarks/bisect_simulation.py                    2,000 searches of each kind, minutes
-    .venv/bin/python tests/benchmarks/bisect_simulation.py --kinds 1          the first kind alone, under a minute
-    .venv/bin/python tests/benchmarks/bisect_simulation.py --searches 200     shorter
+    .venv/bin/python tests/benchmarks/bisect_simulation.py                    500 searches of each kind
+    .venv/bin/python tests/benchmarks/bisect_simulation.py --kinds 1          the first kind alone
+    .venv/bin/python tests/benchmarks/bisect_simulation.py --searches 100     shorter
 
 64 candidates behind a good one; launches deviate as the kind says (`simulated.py`). Each search is the product's own:
-the looks of a gate at both ends, then its posterior, choice and end; but several changes are looked for after each
-fifth pair and at the end, where the product looks after each. Beside it `git bisect` by
-hand: so many runs of the good end, of the bad end and of each of six candidates, which is called bad where its
-geometric mean is nearer to the bad end's.
+the looks of a gate at both ends, then its posterior, choice and end. Beside it `git bisect` by hand: so many runs of
+the good end, of the bad end and of each of six candidates, which is called bad where its geometric mean is nearer to
+the bad end's.
 
 The second table is the calibration: how often the likeliest candidate was the right one, by the probability that it was
 given after every fifth pair. Exit code 1 where less than 95 % of the candidates that the first kind names are right.
@@ -34,15 +33,14 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from simulated import CI, Array, Conditions, gate, launches, pairs_needed
 
-from dlbench.reports.bisection import posterior as search
-from dlbench.reports.compare.verdict import DEFAULT
+from dlbench.reports.bisection.posterior import CONFIDENCE, assess
 
-CANDIDATES, CHUNK, MOST = 64, 200, 200
-LOOK = 5
-"""Pairs between two looks for several changes, and between two entries of the calibration."""
+CANDIDATES, MOST = 64, 200
+SAID_EACH = 5
+"""Pairs between two entries of the calibration."""
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
-Levels = Callable[[np.random.Generator, int], tuple[Array, Array]]
-"""Returns the log levels of good and candidates (searches, 65), and where changes are (searches, changes)."""
+Levels = Callable[[np.random.Generator], tuple[Array, list[int]]]
+"""Returns the log levels of good and candidates, and where changes are."""
 
 
 @dataclass
@@ -67,139 +65,95 @@ class Found:
     """The highest probability of a place, and whether it was the right one, during the searches."""
 
 
-def one_change(size: float) -> Levels:
-    """Return levels with one slowdown at a random place."""
+def changes(*sizes: float) -> Levels:
+    """Return levels with these changes in order at random places, of several a sixth of the candidates apart."""
 
-    def levels(rng: np.random.Generator, count: int) -> tuple[Array, Array]:
-        places = rng.integers(1, CANDIDATES + 1, (count, 1))
-        return math.log1p(size) * (np.arange(CANDIDATES + 1) >= places), places
-
-    return levels
-
-
-def no_change(rng: np.random.Generator, count: int) -> tuple[Array, Array]:
-    """Return levels without a change."""
-    return np.zeros((count, CANDIDATES + 1)), np.zeros((count, 0), dtype=int)
-
-
-def two_changes(first: float, second: float) -> Levels:
-    """Return levels with two changes at random places, a sixth of the candidates apart at least."""
-
-    def levels(rng: np.random.Generator, count: int) -> tuple[Array, Array]:
-        apart = CANDIDATES // 6
-        starts = rng.integers(1, CANDIDATES - apart + 1, count)
-        ends = rng.integers(starts + apart, CANDIDATES + 1)
+    def levels(rng: np.random.Generator) -> tuple[Array, list[int]]:
+        places: list[int] = []
+        for number in range(len(sizes)):
+            apart = CANDIDATES // 6
+            first = places[-1] + apart if places else 1
+            places.append(int(rng.integers(first, CANDIDATES + 1 - apart * (len(sizes) - 1 - number))))
         numbers = np.arange(CANDIDATES + 1)
-        return (
-            math.log1p(first) * (numbers >= starts[:, None]) + math.log1p(second) * (numbers >= ends[:, None]),
-            np.stack([starts, ends], axis=1),
-        )
+        steps = (math.log1p(size) * (numbers >= place) for size, place in zip(sizes, places, strict=True))
+        return sum(steps, np.zeros(CANDIDATES + 1)), places
 
     return levels
 
 
 KINDS: dict[str, tuple[Conditions, Levels]] = {
-    "3 %, +5 %": (Conditions(0.03), one_change(0.05)),
-    "CI machine, +5 %": (CI, one_change(0.05)),
-    "1 %, +5 %": (Conditions(0.01), one_change(0.05)),
-    "3 %, +10 %": (Conditions(0.03), one_change(0.10)),
-    "2 %, +4 % and +4 %": (Conditions(0.02), two_changes(0.04, 0.04)),
-    "2 %, +10 %, then -5 %": (Conditions(0.02), two_changes(0.10, -0.05)),
-    "3 %, no change": (Conditions(0.03), no_change),
+    "3 %, +5 %": (Conditions(0.03), changes(0.05)),
+    "CI machine, +5 %": (CI, changes(0.05)),
+    "1 %, +5 %": (Conditions(0.01), changes(0.05)),
+    "3 %, +10 %": (Conditions(0.03), changes(0.10)),
+    "2 %, +4 % and +4 %": (Conditions(0.02), changes(0.04, 0.04)),
+    "2 %, +10 %, then -5 %": (Conditions(0.02), changes(0.10, -0.05)),
+    "3 %, no change": (Conditions(0.03), changes()),
 }
 
 
-def searches(rng: np.random.Generator, conditions: Conditions, levels: Array, truth: Array, found: Found) -> None:
-    """Carry out searches of these levels, and add what they came to."""
-    sides = launches(rng, conditions, len(levels), MOST)
-    noise = sides[:, :, 1] - sides[:, :, 0]
-    found.searches += len(levels)
-    ends = levels[:, -1:] + noise[:, : pairs_needed()]
-    decisions = [gate(np.stack([np.zeros(len(each)), each], axis=1)) for each in ends]
-    kept = np.array([each for each, decision in enumerate(decisions) if decision.alarm], dtype=int)
-    found.unconfirmed += len(levels) - len(kept)
-    if not len(kept):
+def search(rng: np.random.Generator, conditions: Conditions, levels: Array, places: list[int], found: Found) -> None:
+    """Carry out a search among these levels, and add what it came to."""
+    found.searches += 1
+    (sides,) = launches(rng, conditions, 1, MOST)
+    sides[:, 1] += levels[-1]
+    decision = gate(sides[: pairs_needed()])
+    if not decision.alarm:
+        found.unconfirmed += 1
         return
-    made = np.array([decisions[each].pairs for each in kept])
-    evidence = [{CANDIDATES: list(ends[each, :count])} for each, count in zip(kept, made, strict=True)]
-    grids = [search.grid_of(np.array(each[CANDIDATES])) for each in evidence]
-    grid = search.Grid(*(np.stack(part) for part in zip(*grids, strict=True)))
-    sums = [search.sums(each, range(1, CANDIDATES + 1), of) for each, of in zip(evidence, grids, strict=True)]
-    before, after = (np.stack(part) for part in zip(*sums, strict=True))
-    weights = np.full(CANDIDATES, 1 / CANDIDATES)
-    measured = np.zeros((len(kept), CANDIDATES), dtype=bool)
-    measured[:, -1] = True
-    several, between = np.zeros(len(kept)), np.full(len(kept), -1)
-    active = np.arange(len(kept))
-    for step in range(MOST):
-        of = search.Grid(grid.sizes[active], grid.scales[active])
-        post = search.posterior(before[active], after[active], of, weights)
-        best = post.places.argmax(axis=1)
-        highest = np.take_along_axis(post.places, best[:, None], axis=1)[:, 0]
-        asked = (highest >= search.CONFIDENCE) | (step % LOOK == 0)
-        for row in np.flatnonzero(asked):
-            of_search = active[row]
-            two, middle = search.several_changes(
-                evidence[of_search], range(1, CANDIDATES + 1), grids[of_search], weights, DEFAULT.magnitude
-            )
-            several[of_search] = search.probability_of_several(two, float(post.log_evidence[row]))
-            between[of_search] = -1 if middle is None else middle - 1
-        share = several[active]
-        hits = (best[:, None] + 1 == truth[kept[active]]).any(axis=1)
-        if step % LOOK == 0:
-            found.said += list(zip(highest.tolist(), hits.tolist(), strict=True))
-        spent = made[active] >= MOST
-        split = share >= search.CONFIDENCE
-        named = (highest >= search.CONFIDENCE) & (share < search.DOUBT)
-        for row in np.flatnonzero(named | split | spent):
-            found.pairs.append(int(made[active[row]]))
-            found.built.append(int(measured[active[row]].sum()) - 1)
-            if named[row]:
-                found.claimed.append(float(highest[row]))
-                found.right += bool(hits[row])
-                found.wrong += not hits[row]
-                if hits[row]:
-                    reached = np.cumsum(post.sizes[row]) - post.sizes[row] / 2
-                    low, high = np.interp((0.025, 0.975), reached, of.sizes[row])
-                    found.covered.append(bool(low <= levels[kept[active[row]], -1] <= high))
-            found.several += bool(split[row])
-            found.undecided += not named[row] and not split[row]
-        going = ~(named | split | spent)
-        active, places, share = active[going], post.places[going], share[going]
-        if not len(active):
-            return
-        chosen = search.following(places, measured[active])
-        doubtful = (share >= search.DOUBT) & (between[active] >= 0)
-        chosen = np.where(doubtful, between[active], chosen)
-        ratios = levels[kept[active], chosen + 1] + noise[kept[active], made[active]]
-        more = search.likelihoods(ratios, search.Grid(grid.sizes[active], grid.scales[active]))
-        before[active, chosen] += more[0]
-        after[active, chosen] += more[1]
-        measured[active, chosen] = True
-        made[active] += 1
-        for row, place, ratio in zip(active, chosen, ratios, strict=True):
-            evidence[row].setdefault(int(place) + 1, []).append(float(ratio))
+    noise = sides[:, 1] - sides[:, 0] - levels[-1]
+    evidence = {CANDIDATES: (noise[: decision.pairs] + levels[-1]).tolist()}
+    known = assess(evidence, CANDIDATES)
+    pairs = decision.pairs
+    while True:
+        place, highest = known.candidates[int(np.argmax(known.places))], max(known.places)
+        if (pairs - decision.pairs) % SAID_EACH == 0:
+            found.said.append((highest, place in places))
+        if known.decided() or pairs == MOST:
+            break
+        chosen = known.following(evidence)
+        evidence.setdefault(chosen, []).append(float(levels[chosen] + noise[pairs]))
+        pairs += 1
+        known = assess(evidence, CANDIDATES)
+    found.pairs.append(pairs)
+    found.built.append(len(evidence) - 1)
+    if known.several >= CONFIDENCE:
+        found.several += 1
+    elif not known.decided() or highest < CONFIDENCE:
+        found.undecided += 1
+    else:
+        found.claimed.append(highest)
+        found.right += place in places
+        found.wrong += place not in places
+        if place in places:
+            found.covered.append(bool(math.log(known.low) <= levels[-1] <= math.log(known.high)))
 
 
-def by_hand(rng: np.random.Generator, conditions: Conditions, levels: Array, truth: Array, runs: int) -> float:
-    """Return how often `git bisect` with so many runs of each candidate ends at a change."""
-    count = len(levels)
+def searches(rng: np.random.Generator, kind: tuple[Conditions, Levels], count: int) -> Found:
+    """Return what so many searches of a kind come to."""
+    conditions, levels_of = kind
+    found = Found()
+    for _ in range(count):
+        search(rng, conditions, *levels_of(rng), found)
+    return found
 
-    def mean(places: Array) -> Array:
-        drawn = launches(rng, conditions, count, (runs + 1) // 2).reshape(count, -1)[:, :runs].mean(axis=1)
-        return np.take_along_axis(levels, places[:, None], axis=1)[:, 0] + drawn
 
-    low, high = np.zeros(count, dtype=int), np.full(count, CANDIDATES)
+def by_hand(rng: np.random.Generator, conditions: Conditions, levels: Array, places: list[int], runs: int) -> bool:
+    """Return whether `git bisect` with so many runs of each candidate ends at a change."""
+
+    def mean(place: int) -> float:
+        return float(levels[place] + launches(rng, conditions, 1, (runs + 1) // 2).ravel()[:runs].mean())
+
+    low, high = 0, CANDIDATES
     threshold = (mean(low) + mean(high)) / 2
-    while (high - low).max() > 1:
+    while high - low > 1:
         middle = (low + high) // 2
-        slow = mean(middle) > threshold
-        low, high = np.where(slow, low, middle), np.where(slow, middle, high)
-    return float((high[:, None] == truth).any(axis=1).mean())
+        low, high = (low, middle) if mean(middle) > threshold else (middle, high)
+    return high in places
 
 
 def main(
-    searches_of_each: Annotated[int, typer.Option("--searches")] = 2000, kinds: int = len(KINDS), seed: int = 1
+    searches_of_each: Annotated[int, typer.Option("--searches")] = 500, kinds: int = len(KINDS), seed: int = 1
 ) -> None:
     """Print both tables."""
     runs = (1, 5, 25)
@@ -212,34 +166,30 @@ def main(
         box=None,
     )
     calibration = Table("said", *list(KINDS)[:kinds], title="Right, % (of so many)", box=None)
-    columns, first = [], None
+    columns, first = [], Found()
     began = time.monotonic()
-    for number, (name, (conditions, levels_of)) in enumerate(list(KINDS.items())[:kinds]):
-        rng, found = np.random.default_rng([seed, number]), Found()
-        for done in range(0, searches_of_each, CHUNK):
-            levels, truth = levels_of(rng, min(CHUNK, searches_of_each - done))
-            searches(rng, conditions, levels, truth, found)
-        first = first or found
-        levels, truth = levels_of(rng, searches_of_each)
-        named, count = found.right + found.wrong, found.searches
+    for number, (name, kind) in enumerate(list(KINDS.items())[:kinds]):
+        rng = np.random.default_rng([seed, number])
+        found = searches(rng, kind, searches_of_each)
+        first = found if number == 0 else first
+        hands = [
+            np.mean([by_hand(rng, kind[0], *kind[1](rng), each) for _ in range(searches_of_each)]) for each in runs
+        ]
         pairs = np.array(found.pairs or [0])
+        shares = (
+            *(found.right / found.searches, found.right / max(1, found.right + found.wrong)),
+            *(np.mean(found.claimed or [0]), found.several / found.searches),
+            *((found.unconfirmed + found.undecided) / found.searches, found.wrong / found.searches),
+        )
         table.add_row(
             name,
-            f"{100 * found.right / count:.1f}",
-            f"{100 * found.right / max(1, named):.1f}",
-            f"{100 * float(np.mean(found.claimed or [0])):.1f}",
-            f"{100 * found.several / count:.1f}",
-            f"{100 * (found.unconfirmed + found.undecided) / count:.1f}",
-            f"{100 * found.wrong / count:.1f}",
+            *(f"{100 * each:.1f}" for each in shares),
             f"{2 * pairs.mean():.0f} ({2 * np.quantile(pairs, 0.9):.0f})",
             f"{np.mean(found.built or [0]):.1f}",
-            f"{100 * float(np.mean(found.covered or [0])):.1f}",
-            *(f"{100 * by_hand(rng, conditions, levels, truth, each):.1f}" for each in runs),
+            *(f"{100 * each:.1f}" for each in (np.mean(found.covered or [0]), *hands)),
         )
-        said = np.array([each for each, _ in found.said] or [0.0])
-        hits = np.array([hit for _, hit in found.said] or [False])
-        places = [np.flatnonzero((low <= said) & (said < high)) for low, high in pairwise(BINS)]
-        columns.append([f"{100 * hits[each].mean():.0f} ({len(each)})" if len(each) else "-" for each in places])
+        of_bins = [[hit for said, hit in found.said if low <= said < high] for low, high in pairwise(BINS)]
+        columns.append([f"{100 * np.mean(hits):.0f} ({len(hits)})" if hits else "-" for hits in of_bins])
     for row, (low, high) in enumerate(pairwise(BINS)):
         calibration.add_row(f"{100 * low:.0f} to {100 * high:.0f}", *(column[row] for column in columns))
     console = Console(width=180)
@@ -247,7 +197,6 @@ def main(
     console.print("launches: mean of searches whose ends differ (90 % take no more); built: candidates measured.")
     console.print(calibration)
     console.print(f"{time.monotonic() - began:.0f} s")
-    assert first is not None
     named = first.right + first.wrong
     missed = stats.binomtest(first.right, named, 0.95, alternative="less").pvalue < 0.001 if named else True
     raise typer.Exit(int(missed))

@@ -5,17 +5,12 @@
 
 One thread of PyTorch on three networks: ``memory`` (weights far larger than the caches), ``compute`` (convolutions)
 and ``small`` (an LSTM with short steps). Beside them runs a neighbour: none, ``cpu`` (a busy loop), ``bandwidth``
-(copies arrays), ``bursts`` (copies now and then, on two CPUs), ``quota`` (none, but a quota of 1.5 CPUs around the
-launches, where control groups can be made; the product refuses duets there). By turns the code is identical, and the
-candidate does 5 % more work, or as much as --effects say. Every round makes one pair of each kind, in random order, so
-a call that is ended loses one pair at most, and the next one goes on. Nothing else should run.
+(copies arrays), ``bursts`` (copies now and then, on two CPUs). By turns the code is identical, and the candidate does
+5 % more work, or as much as --effects say. Every round makes one pair of each kind, in random order, so a call that is
+ended loses one pair at most, and the next one goes on. Nothing else should run.
 
-Columns: robust standard deviation (MAD) of the logarithm of the pairs' ratios around that of their effect, of all
-pairs and of undisturbed ones; seconds of a pair; minutes until the ratio is known to +-1 %. The variance of the
-logarithm of a launch's median taken apart: what the spread of its own samples explains (within a launch), the rest of
-what differs in a pair (between launches: at the same time in a duet), and what both launches of a pair have in common
-(over time). How much longer a step is than in undisturbed sequential launches, and on the second set of CPUs than on
-the first. "In time" is another estimate for duets: the median over the common time of the ratio at each moment. Last
+Columns: robust standard deviation (MAD) of the logarithm of the pairs' ratios around that of their effect; seconds of a
+pair; minutes until the ratio is known to +-1 %; how much longer a step is than in undisturbed sequential launches. Last
 the ratios measured, with their 95 % intervals, and of a gate on pairs drawn from these how often it alarms at identical
 code / finds 5 % / is contended then: as the gate is; "alike", where a pair counts if both of its launches waited for a
 CPU alike; "blind", where each pair counts.
@@ -44,7 +39,7 @@ from scipy import stats
 
 from dlbench.adapters.protocol import EXTRA_PRODUCTS, Cell
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.comparison import common_time, complete_pairs, seconds_of_pair
+from dlbench.reports.compare.comparison import complete_pairs, seconds_of_pair
 from dlbench.reports.compare.verdict import Verdict, estimate_pairs
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.storage.hosts import Host, host_of
@@ -111,9 +106,7 @@ NEIGHBOURS = {
         " while time.time() < end: b[:] = a\n time.sleep(random.expovariate(1))",
     )
     * 2,
-    "quota": (),
 }
-QUOTA_GROUP, QUOTA_MICROSECONDS = Path("/sys/fs/cgroup/cpu/dlbench-duet-study"), 150_000
 REPLAYS = 300
 ALIKE = 0.05  # difference of the logarithms of how much longer waiting made the launches of a pair
 
@@ -129,16 +122,11 @@ class Kind(NamedTuple):
 
 @contextlib.contextmanager
 def beside(neighbour: str) -> Iterator[None]:
-    """Let a neighbour run, or this process be under the quota."""
+    """Let a neighbour run."""
     with contextlib.ExitStack() as stack:
         for code in NEIGHBOURS[neighbour]:
             child = stack.enter_context(subprocess.Popen([sys.executable, "-c", _DIES_WITH_US + code]))
             stack.callback(child.kill)
-        if neighbour == "quota":
-            QUOTA_GROUP.mkdir(exist_ok=True)
-            (QUOTA_GROUP / "cpu.cfs_quota_us").write_text(str(QUOTA_MICROSECONDS))
-            (QUOTA_GROUP / "cgroup.procs").write_text("0")
-            stack.callback(QUOTA_GROUP.parent.joinpath("cgroup.procs").write_text, "0")
         time.sleep(0.5 if NEIGHBOURS[neighbour] else 0.0)
         yield
 
@@ -234,7 +222,6 @@ class Pairs(NamedTuple):
 
     records: list[tuple[Record, Record]]
     logs: np.ndarray  # (pairs, 2)
-    in_time: np.ndarray  # the logarithms of their ratios, compared moment by moment
     disturbed: np.ndarray
 
 
@@ -244,38 +231,15 @@ def pairs_of(kind: Kind, records: dict[str, list[Record]], host: Host) -> Pairs:
     timed = [(pair, seconds) for pair in found if None not in (seconds := seconds_of_pair(*pair))]
     logs = np.log(np.array([seconds for _, seconds in timed], dtype=float)).reshape(-1, 2)
     disturbed = np.array([any(left_out(each, host) for each in pair) for pair, _ in timed], dtype=bool)
-    in_time = np.array([ratio_in_time(*pair) for pair, _ in timed])
-    return Pairs([pair for pair, _ in timed], logs, in_time, disturbed)
-
-
-def ratio_in_time(first: Record, second: Record) -> float:
-    """Return the logarithm of the ratio at each moment of the common time of a duet, its median over that time."""
-    common = common_time(first, second)
-    if common is None:
-        return math.nan
-    edges, logs = [], []
-    for record in (first, second):
-        begin, samples = (record.outcome.timed_between or [0.0])[0], np.array(record.outcome.samples_ns) * 1e-9
-        edges.append(begin + np.concatenate([[0.0], np.cumsum(samples)]))
-        logs.append(np.log(record.outcome.step_seconds()))
-    cuts = np.unique(np.clip(np.concatenate([*edges, common]), *common))
-    middles, lengths = (cuts[1:] + cuts[:-1]) / 2, np.diff(cuts)
-    at = [np.clip(np.searchsorted(edge, middles) - 1, 0, len(log) - 1) for edge, log in zip(edges, logs, strict=True)]
-    differences = logs[1][at[1]] - logs[0][at[0]]
-    order = np.argsort(differences)
-    half = np.searchsorted(np.cumsum(lengths[order]), lengths.sum() / 2)
-    return float(differences[order][min(half, len(order) - 1)])
+    return Pairs([pair for pair, _ in timed], logs, disturbed)
 
 
 def pooled(of_effects: list[Pairs]) -> Pairs:
     """Return the pairs of all effects as if the code were identical."""
-    logs, in_time = [], []
-    for found in of_effects:
-        logs.append(found.logs - [0.0, np.median(found.logs[:, 1] - found.logs[:, 0])])
-        in_time.append(found.in_time - np.median(found.in_time))
+    logs = [found.logs - [0.0, np.median(found.logs[:, 1] - found.logs[:, 0])] for found in of_effects]
     records = [pair for found in of_effects for pair in found.records]
     disturbed = np.concatenate([found.disturbed for found in of_effects])
-    return Pairs(records, np.concatenate(logs), np.concatenate(in_time), disturbed)
+    return Pairs(records, np.concatenate(logs), disturbed)
 
 
 def variance(values: np.ndarray) -> float:
@@ -283,42 +247,22 @@ def variance(values: np.ndarray) -> float:
     return float(stats.median_abs_deviation(values, scale="normal")) ** 2 if len(values) > 2 else math.nan
 
 
-def percent(share: float) -> str:
-    return "" if math.isnan(share) else f"{100 * share:.1f}"
-
-
-def within(record: Record) -> float:
-    """Return the variance of a launch's log-median that the spread of its samples explains."""
-    logs = np.log(record.outcome.step_seconds())
-    low, high = np.quantile(logs, [0.25, 0.75])
-    return math.pi / 2 * ((high - low) / 1.349) ** 2 / len(logs)
-
-
 def noise(found: Pairs, quiet: float) -> list[str]:
     """Return the columns of the first table; ``quiet`` is the log of a step of undisturbed sequential launches."""
     differences = found.logs[:, 1] - found.logs[:, 0]
-    of_pair, calm = variance(differences), variance(differences[~found.disturbed])
+    of_pair = variance(differences)
     starts = [min(each.started for each in pair) for pair in found.records]
     walls = [
         max(each.wall_seconds + (each.started - start).total_seconds() for each in pair)
         for start, pair in zip(starts, found.records, strict=True)
     ]
-    own = fmean(within(each) for pair in found.records for each in pair)
-    common = variance(found.logs.mean(axis=1)) - of_pair / 4
-    first_cpus = np.array([(a.outcome.cpus or [0]) < (b.outcome.cpus or [0]) for a, b in found.records])
     return [
         f"{len(differences)}",
         f"{100 * found.disturbed.mean():.0f}",
-        percent(math.sqrt(of_pair)),
-        percent(math.sqrt(calm)),
-        percent(math.sqrt(variance(found.in_time))),
+        f"{100 * math.sqrt(of_pair):.1f}",
         f"{median(walls):.1f}",
         f"{(1.96 * math.sqrt(of_pair) / 0.01) ** 2 * median(walls) / 60:.1f}",
-        percent(math.sqrt(own)),
-        percent(math.sqrt(max(0.0, of_pair / 2 - own))),
-        percent(math.sqrt(max(0.0, common))),
         f"{100 * math.expm1(float(np.median(found.logs)) - quiet):+.1f}",
-        f"{100 * math.expm1(float(np.median(np.where(first_cpus, differences, -differences)))):+.1f}",
     ]
 
 
@@ -373,8 +317,8 @@ def show(store: Store, console: Console) -> None:
     records = {run.suite: store.records(run=run.id) for run in store.runs()}
     names = [Kind(*parts[:3], int(parts[3])) for name in records if len(parts := name.split("/")) == 4]
     host, effects = host_of(probe()), sorted({kind.effect for kind in names})
-    first = Table("network", "neighbour", "pairing", "pairs", "disturbed %", "sd %", "sd % calm", "sd % in time")
-    for column in ("s a pair", "min to 1 %", "within %", "between %", "over time %", "step %", "CPUs %"):
+    first = Table("network", "neighbour", "pairing", "pairs", "disturbed %", "sd %")
+    for column in ("s a pair", "min to 1 %", "step %"):
         first.add_column(column)
     second = Table("network", "neighbour", "pairing", *(f"+{effect} %" for effect in effects))
     for column in ("gate %", "gate, alike %", "gate, blind %"):
@@ -407,8 +351,6 @@ def main(
             except KeyboardInterrupt:
                 print("Every finished pair is stored.")
         show(opened, console)
-    with contextlib.suppress(OSError):
-        QUOTA_GROUP.rmdir()
 
 
 if __name__ == "__main__":

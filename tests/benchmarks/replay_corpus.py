@@ -63,26 +63,10 @@ def rules_table(rules: dict[str, dict[str, list[replay.Decision]]]) -> str:
     return table(head, rows)
 
 
-def frameworks_table(corpus: Corpus) -> str:
-    """Describe each framework's launches."""
-    head = ["per cent", "undisturbed pairs", "deviation", f"true effects of {_ADDED}", "of +5, 95 % interval"]
-    rows, random = [], seeded()
-    for framework in corpus.frameworks:
-        pairs = corpus.pairs(framework, "a", "b")
-        slowdowns = [replay.effect_pairs(corpus, framework, label) for label in EFFECTS]
-        true = {label: replay.effect(corpus, framework, label) for label in EFFECTS}
-        five = true["plus5"]
-        rows.append(
-            [
-                framework,
-                f"{len(calm(pairs))} of {len(pairs)}",
-                percent(replay.deviation(calm(pairs))),
-                ", ".join(percent(each.ratio - 1) for each in true.values()),
-                f"{percent(five.low - 1)} to {percent(five.high - 1)}",
-                percents(replay.gate_drawn(found, random, DRAWN[GATE]) for found in slowdowns),
-            ]
-        )
-    return table([*head, "gate finds"], rows)
+def span(shares: Iterable[float]) -> str:
+    """Write the least and the greatest share in per cent."""
+    found = sorted(shares)
+    return f"{percent(found[0])} to {percent(found[-1])}"
 
 
 def noise_table(corpus: Corpus) -> str:
@@ -97,21 +81,28 @@ def noise_table(corpus: Corpus) -> str:
 
 
 def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
-    """Describe the launches, where they were collected, and what the gate spent on them."""
+    """Describe the launches, where they were collected, what was added to them, and what the gate spent on them."""
     launches = corpus.launches
     disturbed = Rate.count(launch.disturbed for launch in launches)
-    pairs = [pair for framework in corpus.frameworks for pair in corpus.pairs(framework, "a", "b")]
+    by_framework = {framework: corpus.pairs(framework, "a", "b") for framework in corpus.frameworks}
+    pairs = [pair for found in by_framework.values() for pair in found]
     machine = ", ".join(corpus.machine[label] for label in ("CPU", "Cores", "Virtualisation"))
-    first, last = (end(launch.started for launch in launches) for end in (min, max))
     same, slower = (np.mean([decision.pairs for decision in gate[of]]) for of in ("undisturbed", "plus5"))
+    deviations = span(replay.deviation(calm(found)) for found in by_framework.values())
+    costs = ", ".join(
+        span(replay.effect(corpus, framework, label).ratio - 1 for framework in by_framework) for label in EFFECTS
+    )
+    random = seeded()
+    covered = span(replay.coverage(corpus, random, size, OTHERS_EXCHANGED).value for size in WINDOWS)
     return (
-        f"{len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, from {first:%Y-%m-%d %H:%M} to "
-        f"{last:%Y-%m-%d %H:%M} UTC on machine {corpus.host.fingerprint} ({machine}); {disturbed.hits} "
-        f"({percent(disturbed.value, 0)} %) were disturbed. Of {len(pairs)} pairs of identical code "
-        f"{len(calm(pairs))} were undisturbed.\n\n"
-        f"The gate decided {len(gate['independent'])} independent comparisons by the product's own schedule, records "
-        f"and report, {len(gate['exchanged'])} exchanged ones and {len(gate['undisturbed'])} undisturbed ones. It took "
-        f"{same:.1f} pairs of identical code on average, {slower:.1f} with 5 % more work."
+        f"{len(launches)} launches of `lstm32`, mini-batch 4, 1 thread, on {launches[0].started:%Y-%m-%d} ({machine}); "
+        f"{disturbed.hits} ({percent(disturbed.value, 0)} %) were disturbed. Of {len(pairs)} pairs of identical code "
+        f"{len(calm(pairs))} were undisturbed. By framework, a launch deviates by {deviations} % (robust), and work "
+        f"added as {_ADDED} % costs {costs} %.\n\n"
+        f"The gate decided {len(gate['independent'])} independent comparisons, {len(gate['exchanged'])} exchanged and "
+        f"{len(gate['undisturbed'])} undisturbed ones. It took {same:.1f} pairs of identical code on average, "
+        f"{slower:.1f} with 5 % more work. Its intervals over {WINDOWS[0]} to {WINDOWS[-1]} undisturbed pairs cover "
+        f"{covered} %."
     )
 
 
@@ -123,8 +114,6 @@ def report(corpus: Corpus) -> str:
         )
         for name in RULES
     }
-    random = seeded()
-    covered = [replay.coverage(corpus, random, size, OTHERS_EXCHANGED).value for size in WINDOWS]
     slow = [launch for launch, late in replay.slowness(corpus) if late > SLOW]
     unseen = sum(launch.waiting < 0.02 and launch.pressure < 0.02 for launch in slow)
     parts = [
@@ -132,10 +121,7 @@ def report(corpus: Corpus) -> str:
         f"Stored: the baseline is {replay.APART} blocks earlier or later. Slowdowns: real extra work, in undisturbed "
         "pairs drawn with replacement.",
         rules_table(rules),
-        frameworks_table(corpus),
-        f"Deviation is that of one launch, robust. Intervals over {WINDOWS[0]} to {WINDOWS[-1]} undisturbed pairs of "
-        f"identical code, exchanged, cover {percent(min(covered))} to {percent(max(covered))} %.",
-        f"Gates under noise, {DRAWN[GATE]} of each framework, of identical code but in the last row:",
+        f"Gates of identical code under noise (last row: 5 % more work), {DRAWN[GATE]} of each framework:",
         noise_table(corpus),
         f"Of {len(slow)} launches of identical code more than 5 % slow, {unseen} showed no contention (waiting and "
         "pressure both below 2 %).",

@@ -54,11 +54,14 @@ def test_rows_and_columns_have_a_settled_order() -> None:
         make.record(network="fcn5", framework="torch", mode="compile", device="cuda:0", threads=1),
         make.record(network="fcn5", framework="torch", threads=2, batch_size=16),
         make.record(network="fcn5", framework="torch", threads=2, machine="m-two"),
+        make.record(network="lstm32", framework="jax-0.10.2", threads=1),
+        make.record(network="lstm32", framework="jax-0.9.2", threads=1),
     ]
     matrix = matrix_of(*records)
     assert [(group.network, group.batch_size) for group in matrix.rows] == [("fcn5", 16), ("fcn5", 64), ("lstm32", 64)]
     rows = [(row.framework, row.mode) for row in list(matrix.rows.values())[1]]
     assert rows == [("mxnet", "eager"), ("torch", "compile"), ("torch", "eager")]
+    assert [row.framework for row in list(matrix.rows.values())[2]] == ["jax-0.9.2", "jax-0.10.2", "torch"]
     assert [(c.machine, c.device, c.threads) for c in matrix.columns] == [
         (make.MACHINE, "cpu", 1),
         (make.MACHINE, "cpu", 2),

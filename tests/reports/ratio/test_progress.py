@@ -20,7 +20,7 @@ from dlbench.reports.formats.layout import times
 from dlbench.reports.ratio.progress import REPORT, Progress, Standing, progress
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.statistics import geometric_mean, mean_of_pairs, ratio, summarise
-from dlbench.reports.storage.record import Record
+from dlbench.reports.storage.record import RELEASED, Record
 
 DATES = {
     ("caffe", "1.0.0"): date(2017, 4, 18),
@@ -33,11 +33,17 @@ FORMATS = exporters("progress")
 
 
 def launches(
-    times: float | list[float], framework: str = "caffe", version: str = "1.0.0", adapter: str = "", **of_cell: Any
+    times: float | list[float],
+    framework: str = "caffe",
+    version: str = "1.0.0",
+    adapter: str = "",
+    uploaded: str = "",
+    **of_cell: Any,
 ) -> list[Record]:
     """Launches of these seconds, or three about them, of a version of a framework."""
     each = [times * f for f in (0.99, 1.0, 1.01)] if isinstance(times, float) else times
     software = {"version": version} if version else {}
+    software |= {RELEASED: uploaded} if uploaded else {}
     network = of_cell.get("network", "fcn5")
     where = {"mode": "m", "batch_size": BATCHES[network], **of_cell, "framework": framework}
     return [
@@ -67,6 +73,12 @@ def names(ranking: list[Standing]) -> list[str]:
 OLD = launches([2.0, 2.1, 1.9, 2.05])
 MIDDLE = launches(1.0, "mxnet", "1.9.1")
 NEW = launches([0.5, 0.52, 0.49], "torch", "2.13.0+cpu")
+
+
+def test_the_date_in_the_record_of_a_release_counts() -> None:
+    old, new = launches(1.0, "jax-0.9.2", "0.9.2", "jax", "2026-03-18"), launches(1.0, "jax-0.10.2", "0.10.2", "jax")
+    dated = launches(1.0, "jax-0.11.2", "0.11.2", "jax", "2026-09-17")
+    assert names(only(progress_of([*new, *dated, *old]))) == ["jax-0.9.2", "jax-0.11.2", "jax-0.10.2"]
 
 
 def test_frameworks_stand_in_the_order_of_their_release_dates_whatever_the_order_of_records() -> None:

@@ -139,6 +139,27 @@ def test_a_comparison_shows_its_candidate_only_where_its_run_is_asked_for() -> N
     assert "the candidate is shown" in matrix.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("of_run", "noted"),
+    [
+        ({"launches_most": 16}, True),
+        ({"launches_most": 16, "precision": 0.02}, False),
+        ({"launches_most": 16, "sides": {"baseline": "a", "candidate": "b"}}, False),
+        ({}, False),
+    ],
+)
+def test_a_run_that_launched_open_cells_more_often_is_noted(of_run: dict[str, Any], noted: bool) -> None:
+    with empty_store() as one, Store.open("sqlite://") as other:
+        one.begin_run(make.run(**of_run))
+        other.begin_run(make.run(id="run-2", launches_most=9))
+        for record in (*make.launches(1.0), *make.launches(2.0, framework="mxnet")):
+            one.append(record)
+        other.append(make.record(run="run-2", framework="jax"))
+        results = Narrowing(axes={"framework": "torch,mxnet"}).of(Results.newest([one, other]))
+    notes = build_matrix(results).notes
+    assert ["run-1" in note and "up to 16" in note for note in notes] == [True] * noted
+
+
 def test_of_a_repeated_launch_the_last_attempt_counts() -> None:
     disturbed = make.outcome([5.0] * 3, contention=make.contention(steal_seconds=10.0))
     repeated = [make.record(result=disturbed), replace(make.record([2.0] * 3, minutes=1), attempt=1)]

@@ -149,7 +149,7 @@ def test_a_bisection_that_is_interrupted_goes_on_and_measures_nothing_twice(buil
     runs, after = records()
     assert len(runs) == 1
     assert after[: len(before)] == before
-    assert max(Counter((each.launch, each.side) for each in after).values()) == 1
+    assert max(Counter((each.cell, each.launch, each.side) for each in after).values()) == 1
 
 
 def test_a_short_budget_leaves_it_undecided_and_names_the_range(builds, machine):
@@ -178,11 +178,10 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
         (["null", "--network", "fcn5", "--python", "a=/x"], "the same build"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "c"], "no build named 'c'"),
         (["null", "--network", "fcn5", "--python", "a=/x,b=/y", "--good", "b", "--bad", "a"], "Exchange them"),
-        (["null", "--network", "fcn5", "--python", "a=/x,b:torch=/y"], "of several frameworks"),
+        (["null", "--network", "fcn5", "--python", "a=/x,b:torch=/y"], "no framework named 'torch:null'"),
         (["null", "--network", "fcn5", "--confidence", "40%", "--python", "a=/x,b=/y"], "more than 50%"),
         (["--network", "fcn5"], "Name the framework"),
         (["jax", "--network", "fcn5"], "Name the releases"),
-        (["jax", "--network", "fcn5", "--good", "1.0", "--bad", "1.0.0"], "the same release"),
         (["jax", "--network", "fcn5", "--good", "nonsense", "--bad", "1.0.0"], "by its version"),
         (["null", "--network", "fcn5", "--good", "1.0", "--bad", "1.1"], "releases to choose from"),
         (["jax", "--network", "fcn5", "--build", "make"], "--build and --build-limit are for"),
@@ -282,7 +281,7 @@ def test_the_first_slower_commit_is_named_and_the_repository_is_as_it_was(commit
     ("build", "reason"),
     [
         ("test $(cat number) != 5 || { echo no compiler; exit 3; }", "its build failed with exit code 3 (no compiler)"),
-        ("test $(cat number) != 5 || sleep 600", "its build took more than 2 s and was ended"),
+        ("test $(cat number) != 5 || sleep 600", "took more than 2 s and was ended"),
         ("test $(cat number) != 5 || rm bench/train_step.py", "it has no file bench/train_step.py"),
     ],
 )
@@ -349,20 +348,8 @@ def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_kille
     digests = repository_of(tmp_path / "project", 6, work=2000)
     brief = {"steps": 5, "seconds": 0.2, "sample_seconds": 0.01}
     (tmp_path / "brief.toml").write_text(suite_of_null("brief", protocol=brief))
-    words = ("--repo", "project", "--step", "bench/train_step.py", "--good", digests[0], "--bad", "main")
-    words = (
-        "bisect",
-        *words,
-        "--suite",
-        "brief.toml",
-        *QUIETLY,
-        "--build",
-        "true",
-        "--store",
-        "my.sqlite",
-        "--budget",
-        "1m",
-    )
+    words = ("bisect", "--repo", "project", "--step", "bench/train_step.py", "--good", digests[0], "--bad", "main")
+    words += ("--suite", "brief.toml", *QUIETLY, "--build", "true", "--store", "my.sqlite", "--budget", "1m")
 
     def kept():
         with contextlib.suppress(StoreError), Store.open(tmp_path / "my.sqlite", create=False) as store:
@@ -377,7 +364,7 @@ def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_kille
     assert done.returncode in (1, 6), done.stdout + done.stderr  # 6: this machine was too busy
     after = kept()
     assert after[: len(before)] == before
-    assert max(Counter((each.launch, each.side, each.attempt) for each in after).values()) == 1
+    assert max(Counter((each.cell, each.launch, each.side, each.attempt) for each in after).values()) == 1
     if done.returncode == 1:
         assert f"{digests[6][:10]} (change 6)" in " ".join(done.stdout.split())
         assert git(tmp_path / "project", "worktree", "list", "--porcelain").count("worktree ") == 1

@@ -7,26 +7,29 @@ from datetime import date
 from pathlib import Path
 
 import numpy
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_adapters import ADAPTER, MODES
-from made_up_pythons import HOST, left_behind, make_framework, make_wheel
+from made_up_pythons import HOST, left_behind, make_framework, make_python, make_wheel
 from packaging.version import Version
+from processes import wait_until
 
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import environment, index, interpreters, packages, releases
 from dlbench.suites.environments.interpreters import MANIFEST
 from dlbench.suites.environments.releases import Release
-from dlbench.suites.errors import FrameworkEnvironmentError, IndexUnreachableError, UsageError
+from dlbench.suites.errors import FrameworkEnvironmentError, IndexUnreachableError
 from dlbench.suites.planning import framework as catalogue
 
 JSON = "application/vnd.pypi.simple.v1+json"
+NOWHERE = "http://127.0.0.1:9/simple"
 
 
-def wheel(file: str, uploaded: str | None = None, requires: str | None = None, **more: object) -> index.Wheel:
+def wheel(file: str, uploaded: str | None = None, requires: str | None = None) -> index.Wheel:
     """Return the wheel of this name, as the index describes it."""
-    page = {"files": [{"filename": file, "upload-time": uploaded, "requires-python": requires, **more}]}
+    page = {"files": [{"filename": file, "upload-time": uploaded, "requires-python": requires}]}
     (found,) = index.read_page(file.partition("-")[0], JSON, json.dumps(page))
     return found
 
@@ -54,7 +57,7 @@ def test_pages_in_json_and_html_give_wheels_that_are_neither_yanked_nor_early():
     found = list(index.read_page("tiny", JSON, json.dumps({"files": files})))
     assert [(str(each.version), each.uploaded, each.size) for each in found] == [
         ("1.0", date(2024, 5, 6), 7),
-        ("1.6", None, None),
+        ("1.6", None, 0),
     ]
     anchors = "".join(
         f'<a href="../files/{each["filename"]}#sha256=0" data-requires-python="{each.get("requires-python", "")}"'
@@ -103,23 +106,19 @@ def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_al
     assert len(set(found.values())) == 1 or not common
 
 
-def test_of_minor_versions_the_last_and_those_that_are_named(tmp_path):
-    tiny = make_framework(tmp_path)
-
-    def chosen(first, last, every):
-        return [str(each) for each in releases.chosen_versions(tiny, reversed(VERSIONS), first, last, every)]
-
-    assert chosen(None, None, "all") == [str(each) for each in VERSIONS]
-    assert chosen(None, None, "minor") == ["1.0.2", "1.1.2", "1.2.2"]
-    assert chosen("1.0.1", "1.2.0", "minor") == ["1.0.1", "1.0.2", "1.1.2", "1.2.0"]
-    assert chosen("1.1.1", "1.1.1", "minor") == ["1.1.1"]
-    for first, last, words in (
-        ("1.0.9", None, r"no release of Tiny with a wheel on the package index named '1.0.9'. Did you mean"),
-        (None, "latest", "named 'latest'"),
-        ("1.2.0", "1.0.0", "Tiny 1.2.0 is later than 1.0.0"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            chosen(first, last, "all")
+@pytest.mark.parametrize(
+    ("first", "last", "every", "chosen"),
+    [
+        (None, None, "minor", ["1.0.2", "1.1.2", "1.2.2"]),
+        ("1.0.1", "1.2.0", "minor", ["1.0.1", "1.0.2", "1.1.2", "1.2.0"]),
+        ("1.1.1", "1.1.1", "minor", ["1.1.1"]),
+        ("1.1", "1.2", "all", ["1.1.0", "1.1.1", "1.1.2", "1.2.0"]),
+        ("2.0", None, "all", []),
+    ],
+)
+def test_of_minor_versions_the_last_and_the_first_that_is_named(first, last, every, chosen):
+    low, high = (None if word is None else Version(word) for word in (first, last))
+    assert [str(each) for each in releases.chosen_versions(reversed(VERSIONS), low, high, every)] == chosen
 
 
 def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python(monkeypatch):
@@ -135,19 +134,12 @@ def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python
     assert releases.limits_of(known, None, "3.12") == {}
 
 
-@pytest.mark.parametrize("name", ["caffe", "null", "torch7", "theano"])
-def test_what_is_no_package_of_the_index_has_no_releases(name):
-    with pytest.raises(UsageError, match="is not installed from the package index") as caught:
-        releases.releases_on_index(catalogue.find(name))
-    assert "\n" not in str(caught.value)
-
-
 # Environments.
 
 
 @pytest.fixture
 def tiny(tmp_path, home, host_python, monkeypatch):
-    """Give a framework of this Python whose releases 1.0 and 1.1 are on an index of files, and the index's folder."""
+    """Give a framework of this Python whose releases are on an index of files."""
     monkeypatch.setattr(releases, "pythons_at_hand", lambda: {HOST: host_python})
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
     (tmp_path / "framework").mkdir()
@@ -164,49 +156,47 @@ def publish(tmp_path: Path, module: str, version: str, text: str = "", requires:
     (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
 
 
-def make_lock(tiny, version: str, ready: bool = False) -> None:
+def locked(tiny, version: str, ready: bool = False) -> Release:
     """Resolve a release by hand, and pretend that its environment is built."""
     lock = releases._lock(tiny, version)
     lock.parent.mkdir(parents=True, exist_ok=True)
     heading = f"# {version}, uploaded 2024-01-01, for Python {HOST}, 5 MB"
     lock.write_text(f"{heading}\ntiny=={version} --hash=sha256:{'0' * 64}\n")
+    release = releases.known_releases(tiny)[Version(version)]
     if ready:
-        known = releases._read(tiny, version)
-        assert known is not None
-        folder = environment.locate(known[1]).directory / "bin"
-        folder.mkdir(parents=True)
-        (folder / "python").touch()
-        (folder.parent / MANIFEST).write_text('{"megabytes": 1500}')
+        folder = environment.locate(release.locked).directory
+        make_python(folder / "bin" / "python", HOST)
+        (folder / MANIFEST).write_text('{"megabytes": 1500}')
+    return release
 
 
 @pytest.mark.slow
 def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_has_by_then(tiny, tmp_path, home):
-    publish(tmp_path, "dep", "1.0")
-    publish(tmp_path, "tiny", "1.0", requires="dep")
+    publish(tmp_path, "numpy", "1.0")
+    publish(tmp_path, "tiny", "1.0", requires="numpy")
     first, *others = releases.releases_on_index(tiny)
-    assert (first.version, first.problem, others) == ("1.0", None, [])
-    python = releases.build_release(tiny, first)
-    assert python == releases.build_release(tiny, first)
+    assert (first.version, first.problem, others) == ("1.0", "", [])
+    python = releases.source_of(tiny, first).interpreter
+    assert python == releases.source_of(tiny, first).interpreter
     assert python.parents[1].name.startswith("tiny-1.0-")
     count, megabytes = environment.size_of_releases(tiny)
     assert (count, megabytes > 0) == (1, True)
-    publish(tmp_path, "dep", "2.0")
+    publish(tmp_path, "numpy", "2.0")
     assert not environment.remove(tiny)
     assert environment.remove(tiny, releases=True)
     assert left_behind(home) == []
-    again = releases.build_release(tiny, first)
-    assert again == python
-    found = interpreters.inspect(python, ("tiny", "dep"))
-    assert (found.missing, found.distributions["dep"]) == ((), "1.0")
+    assert releases.source_of(tiny, first).interpreter == python
+    found = interpreters.inspect(python, ("tiny", "numpy"))
+    assert (found.missing, found.distributions["numpy"]) == ((), "1.0")
 
 
 def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monkeypatch):
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_INDEX_URL", NOWHERE)
     with pytest.raises(IndexUnreachableError, match="could not be reached") as caught:
         releases.releases_on_index(tiny)
     assert "\n" not in str(caught.value)
     for version, ready in (("1.0", True), ("1.1", False), ("1.2", True)):
-        make_lock(tiny, version, ready)
+        locked(tiny, version, ready)
     said = []
     found = releases.releases_on_index(tiny, first="0.9", report=said.append)
     assert [each.version for each in found] == ["1.0", "1.2"]
@@ -215,53 +205,54 @@ def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monke
     assert environment.size_of_releases(tiny) == (2, 3000)
 
 
-def test_an_index_that_fails_in_the_middle_is_not_asked_again(tiny, host_python, monkeypatch):
-    make_lock(tiny, "1.0", ready=True)
-    make_lock(tiny, "1.3", ready=False)
+def test_an_index_that_fails_in_the_middle_is_not_asked_again(tiny, monkeypatch):
     asked = []
 
-    def unreachable(framework, release):
+    def unreachable(framework, release, log):
         asked.append(release.version)
         raise IndexUnreachableError("the package index could not be reached.")
 
-    monkeypatch.setattr(releases, "_resolve", lambda framework, release, log: unreachable(framework, release))
+    monkeypatch.setattr(releases, "_resolve", unreachable)
     said = []
-    wanted = [Release(version, None, host_python) for version in ("1.0", "1.1", "1.2", "1.3")]
-    found = releases.build_releases(tiny, wanted, said.append)
+    new = [Release(version, None, (HOST,)) for version in ("1.1", "1.2")]
+    wanted = [locked(tiny, "1.0", ready=True), *new, locked(tiny, "1.3")]
+    found = releases.sources(tiny, wanted, report=said.append)
     assert asked == ["1.1"]
-    assert [each.python is not None for each in found] == [True, False, False, False]
+    assert [each.interpreter is not None for each in found] == [True, False, False, False]
     assert {each.reason for each in found[1:]} == {"the package index could not be reached."}
     assert sum("is left out: the package index could not be reached." in line for line in said) == 3
 
 
-def test_a_disk_that_would_not_hold_them_is_said_before_anything_is_built(tiny, host_python, monkeypatch, home):
-    for version in ("1.0", "1.1"):
-        make_lock(tiny, version)
+def test_a_disk_that_would_not_hold_them_is_said_before_anything_is_built(tiny, monkeypatch, home):
+    wanted = [locked(tiny, "1.0"), locked(tiny, "1.1")]
     monkeypatch.setattr(environment, "free_megabytes", lambda folder: 24.0)
-    wanted = [Release(version, None, host_python) for version in ("1.0", "1.1")]
     said = []
     with pytest.raises(FrameworkEnvironmentError, match=r"2 releases of Tiny take about 25 MB, and .* has 24 MB free"):
-        releases.build_releases(tiny, wanted, said.append)
+        releases.sources(tiny, wanted, report=said.append)
     assert "2 releases to build; downloads about 10 MB, takes about 25 MB" in said[0]
     assert left_behind(home) == []
 
 
 def test_what_cannot_be_installed_has_a_reason_and_the_others_are_built(tiny, tmp_path):
+    publish(tmp_path, "numpy", "1.0")
     publish(tmp_path, "tiny", "1.0", requires="nowhere")
-    publish(tmp_path, "tiny", "1.1")
-    wanted = releases.releases_on_index(tiny)
-    found = releases.build_releases(tiny, wanted, lambda line: None)
-    assert [each.python is not None for each in found] == [False, True]
+    publish(tmp_path, "tiny", "1.1", requires="numpy")
+    found = releases.sources(tiny, releases.releases_on_index(tiny), report=lambda line: None)
+    assert [each.interpreter is not None for each in found] == [False, True]
     assert "No matching distribution found for nowhere" in found[0].reason
     assert "\n" not in found[0].reason
 
 
-def test_a_program_that_hangs_is_ended_with_a_reason(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("limit", "why"), [(None, "it said nothing for"), (0.1, "it took more than 0.1 s")])
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch, limit, why):
     monkeypatch.setattr(packages, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(packages, "_LOOK_SECONDS", 0.05)
-    code, said = packages.run(["sleep", "60"], tmp_path / "log")
+    code, said = packages.run(["sh", "-c", "sleep 600 & echo $!; wait"], tmp_path / "log", limit=limit)
     assert code != 0
-    assert "it said nothing for" in packages.last_line(said)
+    assert why in packages.last_line(said)
+    pid = int(said.split()[0])
+    ended = lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # noqa: E731
+    wait_until(ended, "the end of what it started")
 
 
 # Measuring.
@@ -339,7 +330,7 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         began = {(record.cell, record.launch) for record in store.records()}
     assert 0 < len(began) < 9
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_INDEX_URL", NOWHERE)
     monkeypatch.setattr(index, "_known", {})
     code, out, said = command(*measured, "--network", "small", "--resume", "--json")
     assert code == 0, said
@@ -383,6 +374,17 @@ def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apa
         assert 5 < found["slowdown"]["ratio"] < 12
 
 
+def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
+    for good, bad, complaint in (
+        ("1.1", "1.0", "Exchange the two"),
+        ("1.0", "tiny-1.0", "Good and bad are the same release, 1.0"),
+        ("0.9", "1.1", "There is no release named '0.9'"),
+        ("2.0", "3.0", "has no wheels of tiny of these versions"),
+    ):
+        code, _, said = command("bisect", *measured[1:], "--network", "small", "--good", good, "--bad", bad)
+        assert (code, complaint in said) == (2, True), said
+
+
 def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
     words = ("--network", "small", "--launches", "1", "--python", f"newer={sys.executable},older={sys.executable}")
@@ -401,10 +403,10 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
         (["caffe", "--network", "small"], "is not installed from the package index"),
         (["jax"], "Name the network"),
         (["jax:nosuch", "--network", "small"], "jax has no mode 'nosuch'"),
-        (["jax", "--network", "small", "--every", "year"], "--every year"),
+        (["jax", "--network", "small", "--every", "year"], "--every"),
         (["jax", "--network", "small", "--resume"], "no"),
         (["null", "--network", "small", "--python", "a"], "cannot be read"),
-        (["null", "--network", "small", "--python", "a:null=/x"], "cannot be read"),
+        (["null", "--network", "small", "--python", "a=/x,a=/y"], "have one name"),
         (["null", "--network", "small", "--python", "a=/x", "--from", "1.0"], "--from and --to choose"),
         (["null", "--network", "small", "--plot", "x.gif", "--python", "a=/x"], "PNG or SVG"),
     ],

@@ -3,14 +3,12 @@
 A control group with a quota is made where this process may (root, version 1 or 2); else the test is skipped.
 """
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +35,7 @@ from dlbench.reports.storage.store import Store
 from dlbench.suites.run import quota
 from dlbench.suites.run.launcher import launch_process
 
-PERIOD = 100_000
+PROCESSES = "cgroup.procs"
 #: Low enough for a launch to come up against it on a machine that other programs use too.
 QUOTA = 0.2
 
@@ -45,42 +43,37 @@ QUOTA = 0.2
 ENTER = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid())); os.execvp(sys.argv[2], sys.argv[2:])"
 
 
-Within = Callable[[list[str]], list[str]]
+@pytest.fixture
+def places() -> tuple[Path, ...]:
+    """Return the groups in which those of launches are made here."""
+    found = quota.groups_of_launches()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
 
 
 @pytest.fixture
-def within() -> Iterator[Within]:
-    """Give what turns a command into one that runs under a quota of a fifth of a CPU."""
+def within(places: tuple[Path, ...]) -> Iterator[list[str]]:
+    """Give words before a command, by which it runs under a quota of a fifth of a CPU."""
     if (probe_cpu().quota_cpus or QUOTA) < QUOTA:
         pytest.skip("a tighter quota than that of the tests is in force here")
-    groups = Path("/sys/fs/cgroup")
-    first_version = (groups / "cpu").is_dir()
-    group = groups / ("cpu" if first_version else "") / f"dlbench-test-{uuid.uuid4().hex[:8]}"
-    inner = group / "inner"
-    amount = round(QUOTA * PERIOD)
-    limits = {"cpu.cfs_period_us": f"{PERIOD}", "cpu.cfs_quota_us": f"{amount}"}
-    try:
+    with quota.limited(QUOTA) as group:
+        assert group is not None
         # As a container's or a service's: the quota is that of a group around the one the process is in.
-        inner.mkdir(parents=True)
-        for name, text in (limits if first_version else {"cpu.max": f"{amount} {PERIOD}"}).items():
-            (group / name).write_text(text)
-        yield lambda command: [sys.executable, "-c", ENTER, str(inner / "cgroup.procs"), *command]
-    except OSError as error:
-        pytest.skip(f"no control group with a quota can be made here: {error}")
-    finally:
-        for made in (inner, group):
-            with contextlib.suppress(OSError):
-                made.rmdir()
+        inner = group.folders[0] / "inner"
+        inner.mkdir()
+        yield [sys.executable, "-c", ENTER, str(inner / PROCESSES)]
+        inner.rmdir()
 
 
 SUITE = suite_of_null("quota", threads=[2], protocol={"launches": 1, "steps": 100, "seconds": 1.0})
 
 
 @pytest.mark.slow
-def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: Within) -> None:
+def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: list[str]) -> None:
     (tmp_path / "quota.toml").write_text(SUITE)
     done = subprocess.run(
-        within([*COMMAND, "run", "quota.toml", "--no-ceilings"]),
+        [*within, *COMMAND, "run", "quota.toml", "--no-ceilings"],
         cwd=tmp_path,
         env=variables_of_command(tmp_path / "home"),
         capture_output=True,
@@ -99,17 +92,6 @@ def test_a_suite_under_a_quota_has_its_cells_flagged(tmp_path: Path, within: Wit
 
 
 # Quotas that dlbench sets itself.
-
-PROCESSES = "cgroup.procs"
-
-
-@pytest.fixture
-def places() -> tuple[Path, ...]:
-    """Return the groups in which those of launches are made here."""
-    found = quota.groups_of_launches()
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
 
 
 def own_groups(places: tuple[Path, ...], process: int) -> list[Path]:
@@ -250,7 +232,7 @@ def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
     group.limit(0.001)
     assert (around / "cpu.max").read_text() == "1000 100000"  # the least that the kernel takes
     group.lift()
-    assert (around / "cpu.max").read_text() == "max"
+    assert (around / "cpu.max").read_text() == "max 100000"
     stat = "usage_usec 2500000\nuser_usec 1\nnr_periods 40\nnr_throttled 30\nthrottled_usec 1500000\n"
     (around / "cpu.stat").write_text(stat)
     assert group.use() == QuotaUse(40, 30, pytest.approx(1.5), pytest.approx(2.5))

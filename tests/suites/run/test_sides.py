@@ -100,7 +100,7 @@ def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_
 
 def test_a_revision_of_the_adapters_is_unpacked_once(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
-    if sides._git(GUEST_DIRECTORY, "rev-parse", "HEAD") is None:
+    if sides.git(GUEST_DIRECTORY, "rev-parse", "HEAD") is None:
         pytest.skip("the adapters do not lie in a git checkout here")
     folder = sides.guest_at("HEAD")
     assert (folder / "__main__.py").is_file()
