@@ -44,7 +44,8 @@ def gate_command(given: Given) -> None:
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
     `--qualify` measures identical code and a slowdown of 5 % put in on purpose, and says for each cell which slowdowns
-    are found here, how often and how soon. Exit code 0: all were found; 1: identical code was slower; 6: neither.
+    are found here, how often and how soon. Exit code 0: all were found; 1: identical code was called
+    slower; 6: neither.
 
     Examples:
 

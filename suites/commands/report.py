@@ -39,12 +39,16 @@ class _Reports(TyperGroup):
         """Return the command of this name."""
         if cmd_name not in catalogue.modules() or cmd_name in _OF_THEIR_OWN:
             return super().get_command(ctx, cmd_name)
-        app = typer.Typer(rich_markup_mode=self.rich_markup_mode)
+        app = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
         app.command(cmd_name)(command_of(catalogue.report(cmd_name)))
         return typer.main.get_command(app)
 
 
-report_app = typer.Typer(cls=_Reports, no_args_is_help=True, help="Show what was measured, and what it means.")
+report_app = typer.Typer(
+    cls=_Reports,
+    no_args_is_help=True,
+    help="Show what was measured, and what it means. Each report has examples: `dlbench report fastest --help`.",
+)
 
 _OF_THEIR_OWN = ("compare", "bisect", "history", "explain")  # reports with commands elsewhere
 _STORES = "Result store. Repeat the option to compare machines."

@@ -51,7 +51,14 @@ class AxisOption:
 
 def narrowing_help(option: AxisOption) -> str:
     """Return the help of an option that shows the stored cells of some values only."""
-    irregular = {"affinity": "affinities", "tuning": "tunings", "cpu_quota": "CPU quotas", "storage": "storages"}
+    irregular = {
+        "affinity": "affinities",
+        "batch_sizes": "mini-batch sizes",
+        "cpu_quota": "CPU quotas",
+        "storage": "storages",
+        "threads": "thread counts",
+        "tuning": "tunings",
+    }
     words = irregular.get(option.key, option.key.replace("_", " "))
     names = option.example or ",".join(option.known[:2])
     if not names:
