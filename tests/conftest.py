@@ -20,10 +20,13 @@ from dlbench.suites.environments import digests
 from dlbench.suites.planning import own
 from dlbench.suites.planning.framework import catalogue
 
-#: In this order before all others: the first two mostly wait, and all of them are long.
+#: The longest come first, so that none is left alone at the end; one that waits beside one that computes.
 _FIRST = (
-    *("slurm", "tests/suites/fleet/test_fleet.py", "browser", "tests/reports/storage/test_postgresql.py"),
-    *("tests/suites/environments/test_packages.py", "tests/suites/environments/test_debian.py"),
+    *("slurm", "browser", "tests/reports/storage/test_postgresql.py", "guest of torch"),
+    *("tests/suites/fleet/test_fleet.py", "guest of tensorflow", "tests/suites/environments/test_releases.py"),
+    *("guest of jax", "tests/suites/environments/test_debian.py", "tests/suites/planning/test_own_steps.py"),
+    *("tests/hardening/test_kills.py", "tests/suites/environments/test_packages.py"),
+    *("tests/suites/in_pytest/test_pytest_plugin.py", "tests/suites/run/test_schedules.py"),
 )
 
 load_profile()
@@ -72,6 +75,14 @@ def digests_of_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "SHARED_HOME", shared)
         patch.setattr(digests, "home", lambda: shared)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_replicates() -> Iterator[None]:
+    """Simulate the fits of scaling laws nine times: all of them are most of the time of a report of threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dlbench.reports.curve.fits.REPLICATES", 9)
         yield
 
 

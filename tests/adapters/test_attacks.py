@@ -93,7 +93,9 @@ def attack(name, folder, like="reference", mode="float32", network=NETWORK, **op
 #: Caught by the evidence that catches another one, which is tried in every run.
 ALIKE = {
     *("skips_after_the_first_steps", "skips_until_it_is_reset", "updates_the_last_layer_alone", "reuses_gradients"),
-    *("reuses_gradients_of_the_same_data", "tells_losses_from_a_table", "computes_a_quarter"),
+    *("reuses_gradients_of_the_same_data", "tells_losses_from_a_table", "computes_a_quarter", "updates_biases_alone"),
+    *("computes_a_quarter_when_timed", "computes_in_lower_precision", "works_ahead_in_prepare"),
+    "leaves_work_unfinished",
 }
 
 

@@ -20,13 +20,14 @@ from dlbench.adapters.protocol import INSTALLED, Status
 from dlbench.reports.thread_evidence import wanting_threads
 from dlbench.suites.planning.framework import catalogue
 
-#: At full size the default modes of these train this one, and adapters outside dlbench; `-m slow` looks at the others.
+#: At full size.
 USUAL = "lstm32"
-AT_FULL_SIZE = ("torch",)
 #: A network whose rate falls a thousandfold after the parity steps, so that its final loss shows the rate.
 REFERRED = "small-recurrent"
 #: A machine that is sampled.
 SAMPLED = "small-mpm"
+#: What the default modes of these train, too; `-m slow` looks at the others.
+FURTHER = {"torch": (USUAL,), "numpy": (SAMPLED,)}
 #: With the recipes of their families, as a user's own network has.
 SMALL = {
     name: of_family(name, each.family, each.batch_size)
@@ -38,10 +39,9 @@ OF_EACH_FAMILY = (
     *("small-convolutional", "small-residual", "small-recurrent"),
     *("one-hot-gru", "small-elman", "small-attention"),
 )
-OF_EACH_FRAMEWORK = (REFERRED,)
 OF_FURTHER_MODES = "small-relu"
-#: Modes that take half a minute for their first step.
-COMPILED = (("torch", "compile"),)
+#: Modes whose settings `test_frameworks.py` trains with; the first takes half a minute for a step.
+ELSEWHERE = (("torch", "compile"), ("torch", "onednn"), ("tensorflow", "xla"), ("jax", "products"))
 #: A network for each mode that is about one family alone and refuses the others.
 OF_ONE_FAMILY = {("torch", "loop"): "small-elman"}
 #: Networks that some frameworks do not build: no such family, no clipping of all gradients together, no such units.
@@ -82,9 +82,10 @@ def looked_at(framework, mode):
     """Return the networks that are launched in every run: a launch costs seconds however small its network is."""
     if not framework.modes[mode].default:
         further = OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES)
-        return () if (framework.name, mode) in COMPILED else (further,)
-    full = (USUAL, SAMPLED) if framework.name in AT_FULL_SIZE or framework.outside is not None else ()
-    return (*(OF_EACH_FRAMEWORK if framework.outside is None else OF_EACH_FAMILY), *full)
+        return () if (framework.name, mode) in ELSEWHERE else (further,)
+    if framework.outside is not None:
+        return (*OF_EACH_FAMILY, USUAL, SAMPLED)
+    return (REFERRED, *FURTHER.get(framework.name, ()))
 
 
 def combinations():

@@ -47,6 +47,7 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         if words not in made:
             path = tmp_path_factory.mktemp("page") / "report.html"
             with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("dlbench.reports.curve.fits.REPLICATES", 9)
                 if not plots:
                     patch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
                 _carry_out("report", "page", *words, "--out", str(path))

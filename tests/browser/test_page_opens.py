@@ -107,10 +107,10 @@ def test_axe_finds_no_violation(show: Show, request: pytest.FixtureRequest, name
         if where:
             page.locator("#matrix-table td:not(.hole) a").first.click()
         assert violations(page, where) == []
-        # Nothing else depends on the scheme.
-        page.emulate_media(color_scheme="dark")
-        assert violations(page, where, "color-contrast") == []
-        page.emulate_media(color_scheme="light")
+        if name == "small":  # nothing else depends on the scheme, and every page has the same colours
+            page.emulate_media(color_scheme="dark")
+            assert violations(page, where, "color-contrast") == []
+            page.emulate_media(color_scheme="light")
 
 
 def violations(page: Page, where: str, *rules: str) -> list[str]:

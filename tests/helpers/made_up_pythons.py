@@ -2,10 +2,10 @@
 
 import base64
 import hashlib
-import os
-import subprocess
+import multiprocessing
 import sys
 import zipfile
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -102,15 +102,8 @@ def refused(framework: Framework) -> str:
     return message
 
 
-def start_build(framework, python="", **variables):
-    """Start a process that builds the framework's environment, with this interpreter where one is given."""
-    program = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from dlbench.suites.environments import environment\n"
-        "from dlbench.suites.planning.framework import Framework\n"
-        "if sys.argv[2]: environment.find_python = lambda version: Path(sys.argv[2])\n"
-        "environment.build(Framework.model_validate_json(sys.argv[1]))"
-    )
-    command = [sys.executable, "-c", program, framework.model_dump_json(), str(python)]
-    return subprocess.Popen(command, env={**os.environ, **variables})
+def start_build(framework: Framework) -> BaseProcess:
+    """Start a process, a fork of this one, that builds the framework's environment."""
+    builder = multiprocessing.get_context("fork").Process(target=environment.build, args=(framework,))
+    builder.start()
+    return builder

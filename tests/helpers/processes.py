@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,33 +99,55 @@ def run_with(variables: dict[str, str], folder: Path, *words: str) -> "subproces
     return subprocess.CompletedProcess([*COMMAND, *words], code, out, err)
 
 
-def fork_command(folder: Path, output: Path, *words: str, first: Callable[[], None] = lambda: None) -> int:
+def fork_command(
+    folder: Path,
+    output: Path,
+    *words: str,
+    first: Callable[[], None] = lambda: None,
+    variables: dict[str, str] | None = None,
+) -> int:
     """Start the command in a fork of this process, which has loaded it; return its process number.
 
-    ``first`` is called in the fork before the command.
+    ``first`` is called in the fork before the command; ``variables`` are its whole environment.
     """
-    order = {"words": words, "folder": str(folder), "variables": variables_of_command(folder / "home")}
+    order = {"words": words, "folder": str(folder), "variables": variables or variables_of_command(folder / "home")}
     return command_server.fork({**order, "output": str(output), "program": "dlbench"}, first)
 
 
+@dataclass
+class Running:
+    """A command that was started, and the folder of what it prints."""
+
+    pid: int
+    output: Path
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if found else None
+        return self.returncode
+
+    def wait(self) -> int | None:
+        wait_until(lambda: self.poll() is not None, "the end of a command")
+        return self.returncode
+
+    def said(self, stream: str = "err") -> str:
+        path = self.output / stream
+        return path.read_text() if path.exists() else ""
+
+
 @contextlib.contextmanager
-def running_command(folder: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    """Start the command in a folder; whatever is left of it at the end is killed."""
-    process = subprocess.Popen(
-        [*COMMAND, *words],
-        cwd=folder,
-        env=variables_of_command(folder / "home"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+def running_command(folder: Path, *words: str) -> Iterator[Running]:
+    """Start the command in a folder, as `fork_command` does; whatever is left of it at the end is killed."""
+    with tempfile.TemporaryDirectory() as output:
+        process = Running(fork_command(folder, Path(output), *words), Path(output))
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def suite_of_null(

@@ -6,6 +6,7 @@ import json
 import math
 import statistics
 from datetime import UTC, datetime
+from functools import cache
 
 import pytest
 from factory_of_records import cell, outcome, parity, record, run
@@ -186,10 +187,15 @@ def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
 # Refused files.
 
 
-def own():
+@cache
+def own_text():
     machine = probe()
     records = [record(launch=launch, machine=machine.fingerprint) for launch in range(2)]
-    return json.loads(run_to_pytest_benchmark(run(machine=machine.fingerprint), records, machine.to_dict()))
+    return run_to_pytest_benchmark(run(machine=machine.fingerprint), records, machine.to_dict())
+
+
+def own():
+    return json.loads(own_text())
 
 
 THEIRS = "benchmarks", 0, "extra_info", "dlbench"

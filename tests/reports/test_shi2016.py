@@ -1,5 +1,6 @@
 import csv
 from collections import Counter
+from functools import cache
 from importlib import resources
 
 import pytest
@@ -10,14 +11,19 @@ from dlbench.reports.curve.threads import PAST_CORES, threads
 from dlbench.reports.published import SHI2016, study
 
 MATRIX = study(SHI2016).matrix()
-CURVES = threads(MATRIX).curves
+
+
+@cache
+def curves() -> tuple[Curve, ...]:
+    """Return the paper's curves, which are fitted once they are asked for: every worker reads this file."""
+    return tuple(threads(MATRIX).curves)
 
 
 def curve(framework: str, network: str, platform: str) -> Curve:
     host = study(SHI2016).hosts[platform]
     (found,) = [
         each
-        for each in CURVES
+        for each in curves()
         if each.host == host and each.cell.framework == framework and each.cell.network == network
     ]
     return found

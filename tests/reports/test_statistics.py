@@ -39,9 +39,9 @@ from dlbench.reports.statistics import (
 )
 
 Launches = list[list[float]]
-SIMULATIONS = 1500
-# Of so many simulations, 95 % coverage shows as 93.4 to 96.6 % in all but 1 of 200 tries (binomial, 2.8 sigma).
-CLOSE = 0.0158
+SIMULATIONS = 900
+# Of so many simulations, 95 % coverage shows as 93.0 to 97.0 % in all but 1 of 200 tries (binomial, 2.8 sigma).
+CLOSE = 0.0203
 
 
 def launches_of(
@@ -154,7 +154,7 @@ def test_as_many_launches_as_settle_a_comparison_do_so_most_of_the_time(apart: f
 
     many = launches_to_settle(*pair(4000))
     assert many is not None
-    settled = [tied(*each) or clearly_slower(*each) for each in (pair(many) for _ in range(300))]
+    settled = [tied(*each) or clearly_slower(*each) for each in (pair(many) for _ in range(150))]
     assert 0.7 < np.mean(settled) < 0.95
 
 

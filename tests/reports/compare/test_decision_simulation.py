@@ -15,7 +15,7 @@ CONDITIONS = {
     "3 %": CI,
     "bad": BAD,
 }
-NULL, POWERED = 6000, 300
+NULL, POWERED = 6000, 200
 
 
 def is_alarm(levels: Array) -> bool:

@@ -68,8 +68,8 @@ def test_interval_and_test_agree(found: list[tuple[float, float]]) -> None:
 
 @pytest.mark.parametrize(
     ("conditions", "count"),
-    [(QUIET, 6), (Conditions(0.03), 12), (CI, 24), (BAD, 6), (BAD, 24), (Conditions(0.01, spikes=0.3, spike=0.5), 12)],
-    ids=["quiet", "3 %", "drift and spikes", "few heavy tails", "heavy tails", "a third spikes"],
+    [(QUIET, 6), (CI, 24), (BAD, 6), (Conditions(0.01, spikes=0.3, spike=0.5), 12)],
+    ids=["quiet", "drift and spikes", "few heavy tails", "a third spikes"],
 )
 def test_the_interval_covers_what_it_says(conditions: Conditions, count: int) -> None:
     """Launches may be as skewed as they like: the difference of two in random order is symmetric."""

@@ -14,6 +14,7 @@ from kept_stores import kept_store
 
 import dlbench.reports
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
 INSIDE = {
     "against": ("machines", "cells"),
     "figure1": ("panels", "lines", "points"),

@@ -27,6 +27,7 @@ from dlbench.reports.report import ReportOptions
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.results import Results
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
 HOST = Host(make.MACHINE, "AMD EPYC, 2 CPUs", 2, 2, 2.0, (("CPU", "AMD EPYC"), ("Memory", "8 GiB")))
 OTHER = Host("m-two", "Somebody & Sons_100% {fast} CPU", 4, 8, 8.0)
 

@@ -23,9 +23,10 @@ from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 from dlbench.reports.storage.store import Store
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
 Command = Callable[..., tuple[Any, str, str]]
 MADE = [report for report in reports().values() if report.of_stores]
-DRAWN = {"cpu": ("figure1", "progress"), "workers": ("figure1", "scaling")}
+DRAWN = {"cpu": ("figure1", "progress")}
 
 texts = st.one_of(st.text(), st.sampled_from(HOSTILE), st.text(st.characters(categories=("C", "Z", "M"))))
 

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgresql_server import Server
-from processes import PATIENCE, running_command, suite_of_null
+from processes import running_command, suite_of_null, wait_until
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.errors import StoreError
@@ -384,15 +384,12 @@ def test_a_run_that_was_killed_while_the_server_was_away_is_resumed(
 ) -> None:
     Path("mine.toml").write_text(SUITE.replace("step_seconds = 0.005", "step_seconds = 0.05"))
     with running_command(tmp_path, "run", "mine.toml", "--store", url) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            assert SECRET not in line
-            if line.startswith("[1/5]"):
-                postgresql.stop()
-            if "The run continues" in line:
-                break
+        wait_until(lambda: "[1/5]" in process.said(), "the first record")
+        postgresql.stop()
+        wait_until(lambda: "The run continues" in process.said(), "a record that waits here")
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(PATIENCE)
+        process.wait()
+        assert SECRET not in process.said()
     postgresql.start()
     assert launched(url).total() < 5
     code, _, errors = command("run", "mine.toml", "--store", url, "--resume")

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 import re
 import signal
 import subprocess
@@ -27,9 +28,8 @@ from dlbench.reports.errors import StoreError
 from dlbench.reports.storage.store import Store
 from dlbench.suites.commands import options
 
-SUITE = suite_of_null(networks=["fcn5", "lstm32"], threads=[1, 2], protocol={"launches": 2, "cell_seconds": 100.0})
-CELLS = {(network, threads) for network in ("fcn5", "lstm32") for threads in (1, 2)}
-ALL = Counter({(*cell, launch): 1 for cell in CELLS for launch in (0, 1)})
+SUITE = suite_of_null(threads=[1, 2], protocol={"launches": 2, "cell_seconds": 100.0})
+ALL = Counter({("fcn5", threads, launch): 1 for threads in (1, 2) for launch in (0, 1)})
 
 
 @pytest.fixture
@@ -73,12 +73,12 @@ def test_a_run_from_beginning_to_end(folder):
     assert {record.outcome.status for record in records} == {Status.OK}
     assert {record.machine for record in records} == {probe().fingerprint}
     (run,) = runs_in(folder)
-    assert (run.suite, run.seed, run.launches, len(run.plan)) == ("mine", 7, 2, 4)
+    assert (run.suite, run.seed, run.launches, len(run.plan)) == ("mine", 7, 2, 2)
     assert run.finished is not None
     lines = done.stderr.splitlines()
-    assert "4 cells, 2 launches of each" in lines[0]
+    assert "2 cells, 2 launches of each" in lines[0]
     assert lines[1] == "2 launches per cell: ± shows variation within a launch only; use --interval 2% for more."
-    assert [line.split("]")[0] for line in lines[2:]] == [f"[{n}/8" for n in range(1, 9)]
+    assert [line.split("]")[0] for line in lines[2:]] == [f"[{n}/4" for n in range(1, 5)]
     assert all(word in done.stdout for word in ("fcn5", "null", "report threads"))
 
 
@@ -93,11 +93,12 @@ def test_a_run_from_beginning_to_end(folder):
 )
 def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, number, code, said):
     with running_command(folder, "run", "mine.toml") as process:
-        wait_until(lambda: len(records_in(folder)) >= 3 or process.poll() is not None, "the first records")
-        assert process.poll() is None, process.stderr.read()
+        wait_until(lambda: records_in(folder) or process.poll() is not None, "the first record")
+        assert process.poll() is None, process.said()
         guests = psutil.Process(process.pid).children()
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=PATIENCE)
+        os.kill(process.pid, number)
+        process.wait()
+        errors = process.said()
         for guest in guests:
             wait_until(lambda guest=guest: gone(guest.pid), "the end of the guest")
     assert process.returncode == code
@@ -105,7 +106,7 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
         assert said in complaint(errors)
         assert "dlbench run mine.toml --resume" in complaint(errors)
     kept = records_in(folder)
-    assert 3 <= len(kept) < 8
+    assert 1 <= len(kept) < 4
     (run,) = runs_in(folder)
     assert run.finished is None
     resumed = run_command(folder, "run", "mine.toml", "--resume")
@@ -142,12 +143,11 @@ def test_two_runners_share_one_store(folder):
     words = ("run", "mine.toml", "--threads", "1")
     with running_command(folder, *words) as one, running_command(folder, *words) as other:
         for process in (one, other):
-            _, errors = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, errors
+            assert process.wait() == 0, process.said()
     runs = runs_in(folder)
     assert len(runs) == 2
     assert all(run.finished for run in runs)
-    assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 4 for run in runs})
+    assert Counter(record.run for record in records_in(folder)) == Counter({run.id: 2 for run in runs})
 
 
 def test_every_option_that_a_command_reads_is_an_option() -> None:

@@ -8,9 +8,10 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import command_server
 import factory_of_records as make
 import pytest
-from processes import null_cell
+from processes import PATIENCE, null_cell
 
 from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
@@ -61,8 +62,8 @@ def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(command):
     # Not as part of these tests, which may be spread over processes: pytest-benchmark would measure nothing.
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     for number in (1, 2):
-        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-json", f"{number}.json"]
-        subprocess.run([sys.executable, *words], check=True, capture_output=True, env=alone)
+        words = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--benchmark-json", f"{number}.json")
+        assert command_server.call(words, Path.cwd(), alone, Path.cwd(), PATIENCE, "pytest") == 0
     code, _, said = command("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
     assert code == 0
     assert "2 records" in said

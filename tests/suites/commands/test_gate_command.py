@@ -47,7 +47,8 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
     with running_command(folder, *words) as child:
         wait_until(lambda: len(records_in(folder)) > 1, "records")
         os.kill(child.pid, signal.SIGINT)
-        _, errors = child.communicate()
+        child.wait()
+        errors = child.said()
     (hint,) = re.findall(r"Resume: .*?(gate .*)", errors)
     assert shlex.split(hint) == [*words, "--resume"]
     with running_command(folder, *words, "--resume") as child:

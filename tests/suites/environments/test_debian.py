@@ -9,14 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from file_server import Server, serving
 from made_up_pythons import script
-from processes import COMMAND, PATIENCE, gone, run_with, variables_of_command, wait_until
+from processes import Running, fork_command, gone, run_with, variables_of_command, wait_until
 
 from dlbench.suites.environments import debian, environment
 from dlbench.suites.errors import SuiteError
@@ -137,19 +137,17 @@ class Recipe:
             no_proxy="127.0.0.1",
         )
 
-    def start(self, **options) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*COMMAND, "env", "build", "tiny"],
-            **{"env": self.variables, "stdin": subprocess.DEVNULL, "text": True, "start_new_session": True},
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
-        )
+    def start(self, first: Callable[[], None] = lambda: None) -> Running:
+        """Start a build in a process of its own, in which ``first`` is called before it."""
+        output, words = self.folder / "output", ("env", "build", "tiny")
+        output.mkdir(exist_ok=True)
+        return Running(fork_command(self.folder, output, *words, first=first, variables=self.variables), output)
 
-    def build(self, **options) -> tuple[int, str]:
-        """Build; return the exit code and the last line said. Options are those of a process of its own."""
-        if options:
-            process = self.start(**options)
-            out, said = process.communicate(timeout=PATIENCE)
-            code = process.returncode
+    def build(self, first: Callable[[], None] | None = None) -> tuple[int | None, str]:
+        """Build; return the exit code and the last line said."""
+        if first is not None:
+            process = self.start(first)
+            code, out, said = process.wait(), process.said("out"), process.said()
         else:
             done = run_with(self.variables, self.folder, "env", "build", "tiny")
             code, out, said = done.returncode, done.stdout, done.stderr
@@ -162,9 +160,9 @@ class Recipe:
         self.mirror.publish()
         (self.adapter / "debian.lock").write_text(self.mirror.lock())
 
-    def refused(self, **options) -> str:
+    def refused(self, first: Callable[[], None] | None = None) -> str:
         """Build in vain; return the one line of complaint."""
-        code, last = self.build(**options)
+        code, last = self.build(first)
         assert code == 3, last
         assert last.startswith("dlbench: ")
         assert self.environments() == []
@@ -286,9 +284,9 @@ def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
         wait_until(lambda: (recipe.kept / "tiny-b_1%3a2.0_all.deb").exists(), "the second package")
         apts = [int(line) for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         assert apts
-        process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
-        assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
+        os.kill(process.pid, number)
+        code, said = process.wait(), process.said()
+        assert code == {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
         wait_until(lambda: all(gone(pid) for pid in apts), "the end of apt")
         if number != signal.SIGKILL:
             assert recipe.environments() == []
@@ -413,10 +411,10 @@ def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, li
 
 
 def test_a_disk_that_is_full_while_unpacking(recipe):
-    recipe.mirror.add("tiny-c", files={"usr/share/tiny-c": bytes(30_000_000)})  # packed it is small
+    recipe.mirror.add("tiny-c", files={"usr/share/tiny-c": bytes(6_000_000)})  # packed it is small
     recipe.relock()
     full = (5_000_000, 5_000_000)  # bytes of a file, as on a full disk
-    message = recipe.refused(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, full))
+    message = recipe.refused(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, full))
     assert "tiny-c cannot be unpacked: no space is left" in message
     assert (recipe.kept / "tiny-c_1.0_all.deb").exists()
     recipe.succeeds()

@@ -148,7 +148,8 @@ def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home
 
 def test_a_build_that_was_killed_is_half_built_and_made_anew(tiny, home, tmp_path, monkeypatch):
     hangs = tmp_path / "hangs"
-    builder = start_build(tiny, FAKE_VENV_HANGS=str(hangs))
+    monkeypatch.setenv("FAKE_VENV_HANGS", str(hangs))
+    builder = start_build(tiny)
     try:
         until = time.monotonic() + 60
         while not (hangs.exists() and hangs.read_text().strip()) and time.monotonic() < until:
@@ -156,7 +157,8 @@ def test_a_build_that_was_killed_is_half_built_and_made_anew(tiny, home, tmp_pat
         assert environment.locate(tiny).state is State.BEING_BUILT
     finally:
         builder.kill()
-        builder.wait()
+        builder.join()
+    monkeypatch.delenv("FAKE_VENV_HANGS")
     os.kill(int(hangs.read_text()), signal.SIGKILL)
     half = environment.locate(tiny)
     assert half.state is State.HALF_BUILT

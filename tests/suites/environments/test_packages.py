@@ -98,10 +98,10 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(home, 
         monkeypatch.setenv("PIP_INDEX_URL", f"{server.address}/simple")
         monkeypatch.setenv("PIP_TIMEOUT", "60")
         server.stalls = "othermodule-1.0-py3-none-any.whl"
-        builder = start_build(framework, host_python)
+        builder = start_build(framework)
         assert server.stalled.wait(240)
         builder.kill()
-        builder.wait()
+        builder.join()
         assert environment.locate(framework).state is State.HALF_BUILT
         server.stalls = ""
         server.asked.clear()

@@ -33,7 +33,7 @@ URL = "postgresql+psycopg://me@db.cluster/results"
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Give a folder with a suite that takes some seconds; jobs that are left at the end are killed."""
-    protocol = {"seconds": 1.5, "steps": 15, "launches": LAUNCHES}
+    protocol = {"seconds": 0.8, "steps": 8, "launches": LAUNCHES}
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.1, protocol=protocol, threads=[1, 2]))
     yield tmp_path
     for each in jobs_of(tmp_path):

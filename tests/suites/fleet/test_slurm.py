@@ -34,6 +34,80 @@ NOWHERE = "999999"
 AWAY = "Unable to contact slurm controller"
 
 
+class Lab:
+    """A cluster, a database and a folder that every node sees."""
+
+    def __init__(self, slurm: Any, url: str, folder: Path) -> None:
+        self.slurm, self.url, self.folder = slurm, url, folder
+
+    def dlbench(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command as a user of the cluster does: the password is in the environment alone."""
+        given = {name: self.slurm.environment[name] for name in ("SLURM_CONF", "PATH")}
+        done = run_command(self.folder, *words, DLBENCH_STORE=self.url, **given)
+        assert SECRET not in done.stdout + done.stderr
+        return done
+
+    def states(self) -> list[str]:
+        return [job["state"] for job in json.loads(self.dlbench("fleet", "status", "--json").stdout)["jobs"]]
+
+    def measured(self) -> Counter[tuple[str, int]]:
+        """Return how often each node measured each thread count."""
+        with Store.open(self.url) as store:
+            records = store.records()
+        return Counter((record.node.name, record.cell.threads) for record in records if record.node)
+
+    def of_node(self, node: str) -> int:
+        return sum(count for (name, _), count in self.measured().items() if name == node)
+
+
+@pytest.fixture
+def lab(slurm: Any, postgresql: Server, database: str, tmp_path: Path) -> Lab:
+    threads, protocol = list(range(1, THREADS + 1)), {"seconds": 5.0, "steps": 5}
+    suite = suite_of_null(step_seconds=0.05, protocol=protocol, threads=threads, threads_limit=99)
+    (tmp_path / "mine.toml").write_text(suite)
+    return Lab(slurm, postgresql.url(database, password=SECRET), tmp_path)
+
+
+def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
+    begun = lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", "--partition", "main", "--nodes", "2")
+    assert begun.returncode == 0, begun.stderr
+    assert "for n1, n2" in begun.stderr
+    wait_until(lambda: lab.of_node("n2") >= 1, "a record of n2")
+    lab.slurm.set_down("n2")
+    wait_until(lambda: lab.states()[1] == "ended early", "the dead node to be seen")
+    waited = lab.dlbench("fleet", "status", "--wait")
+    assert waited.returncode == 1
+    assert "NODE_FAIL" in waited.stdout
+    assert "fleet run mine.toml --resume --fleet" in waited.stdout
+    assert 1 <= lab.of_node("n2") < THREADS
+    assert lab.of_node("n1") == THREADS
+    lab.slurm.resume("n2")
+    resumed = lab.dlbench("fleet", "run", "mine.toml", "--resume", "--wait")
+    assert resumed.returncode == 0, resumed.stderr
+    assert lab.states() == ["finished", "finished"]
+    assert lab.measured() == Counter({(node, n): 1 for node in ("n1", "n2") for n in range(1, THREADS + 1)})
+    shown = lab.dlbench("report", "fleet")
+    assert shown.returncode == 0, shown.stderr
+    assert all(node in shown.stdout for node in ("n1", "n2"))
+
+
+def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own(lab: Lab) -> None:
+    other = lab.slurm.submit("sleep 300", "-w", "n1", "-n", "1", "--mem", "100")
+    wait_until(lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING", "the other job")
+    words = ("--on", "slurm", "--nodelist", "n1", "--shared", "--slurm-option", "mem=100", "--launches", "50")
+    done = lab.dlbench("fleet", "run", "mine.toml", *words)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: lab.of_node("n1") >= 1, "the first record")
+    assert "cancelled on n1" in lab.dlbench("fleet", "cancel", "--node", "n1").stderr
+    wait_until(lambda: lab.states() == ["ended early"], "the job to end")
+    wait_until(lambda: "Ended by SIGTERM" in lab.dlbench("fleet", "logs").stdout, "the end of its log")
+    with Store.open(lab.url, create=False) as store:
+        shared = [record.node.shared for record in store.records() if record.node]
+    assert shared
+    assert all(f"other jobs are on it: {other}" in each for each in shared)
+    assert "measured on a node of a fleet that the job did not have" in lab.dlbench("report", "matrix").stdout
+
+
 class Jobs(Slurm):
     """The cluster as a scheduler, as a user's environment names it."""
 
@@ -130,77 +204,3 @@ def test_a_controller_that_is_away(jobs: Jobs, slurm: Any, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found here[^\n]+$"):
         jobs.nodes(None, ())
-
-
-class Lab:
-    """A cluster, a database and a folder that every node sees."""
-
-    def __init__(self, slurm: Any, url: str, folder: Path) -> None:
-        self.slurm, self.url, self.folder = slurm, url, folder
-
-    def dlbench(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command as a user of the cluster does: the password is in the environment alone."""
-        given = {name: self.slurm.environment[name] for name in ("SLURM_CONF", "PATH")}
-        done = run_command(self.folder, *words, DLBENCH_STORE=self.url, **given)
-        assert SECRET not in done.stdout + done.stderr
-        return done
-
-    def states(self) -> list[str]:
-        return [job["state"] for job in json.loads(self.dlbench("fleet", "status", "--json").stdout)["jobs"]]
-
-    def measured(self) -> Counter[tuple[str, int]]:
-        """Return how often each node measured each thread count."""
-        with Store.open(self.url) as store:
-            records = store.records()
-        return Counter((record.node.name, record.cell.threads) for record in records if record.node)
-
-    def of_node(self, node: str) -> int:
-        return sum(count for (name, _), count in self.measured().items() if name == node)
-
-
-@pytest.fixture
-def lab(slurm: Any, postgresql: Server, database: str, tmp_path: Path) -> Lab:
-    threads, protocol = list(range(1, THREADS + 1)), {"seconds": 5.0, "steps": 5}
-    suite = suite_of_null(step_seconds=0.15, protocol=protocol, threads=threads, threads_limit=99)
-    (tmp_path / "mine.toml").write_text(suite)
-    return Lab(slurm, postgresql.url(database, password=SECRET), tmp_path)
-
-
-def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
-    begun = lab.dlbench("fleet", "run", "mine.toml", "--on", "slurm", "--partition", "main", "--nodes", "2")
-    assert begun.returncode == 0, begun.stderr
-    assert "for n1, n2" in begun.stderr
-    wait_until(lambda: lab.of_node("n2") >= 1, "a record of n2")
-    lab.slurm.set_down("n2")
-    wait_until(lambda: lab.states()[1] == "ended early", "the dead node to be seen")
-    waited = lab.dlbench("fleet", "status", "--wait")
-    assert waited.returncode == 1
-    assert "NODE_FAIL" in waited.stdout
-    assert "fleet run mine.toml --resume --fleet" in waited.stdout
-    assert 1 <= lab.of_node("n2") < THREADS
-    assert lab.of_node("n1") == THREADS
-    lab.slurm.resume("n2")
-    resumed = lab.dlbench("fleet", "run", "mine.toml", "--resume", "--wait")
-    assert resumed.returncode == 0, resumed.stderr
-    assert lab.states() == ["finished", "finished"]
-    assert lab.measured() == Counter({(node, n): 1 for node in ("n1", "n2") for n in range(1, THREADS + 1)})
-    shown = lab.dlbench("report", "fleet")
-    assert shown.returncode == 0, shown.stderr
-    assert all(node in shown.stdout for node in ("n1", "n2"))
-
-
-def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own(lab: Lab) -> None:
-    other = lab.slurm.submit("sleep 300", "-w", "n1", "-n", "1", "--mem", "100")
-    wait_until(lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING", "the other job")
-    words = ("--on", "slurm", "--nodelist", "n1", "--shared", "--slurm-option", "mem=100", "--launches", "50")
-    done = lab.dlbench("fleet", "run", "mine.toml", *words)
-    assert done.returncode == 0, done.stderr
-    wait_until(lambda: lab.of_node("n1") >= 1, "the first record")
-    assert "cancelled on n1" in lab.dlbench("fleet", "cancel", "--node", "n1").stderr
-    wait_until(lambda: lab.states() == ["ended early"], "the job to end")
-    wait_until(lambda: "Ended by SIGTERM" in lab.dlbench("fleet", "logs").stdout, "the end of its log")
-    with Store.open(lab.url, create=False) as store:
-        shared = [record.node.shared for record in store.records() if record.node]
-    assert shared
-    assert all(f"other jobs are on it: {other}" in each for each in shared)
-    assert "measured on a node of a fleet that the job did not have" in lab.dlbench("report", "matrix").stdout

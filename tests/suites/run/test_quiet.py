@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import multiprocessing
 import os
 import pwd
 import random
@@ -10,9 +11,10 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,15 +39,6 @@ from dlbench.suites.run.quiet import (
     other_dlbench,
 )
 
-HOLDER = """
-import sys
-from dlbench.suites.run.quiet import measuring
-with measuring(lambda line: print(line, flush=True), wait="wait" in sys.argv):
-    print("held", flush=True)
-    sys.stdin.readline()
-print("let go", flush=True)
-"""
-
 
 @pytest.fixture(autouse=True)
 def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,29 +47,36 @@ def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)  # it is looked up once
 
 
+Holder = tuple[BaseProcess, Connection]
+
+
+def hold(line: Connection, wait: bool) -> None:
+    """Hold the machine until a word comes along the line."""
+    with measuring(line.send, wait=wait):
+        line.send("held")
+        line.recv()
+    line.send("let go")
+
+
 @contextlib.contextmanager
-def holder(*words: str) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def holder(wait: bool = False) -> Iterator[Holder]:
+    """Give a process that holds the machine, and the line to it; with ``wait`` it first says whom it waits for."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=hold, args=(theirs, wait))
+    process.start()
+    theirs.close()
     try:
-        if not words:  # with "wait" it first says whom it waits for
-            assert heard(process) == "held"
-        yield process
+        if not wait:
+            assert heard(ours) == "held"
+        yield process, ours
     finally:
         process.kill()
-        process.communicate()
+        process.join()
 
 
-def heard(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def let_go(process: "subprocess.Popen[str]") -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+def heard(line: Connection) -> str:
+    assert line.poll(PATIENCE)
+    return str(line.recv())
 
 
 def refuse_report(line: str) -> None:
@@ -84,35 +84,34 @@ def refuse_report(line: str) -> None:
 
 
 def test_a_second_one_is_refused_with_the_firsts_number() -> None:
-    with holder() as first:
+    with holder() as (first, line):
         with (
             pytest.raises(UsageError, match=rf"process {first.pid}\) is measuring") as refused,
             measuring(refuse_report),
         ):
             pytest.fail("two at a time")
         assert "\n" not in str(refused.value)
-        let_go(first)
-        assert heard(first) == "let go"
+        line.send("let go")
+        assert heard(line) == "let go"
         with measuring(refuse_report):
             pass
 
 
 def test_a_second_one_takes_its_turn() -> None:
-    with holder() as first, holder("wait") as second:
-        assert f"process {first.pid}" in heard(second)
-        time.sleep(0.3)
-        assert second.poll() is None
-        let_go(first)
-        assert heard(second) == "held"
-        let_go(second)
-        assert heard(second) == "let go"
+    with holder() as (first, of_first), holder(wait=True) as (_, of_second):
+        assert f"process {first.pid}" in heard(of_second)
+        assert not of_second.poll(0.3)
+        of_first.send("let go")
+        assert heard(of_second) == "held"
+        of_second.send("let go")
+        assert heard(of_second) == "let go"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_whoever_is_killed_holds_nothing(number: signal.Signals) -> None:
-    with holder() as first:
-        first.send_signal(number)
-        first.wait(PATIENCE)
+    with holder() as (first, _):
+        os.kill(first.pid or 0, number)
+        first.join(PATIENCE)
         with measuring(refuse_report):
             pass
 

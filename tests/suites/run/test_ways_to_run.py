@@ -1,5 +1,6 @@
 """The real command in odd surroundings: a relative TMPDIR, a removed folder, a stopped runner, a copied store."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -48,9 +49,10 @@ def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_hol
         wait_until(lambda: records_in(store), "the first record")
         # Without what SQLite keeps beside it. A record is seen a moment before it is in the file.
         wait_until(lambda: records_in(shutil.copy(store, folder / "copy.sqlite")), "a record in the copy")
-        process.send_signal(signal.SIGSTOP)
+        os.kill(process.pid, signal.SIGSTOP)
         time.sleep(2)
-        process.send_signal(signal.SIGCONT)
-        _, errors = process.communicate()
+        os.kill(process.pid, signal.SIGCONT)
+        process.wait()
+        errors = process.said()
     assert process.returncode == 0, errors
     assert [record.outcome.status for record in records_in(store)] == [Status.OK] * 3, errors
