@@ -12,6 +12,7 @@ import numpy as np
 from ..base import SAMPLING, EveryFamily
 from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual, Spiking
 from ..launch.batches import Batch
+from ..launch.feeds import Feed, ahead
 from ..networks import Network
 from .networks import AttentionModel, ChainModel, ResidualModel
 from .recurrent import ElmanModel, RecurrentModel, SpikingModel
@@ -21,6 +22,7 @@ from .sampling import MACHINES
 class ReferenceAdapter(EveryFamily):
     """Plain NumPy; slow, and right."""
 
+    feeds = True
     #: The model of each family; a test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
         Feedforward: ChainModel,
@@ -55,8 +57,18 @@ class ReferenceAdapter(EveryFamily):
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""
         self.inputs, self.labels = [
-            values.copy() if values.dtype.kind == "i" else values.astype(self.dtype) for values in batch
+            values.copy() if values.dtype.kind == "i" else np.array(values, self.dtype, order="C") for values in batch
         ]
+
+    def hand_over(self, batch: Batch) -> Batch:
+        return batch
+
+    def take(self, ready: Batch) -> None:
+        self.place(ready)
+
+    def load(self, feed: Feed) -> Iterator[Batch]:
+        workers = self.cell.loader_workers
+        return ahead(feed.__getitem__, workers, 2 * workers)
 
     def step(self) -> None:
         self.loss = self.model.forward(self.inputs, self.labels)

@@ -42,9 +42,11 @@ def generate(
     threads: Optional[int] = None,
     timeout: float = 3600.0,
     label_sets: int = 1,
+    placement: str = "resident",
 ) -> None:
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
+    With the placement "fed" each step takes the next mini-batch of the parity check's feed.
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
     minutes (ResNet-50); memory up to about 0.5 GB per example for ResNet-50. Raises ReferenceNotMadeError.
     """
@@ -53,6 +55,7 @@ def generate(
     try:
         made = os.path.join(control, "reference.npz")
         cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
+        cell = cell._replace(placement=placement)
         protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
         launch = Launch(
             cell, protocol, {"dtype": "float64"}, control, made, label_sets=label_sets, network=to_data(network)

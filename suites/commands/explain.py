@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import FED, Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.disturbance import disturbed
@@ -30,7 +30,7 @@ from ..planning.framework import offered
 from ..planning.own import NETWORK
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
-from ..run import preparation
+from ..run import feeds, preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
@@ -164,11 +164,12 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
 
     def reference(cell: Cell) -> Reference | None:
         """Return the cell's reference where there is one: none is computed for the sake of a profile."""
-        path = preparation.find(plan.network_of(cell), cell.batch_size)
+        path = preparation.find(plan.network_of(cell), cell.batch_size, fed=cell.placement in FED)
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")
-    launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine)
+    files = feeds.prepare(plan, machine, say)
+    launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine, feeds=files)
     with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         say(f"launching {name_of(planned.cell)}")
 

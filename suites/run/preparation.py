@@ -20,7 +20,7 @@ from typing import Any
 import filelock
 
 from dlbench.adapters.networks import Network, digest, specification
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import FED, Cell
 from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import Ceilings, Machine, ProbeError, measure
 from dlbench.hardware_probe.doctor import faults, gather_facts
@@ -191,14 +191,24 @@ def parts(network: Network, batch_size: int, world_size: int) -> int:
 
 
 def fitting(
-    network: Network, batch_size: int, on_cpu: bool, report: Report, threads: int = 1, equal_parts: int = 1
+    network: Network,
+    batch_size: int,
+    on_cpu: bool,
+    report: Report,
+    threads: int = 1,
+    equal_parts: int = 1,
+    fed: bool = False,
 ) -> Reference | None:
     """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
 
     Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
-    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. None, with a report, where
-    there is neither: parity is then unchecked for these cells, and shown so.
+    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part; with ``fed`` it is that of
+    the first mini-batches of a feed, one for each step. None, with a report, where there is neither: parity is then
+    unchecked for these cells, and shown so.
     """
+    if fed:
+        own = ensure(network, batch_size, report, threads, fed=True)
+        return None if own is None else Reference(own)
     affordable, size = _computable(network, batch_size), batch_size
     if not network.family.trains and batch_size * sum(network.family.multiply_adds()) > _MOST_TO_SETTLE:
         affordable = False
@@ -227,14 +237,14 @@ def _computable(network: Network, batch_size: int) -> bool:
     return batch_size <= _MOST_EXAMPLES and work <= _MOST_MULTIPLY_ADDS
 
 
-def find(network: Network, batch_size: int, label_sets: int = 1) -> Path | None:
+def find(network: Network, batch_size: int, label_sets: int = 1, fed: bool = False) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
     ours = networks.shipped().get(network.name)
-    if ours is not None and network_digest(ours) == network_digest(network):
+    if ours is not None and not fed and network_digest(ours) == network_digest(network):
         shipped = reference_files.shipped(network.name, batch_size, label_sets)
         if shipped is not None:
             return Path(shipped)
-    own = _own(network, batch_size, label_sets)
+    own = _own(network, batch_size, label_sets, fed)
     return own if own.exists() else None
 
 
@@ -244,28 +254,31 @@ def network_digest(network: Network) -> str:
     return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
 
 
-def _own(network: Network, batch_size: int, label_sets: int) -> Path:
-    stem = reference_files.stem(network.name, batch_size, label_sets)
+def _own(network: Network, batch_size: int, label_sets: int, fed: bool) -> Path:
+    stem = reference_files.stem(network.name, batch_size, label_sets) + ("-fed" if fed else "")
     return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
-def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1) -> Path | None:
+def ensure(
+    network: Network, batch_size: int, report: Report, threads: int = 1, label_sets: int = 1, fed: bool = False
+) -> Path | None:
     """Return the reference, computing it by a launch of the reference adapter where there is none yet.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
     """
-    found = find(network, batch_size, label_sets)
+    found = find(network, batch_size, label_sets, fed)
     if found is not None:
         return found
     if not _computable(network, batch_size):
         report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
-    path = _own(network, batch_size, label_sets)
+    path = _own(network, batch_size, label_sets, fed)
     folders.make_folder(path.parent)
-    sets = f" with {label_sets} sets of labels" if label_sets > 1 else ""
+    sets = f" with {label_sets} sets of labels" if label_sets > 1 else ", another one in each step" if fed else ""
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{sets}, once")
     try:
-        reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets)
+        placement = "fed" if fed else "resident"
+        reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, label_sets, placement)
     except (reference_files.ReferenceNotMadeError, OSError) as error:
         report(f"no reference: {error}")
         return None
@@ -275,9 +288,10 @@ def ensure(network: Network, batch_size: int, report: Report, threads: int = 1, 
 def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:
     """Return a look-up of each cell's parity reference, computing those that are missing."""
 
-    def key(cell: Cell) -> tuple[Network, int, bool, int]:
+    def key(cell: Cell) -> tuple[Network, int, bool, int, bool]:
         network = plan.network_of(cell)
-        return network, cell.batch_size, cell.on_cpu, parts(network, cell.batch_size, cell.world_size)
+        equal_parts = parts(network, cell.batch_size, cell.world_size)
+        return network, cell.batch_size, cell.on_cpu, equal_parts, network.family.trains and cell.placement in FED
 
     wanted = dict.fromkeys(
         key(cell)
@@ -288,5 +302,5 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     cores = capacity(machine).cores
     # Those of the CPU first: what is computed for it then serves the GPU too.
     in_order = sorted(wanted, key=lambda key: not key[2])
-    found = {each: fitting(*each[:3], report, cores, each[3]) for each in in_order}
+    found = {each: fitting(*each[:3], report, cores, *each[3:]) for each in in_order}
     return lambda cell: found.get(key(cell))
