@@ -7,7 +7,7 @@ there, and a line in ``reports/SCHEMA.md``. ``tests/adapters/test_axes.py`` walk
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from .protocol import ASYNC, BOUND, EVERY_STEP, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED, Cell
+from .protocol import ASYNC, BOUND, EVERY_STEP, INSTALLED, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, STORAGES, TUNED, Cell
 
 GROUP = "group"  # cells that differ in such an axis are different work: they stand in different blocks of a matrix
 ROW = "row"  # ways to do the same work
@@ -20,6 +20,7 @@ _WORKERS = (
     "on one of its own, the named one being the first"
 )
 _QUOTA = "qN: under a CPU quota of N: all processes of a launch together get N CPUs' worth of time"
+_LOADERS = "wN: N threads or processes of the framework's own loader load mini-batches while the step computes"
 
 
 class Axis(NamedTuple):
@@ -47,9 +48,11 @@ AXES = (
     Axis("threads", COLUMN),
     Axis("world_size", COLUMN, 1, "x{}", "x {} workers", legend=_WORKERS),
     Axis("cpu_quota", COLUMN, 0.0, "q{:g}", "under a CPU quota of {:g}", legend=_QUOTA),
+    Axis("loader_workers", COLUMN, 0, "w{}", "+ {} loading", legend=_LOADERS),
     Axis("batch_size", GROUP),
     Axis("precision", GROUP, PRECISIONS[0], order=PRECISIONS),
     Axis("placement", GROUP, PLACEMENTS[0], order=PLACEMENTS),
+    Axis("storage", GROUP, STORAGES[0], order=STORAGES),
     Axis("sync", GROUP, EVERY_STEP, order=(EVERY_STEP, ASYNC)),
 )  # in the order of JSON keys and CSV columns
 

@@ -4,7 +4,8 @@ Life of an adapter, one per process: ``set_up`` (threads and execution settings,
 operation) -> ``supports`` -> ``prepare`` -> ``set_learning_rate`` -> ``step`` + ``synchronize``, to warm up and while
 timed -> ``last_loss`` -> ``reset``, ``set_learning_rate``, ``step``, ``last_loss``, ``parameters`` for the parity check
 -> ``effective_threads``, ``describe``. On a GPU ``event`` and the memory's peak are called around the timed steps,
-``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``.
+``device_probe`` and ``profile`` after them; all of these are optional, and so is ``train_on_text``. Where each step
+takes another mini-batch, ``take`` is called before each ``step``, and ``prepare`` and ``reset`` only show its shape.
 
 A launch on a GPU sees that one GPU only: whatever index its cell's device has, it is the framework's device 0. With
 several workers each of their processes does; an engine that drives all from one process sees as many as there are
@@ -15,7 +16,7 @@ A framework's folder holds ``adapter.py`` with a name ``ADAPTER`` bound to its s
 execution modes) and its locked requirements.
 """
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -24,13 +25,16 @@ from .families import CELLS, Recurrent, Spiking
 from .launch.batches import Batch, Block, RmsProp
 from .libraries.gpus import Probe
 from .networks import Network
-from .protocol import Cell, Profile
+from .protocol import COPIED, FED, Cell, Profile
+
+if TYPE_CHECKING:
+    from .launch.feeds import Feed
 
 PROCESSES = "processes"
 ONE_PROCESS = "one process"
 
 #: Axes that every adapter's ``supports`` answers for, and those that the host applies.
-COMMON_AXES = ("tuning", "affinity", "world_size", "cpu_quota", "precision", "placement")
+COMMON_AXES = ("tuning", "affinity", "world_size", "cpu_quota", "precision", "placement", "loader_workers", "storage")
 
 #: The families that sample rather than train; see ``libraries/sampling.py``.
 SAMPLING = ("boltzmann", "mcculloch_pitts")
@@ -68,6 +72,8 @@ class Adapter:
     further_axes: Tuple[str, ...] = ()
     #: Precisions on the CPU.
     precisions: Tuple[str, ...] = ("float32",)
+    #: Whether its steps can take another mini-batch each (`FED`): it has ``hand_over``, ``take`` and ``load``.
+    feeds = False
     #: How it trains with several workers on parts of one mini-batch: "" not at all, `PROCESSES` a process for each (see
     #: ``join``), or `ONE_PROCESS` that drives them all. A worker is a GPU, or on the CPU ``cell.threads`` threads.
     #:
@@ -115,6 +121,10 @@ class Adapter:
             if axis.name not in known:
                 words = "%s %s: this adapter knows the usual value only, %s"
                 return words % (axis.name.replace("_", " "), getattr(cell, axis.name), axis.usual)
+        if cell.placement in FED and not self.feeds:
+            return "placement %s: this adapter keeps the mini-batch resident" % cell.placement
+        if cell.placement in FED and cell.world_size > 1:
+            return "placement %s: each of several workers keeps its part of one mini-batch" % cell.placement
         return ""
 
     def refuses_gpu(self) -> str:
@@ -132,8 +142,8 @@ class Adapter:
     def supports(self, network: Network) -> Tuple[bool, str]:
         """Return whether this framework can run the cell, and if not, why, for the reader of a matrix.
 
-        On the CPU this refuses all but ``precisions`` and a resident mini-batch, on a GPU what ``refuses_gpu`` does,
-        and on both what ``refuses`` does.
+        On the CPU this refuses all but ``precisions``, on a GPU what ``refuses_gpu`` does, and on both what ``refuses``
+        does.
         """
         cell, reason = self.cell, ""
         if not cell.on_cpu:
@@ -141,8 +151,8 @@ class Adapter:
         elif cell.precision not in self.precisions:
             known = " and ".join(self.precisions)
             reason = "precision %s: this adapter computes in %s only" % (cell.precision, known)
-        elif cell.placement != "resident":
-            reason = "placement %s: this adapter keeps the mini-batch resident" % cell.placement
+        elif cell.placement in COPIED:
+            reason = "placement %s: on the CPU nothing is copied to a device" % cell.placement
         asked = cell.precision, cell.placement, cell.world_size
         if not reason and not network.family.trains and asked != ("float32", "resident", 1):
             words = "precision %s, placement %s, world size %d: machines run in float32, resident, on one worker"
@@ -192,6 +202,29 @@ class Adapter:
         starts from these weights, whatever the earlier ones did. Copy what is kept: each of ``weights`` is made when it
         is looked up, and may be changed or dropped after. Called after the timed steps, for the parity check: it checks
         the step that was timed, on numbers that were unknown before.
+        """
+        raise NotImplementedError
+
+    def hand_over(self, batch: Batch) -> Any:
+        """Return this mini-batch as the step reads it, in the framework's own arrays, on the cell's device.
+
+        In memory of its own, or that of ``batch``, which stays as it is. Called within the step or, for the placement
+        "prefetched", in a thread while the step before computes.
+        """
+        raise NotImplementedError
+
+    def take(self, ready: Any) -> None:
+        """Let the next step read this mini-batch, which ``hand_over`` or ``load`` returned; part of the timed step.
+
+        Nothing is built, traced or compiled anew for it.
+        """
+        raise NotImplementedError
+
+    def load(self, feed: "Feed") -> Iterator[Any]:
+        """Yield the mini-batches of the feed in their order, over and over, each as ``take`` reads it.
+
+        By the framework's own loader, with ``cell.loader_workers`` threads or processes that work while the step
+        computes; 0: the step waits. A generator, whose end also ends those: it is closed when no more are wanted.
         """
         raise NotImplementedError
 

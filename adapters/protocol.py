@@ -43,7 +43,11 @@ INSTALLED, TUNED = "installed", "tuned"  # none of a row's settings in force, or
 BOUND = "bound"  # as many CPUs as threads, on different physical cores first
 OVERSUBSCRIBED = "oversubscribed"  # every CPU this process may use, however many threads
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # of the arithmetic; those of 16 bits are mixed with float32
-PLACEMENTS = ("resident", "pinned", "pageable")  # of the mini-batch: on the device, or copied from such host memory
+LOADER = "loader"
+COPIED = ("pinned", "pageable")  # placements of one mini-batch that each step copies to a GPU from such host memory
+FED = ("fed", "prefetched", LOADER)  # placements of which each step takes another mini-batch, see launch/feeds.py
+PLACEMENTS = ("resident", *COPIED, *FED)  # of the mini-batch; resident: one, on the device
+STORAGES = ("cache", "disk")  # where a loader finds its file: in memory, as after a first reading, or on the disk
 EVERY_STEP, LOCAL, ASYNC = "step", "local", "async"  # when workers exchange; the second is written "local:4"
 #: Steps of a sample of asynchronous workers, which wait for one another after each sample, so that it ends for all.
 _ASYNC_STEPS = 16
@@ -67,6 +71,8 @@ class Cell(NamedTuple):
     specification: str = ""  # digest of the network's numbers; empty: one of the first six networks, as it was then
     instances: int = 1  # independent processes, each with all of this on CPUs of its own; their throughput counts
     cpu_quota: float = 0.0  # CPUs that the kernel gives all processes of a launch together; 0: no quota
+    loader_workers: int = 0  # of the placement "loader": threads or processes that load mini-batches; 0: the step waits
+    storage: str = "cache"  # of the placement "loader": where its file is, one of STORAGES
     sync: str = EVERY_STEP  # when workers exchange: at every step, "local:H" every H steps, ASYNC without waiting
 
     @property
@@ -75,9 +81,14 @@ class Cell(NamedTuple):
         return self.device == "cpu"
 
     @property
+    def helpers(self) -> int:
+        """Return the threads or processes that get mini-batches ahead of the step, of all instances together."""
+        return (1 if self.placement == "prefetched" else self.loader_workers) * self.instances
+
+    @property
     def all_threads(self) -> int:
-        """Return the intra-op threads requested for all workers of all instances together."""
-        return self.threads * self.world_size * self.instances
+        """Return the intra-op threads requested for all workers of all instances together, and their helpers."""
+        return self.threads * self.world_size * self.instances + self.helpers if self.threads else 0
 
     @property
     def local_steps(self) -> int:
@@ -127,6 +138,7 @@ class Launch(NamedTuple):
     queried_networks: Optional[List[Dict[str, Any]]] = None  # with only_capabilities: networks to accept or refuse
     weights: Optional[str] = None  # folder with files of the network's large weights; None: all are drawn
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
+    feed: Optional[str] = None  # folder with the files of the mini-batches that steps take; None: they are drawn
 
 
 class Parity(NamedTuple):
@@ -209,6 +221,7 @@ class ThreadEvidence(NamedTuple):
     cpu_seconds: float
     wall_seconds: float
     cpu_seconds_by_thread: Optional[List[float]]  # the busiest first, at most 64 of them
+    helpers: int = 0  # of those requested, those that get mini-batches ahead of the step: they may rest
 
 
 class Contention(NamedTuple):

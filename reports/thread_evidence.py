@@ -174,7 +174,8 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     """Return 1 where more threads worked than were asked for, -1 where fewer did, else 0, and the evidence in words.
 
     Beyond the CPUs, threads of a framework that lets them sleep while they wait are rarely seen wanting to run; beyond
-    the quota, throttled ones: unused threads are looked for within ``capacity`` only.
+    the quota, throttled ones: unused threads are looked for within ``capacity`` only. Threads that get mini-batches
+    may rest: the others alone are looked for.
     """
     if (threads := long_enough(outcome)) is None:
         return 0, ""
@@ -187,11 +188,12 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     if says is not None and says != asked:
         sentence = f"the framework says it uses {says} thread{'s' if says != 1 else ''}, {asked} asked"
         return (1 if says > asked else -1), sentence
-    if asked < 2 or capacity is None or asked > capacity:
+    computing = asked - threads.helpers
+    if computing < 2 or capacity is None or asked > capacity:
         return 0, ""
-    if wanting < 1 + UNUSED_SHARE * (asked - 1):
-        return -1, f"{wanting:.1f} runnable threads on average, {says or asked} claimed"
+    if wanting < 1 + UNUSED_SHARE * (computing - 1):
+        return -1, f"{wanting:.1f} runnable threads on average, {computing} claimed"
     working = working_threads(threads)
-    if says is not None and working is not None and working < asked <= len(threads.cpu_seconds_by_thread or ()):
-        return -1, f"{working} threads did the work, {says} claimed"
+    if says is not None and working is not None and working < computing <= len(threads.cpu_seconds_by_thread or ()):
+        return -1, f"{working} threads did the work, {computing} claimed"
     return 0, ""

@@ -347,14 +347,17 @@ class Family:
         count = self.parameter_count()
         return "%.1f M" % (count / 1e6) if count >= 100000 else "%.1f k" % (count / 1e3)
 
+    def batch_bytes(self, batch_size: int) -> int:
+        """Return the bytes of a mini-batch, inputs and labels, with 4 bytes for each number."""
+        return 4 * batch_size * sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
+
     def least_bytes(self, batch_size: int, workers: int = 1) -> int:
         """Return a lower bound for the memory of a training step in any framework, in bytes of float32.
 
         The weights and their gradients of each worker, and the mini-batch. Activations depend on the framework and are
         not counted: a network beyond this never fits, one below may not fit either.
         """
-        drawn = sum(reduce(mul, each.shape, 1) for each in (self.drawn_inputs(), self.drawn_labels()))
-        return 4 * ((2 if self.trains else 1) * workers * self.parameter_count() + batch_size * drawn)
+        return 4 * (2 if self.trains else 1) * workers * self.parameter_count() + self.batch_bytes(batch_size)
 
     def training_flops(self, batch_size: int) -> int:
         """Return the floating-point operations of one step (a multiply-add is two).

@@ -13,10 +13,11 @@ from ..base import ONE_PROCESS, SAMPLING, EveryFamily, factors
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch, Block, RmsProp
 from ..launch.evidence import read_file
+from ..launch.feeds import Feed, ahead
 from ..libraries.gpus import Probe
 from ..libraries.walks import Functions
 from ..networks import Network
-from ..protocol import ASYNC
+from ..protocol import ASYNC, COPIED
 from . import devices
 from .devices import Differentiated
 from .networks import CONVOLUTIONS, JaxFunctions, canonical, held, mean_loss, place
@@ -84,6 +85,7 @@ class JaxAdapter(EveryFamily):
     families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
     further_axes = ("sync",)
+    feeds = True
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
@@ -140,7 +142,7 @@ class JaxAdapter(EveryFamily):
             else:
                 step = training_step(self._workers.share(differentiated, self._workers.split()), network.family.clip)
                 self._step = jax.jit(step, donate_argnums=self._donated, out_shardings=self._everywhere)
-        if self.cell.placement != "resident":
+        if self.cell.placement in COPIED:
             self.step = self._step_with_copy  # type: ignore[method-assign]
         if self.cell.local_steps:
             self.step = self._averaging(self.step)  # type: ignore[method-assign]
@@ -183,13 +185,24 @@ class JaxAdapter(EveryFamily):
             arrays, homes = self._read(batch), (self._everywhere, self._everywhere)
         else:
             arrays, homes = self._workers.parts(batch), self._workers.split()
-        if self.cell.placement == "resident":
+        if self.cell.placement not in COPIED:
             self._batch = tuple(self._put(value, home) for value, home in zip(arrays, homes))
             return
         self._on_host = arrays
         if self.cell.placement == "pinned":
             self._on_host = jax.device_put(arrays, tuple(devices.in_memory(home, "pinned_host") for home in homes))
         self._on_device = tuple(devices.in_memory(home, "device") for home in homes)
+
+    def hand_over(self, batch: Batch) -> Any:
+        return jax.device_put(self._read(batch), self._everywhere)
+
+    def take(self, ready: Any) -> None:
+        self._batch = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        """Read, decode and put on the device in threads: JAX has no loader of its own."""
+        workers = self.cell.loader_workers
+        return ahead(lambda number: self.hand_over(feed[number]), workers, 2 * workers)
 
     def step(self) -> None:
         self._parameters, self.loss = self._step(self._parameters, self._rate, *self._batch)

@@ -181,7 +181,7 @@ def start_workers(cell: Cell) -> None:
     All devices of the CPU compute on one pool of threads.
     """
     if cell.threads:
-        os.environ["NPROC"] = str(cell.all_threads)
+        os.environ["NPROC"] = str(cell.all_threads - cell.helpers)
     if cell.on_cpu:
         jax.config.update("jax_num_cpu_devices", cell.world_size)
         flags = os.environ.get("XLA_FLAGS", "")

@@ -41,10 +41,9 @@ def canonical(value: Any) -> np.ndarray:
 
 def place(family: Family, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return a copy of the mini-batch as the losses read it: labels in rows, time-major where the family is so."""
-    inputs, labels = laid_out(family, batch)
-    if inputs.ndim == 4:
-        inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))
-    return inputs, labels
+    if batch.inputs.ndim == 4:
+        batch = batch._replace(inputs=batch.inputs.transpose(0, 2, 3, 1))
+    return laid_out(family, batch)
 
 
 def mean_loss(network: Network, functions: Callable[[Family, Arrays], Functions], narrow: Any = None) -> Loss:

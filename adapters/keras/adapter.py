@@ -24,6 +24,7 @@ import numpy as np
 from ..base import EveryFamily
 from ..families import LEARNING_RATE, Elman
 from ..launch.batches import Batch
+from ..launch.feeds import Feed
 from ..networks import Network
 from ..protocol import Profile
 from .networks import arrays, build
@@ -45,12 +46,26 @@ LOSSES: Dict[str, Callable[[], Any]] = {
 }
 
 
+class FeedDataset(keras.utils.PyDataset):
+    """The mini-batches that a function makes by their numbers, without end."""
+
+    num_batches = None
+
+    def __init__(self, make: Callable[[int], Tuple[Any, Any]]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __getitem__(self, number: int) -> Tuple[Any, Any]:
+        return self.make(number)
+
+
 class KerasAdapter(EveryFamily):
     """Trains a compiled Keras model by its train function; a backend's subclass has ``tensor``, a copy of an array."""
 
     #: How the train function is called, for the description.
     execution = ""
     recurrence = "loop"
+    feeds = True
     #: The orders of an image's axes that the backend's convolutions on the CPU compute with.
     data_formats: Tuple[str, ...] = ("channels_last", "channels_first")
     #: The module of the backend's own adapter with its profiler, capabilities and errors: Keras has none of these.
@@ -108,9 +123,31 @@ class KerasAdapter(EveryFamily):
             yield variable, copy
 
     def _place(self, batch: Batch) -> None:
+        self.take(self.hand_over(batch))
+
+    def hand_over(self, batch: Batch) -> Tuple[Any, Any]:
         inputs, labels = map(self.tensor, arrays(batch, self.options["data_format"]))
-        self.batch = (inputs, labels)
-        self.batches = itertools.repeat(self.batch)
+        return inputs, labels
+
+    def take(self, ready: Tuple[Any, Any]) -> None:
+        self.batch = ready
+        self.batches = itertools.repeat(ready)
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        """Load by the queue behind Keras's ``fit``, with threads as it has by default, two mini-batches ahead each."""
+        workers = self.cell.loader_workers
+        dataset = FeedDataset(lambda number: self.hand_over(feed[number]))
+        if not workers:
+            yield from map(dataset.make, itertools.count())
+        # It has no public name.
+        from keras.src.trainers.data_adapters.py_dataset_adapter import OrderedEnqueuer
+
+        queue = OrderedEnqueuer(dataset, workers=workers, max_queue_size=2 * workers)
+        queue.start()
+        try:
+            yield from queue.get()
+        finally:
+            queue.stop()
 
     def tensor(self, array: np.ndarray) -> Any:
         raise NotImplementedError

@@ -129,8 +129,8 @@ def mini_batch(
         part = mini_batch(network, repeated, purpose=purpose)
         return Batch(np.repeat(part.inputs, times, axis=0), np.repeat(part.labels, times, axis=0))
     stream = seeded(purpose + "batch", network.name, batch_size)
-    inputs = _draw(stream, batch_size, network.family.drawn_inputs())
-    batch = Batch(inputs, _draw(stream, batch_size, network.family.drawn_labels()))
+    inputs = draw(stream, batch_size, network.family.drawn_inputs())
+    batch = Batch(inputs, draw(stream, batch_size, network.family.drawn_labels()))
     if network.family.trains or purpose != CHECKED:
         return batch
     weights = initial_weights(network)
@@ -142,7 +142,8 @@ def one_hot(symbols: np.ndarray, count: int) -> np.ndarray:
     return np.eye(count, dtype=np.float32)[symbols]
 
 
-def _draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.ndarray:
+def draw(stream: np.random.RandomState, batch_size: int, drawn: Drawn) -> np.ndarray:
+    """Return this part of the examples of a mini-batch, drawn from a random stream."""
     shape = (batch_size,) + drawn.shape
     if drawn.one_hot and drawn.below is not None:
         return one_hot(integers(stream, shape[:-1], drawn.below), drawn.below)
@@ -159,7 +160,7 @@ def with_label_sets(network: Network, batch_size: int, label_sets: int, purpose:
     """
     batch = mini_batch(network, batch_size, purpose=purpose)
     more = [
-        _draw(seeded(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
+        draw(seeded(purpose + "labels", network.name, batch_size, number), batch_size, network.family.drawn_labels())
         for number in range(1, label_sets)
     ]
     return Batch(batch.inputs, np.stack([batch.labels] + more))
@@ -173,12 +174,16 @@ def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch
     return mini_batch(network, size, launch.repeated_batch, launch.label_sets, purpose)
 
 
-def laid_out(family: Family, batch: Batch, whole: Any = np.int32) -> Tuple[np.ndarray, np.ndarray]:
-    """Return copies of inputs and labels as most frameworks read them, whole numbers as this type."""
+def laid_out(family: Family, batch: Batch, whole: Any = np.int32, copied: bool = True) -> Tuple[np.ndarray, np.ndarray]:
+    """Return copies of inputs and labels as most frameworks read them, whole numbers as this type.
+
+    Not ``copied``: what lies so already may be the mini-batch's own memory.
+    """
+    make: Any = np.array if copied else np.asarray
     arrays = []
     for array in batch:
         turned = array.swapaxes(0, 1) if family.time_major else array
-        arrays.append(np.array(turned, whole if array.dtype.kind == "i" else np.float32, order="C"))
+        arrays.append(make(turned, whole if array.dtype.kind == "i" else np.float32, order="C"))
     inputs, labels = arrays
     return inputs, labels.reshape((-1,) + labels.shape[2:]) if labels.ndim > 1 else labels
 

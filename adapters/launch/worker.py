@@ -22,6 +22,7 @@ from ..networks import Network
 from ..protocol import (
     BEGIN,
     EXTRA_PRODUCTS,
+    FED,
     PHASE_FILE,
     PROFILE,
     TRAINING,
@@ -33,7 +34,7 @@ from ..protocol import (
     write_json,
     write_outcome,
 )
-from . import batches, contract, device, evidence, parity, team, timing
+from . import batches, contract, device, evidence, feeds, parity, team, timing
 from .parity import Host
 
 SENTINEL_SIZE = 1536
@@ -197,6 +198,9 @@ def _prepare(
     if team.needed(adapter, launch):
         batch = team.part_of(batch, 0, launch.cell.world_size)
         adapter = gather(adapter)
+    elif launch.cell.placement in FED:
+        feeder: Any = feeds.Feeder(adapter, network, launch, purpose)
+        adapter = feeder
     start = time.perf_counter()
     adapter.prepare(network, weights, batch)
     adapter.synchronize()
@@ -311,12 +315,14 @@ def _measure_steps(
         moved = not parity.all_unchanged(contract.current_parameters(adapter, network), before) if finite else None
         if request is not None:
             seen = parity.run_check(adapter, step, launch, host, request)._replace(moved=moved)
+    feeds.close(adapter)  # lest a loader's threads and processes disturb the product
     announce("product")
     gemm = device.gemm_rate(adapter, cell.on_cpu, SENTINEL_SIZE) if adapter.computes else None
     announce("description")
     threads = contract.ask(adapter, "effective_threads")
     if threads is not None and team.needed(adapter, launch):
         threads *= cell.world_size
+    threads = None if threads is None else threads + cell.helpers
     described = software.environment()
     described.update(contract.ask(adapter, "describe"))
     described.update(software.settings_in_force(launch))
@@ -329,7 +335,7 @@ def _measure_steps(
         final_loss=loss if finite else None,
         final_loss_finite=finite,
         peak_memory_bytes=peak_memory_bytes,
-        threads=evidence.thread_evidence(cell.all_threads, threads, earlier, later),
+        threads=evidence.thread_evidence(cell.all_threads, threads, earlier, later)._replace(helpers=cell.helpers),
         contention=evidence.contention(earlier, later),
         software=described,
         parameter_count=None if seen is None else seen.parameter_count,

@@ -6,6 +6,7 @@ parameters pass unchanged; only recurrent data are turned to time-major, which t
 """
 
 import ctypes
+import itertools
 import json
 import os
 import tempfile
@@ -21,6 +22,7 @@ from mxnet.gluon import nn, rnn
 from ..base import Adapter, EveryFamily, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Layer
 from ..launch.batches import Batch, laid_out
+from ..launch.feeds import Feed
 from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
 from ..libraries.walks import HIDDEN, LayerFunctions, gelu_by_tanh
@@ -239,6 +241,7 @@ class MxnetAdapter(EveryFamily):
     ``sgd_update`` for each parameter.
     """
 
+    feeds = True
     effective_threads = staticmethod(worker_threads)
     out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 
@@ -265,8 +268,7 @@ class MxnetAdapter(EveryFamily):
         self.block.initialize(mx.init.Zero(), ctx=self.context)
         self.trainable = self.block.w
         load(self.trainable, weights)
-        arrays = laid_out(self.family, batch, np.float32)  # labels too: MXNet's pick takes indices of any type
-        self.inputs, self.labels = [mx.nd.array(each, ctx=self.context) for each in arrays]
+        self.take(self.hand_over(batch))
         self.block.hybridize(**self._hybridized())
         self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in self.trainable.values()]
         if self.update == "trainer":
@@ -278,6 +280,24 @@ class MxnetAdapter(EveryFamily):
         """Copy them into the existing arrays, once the engine is done with these."""
         load(self.trainable, weights)
         self.inputs[:], self.labels[:] = laid_out(self.family, batch, np.float32)
+
+    def hand_over(self, batch: Batch) -> List[Any]:
+        # Labels too are floats: MXNet's pick takes indices of any type.
+        arrays = laid_out(self.family, batch, np.float32, copied=False)
+        return [mx.nd.array(each, ctx=self.context) for each in arrays]
+
+    def take(self, ready: List[Any]) -> None:
+        self.inputs, self.labels = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        """Load by Gluon's own loader, with threads: its processes would be forks beside the engine's threads."""
+        yield from mx.gluon.data.DataLoader(
+            feed,
+            batch_sampler=([number] for number in itertools.count()),
+            batchify_fn=lambda batches: self.hand_over(*batches),
+            num_workers=self.cell.loader_workers,
+            thread_pool=True,
+        )
 
     def _hybridized(self) -> Dict[str, Any]:
         return {"static_alloc": self.static, "static_shape": self.static}

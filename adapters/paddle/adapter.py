@@ -5,6 +5,7 @@ but for dense weights, which it holds as (inputs, outputs). Recurrent networks' 
 """
 
 import ctypes
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from paddle.nn import functional
 from ..base import Adapter, EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Family, Layer
 from ..launch.batches import Batch, laid_out
+from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import blas, profiles
 from ..libraries.profiles import Calls, Span
 from ..libraries.walks import LayerFunctions
@@ -158,6 +160,7 @@ class PaddleAdapter(EveryFamily):
     """
 
     profile = take_profile
+    feeds = True
 
     def set_up(self) -> None:
         self._widest = bool(self.settings.get("widest_kernels", False))
@@ -179,7 +182,7 @@ class PaddleAdapter(EveryFamily):
         self.family = network.family
         self.layer = PaddleNetwork(self.family)
         load(self.layer.w, weights)
-        self.inputs, self.labels = [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64)]
+        self.take(self.hand_over(batch))
         clip = network.family.clip
         self.optimizer = paddle.optimizer.SGD(
             LEARNING_RATE,
@@ -193,6 +196,22 @@ class PaddleAdapter(EveryFamily):
         load(self.layer.w, weights)
         for tensor, array in zip((self.inputs, self.labels), laid_out(self.family, batch, np.int64)):
             tensor.set_value(array)
+
+    def hand_over(self, batch: Batch) -> List[Any]:
+        return [paddle.to_tensor(array) for array in laid_out(self.family, batch, np.int64, copied=False)]
+
+    def take(self, ready: List[Any]) -> None:
+        self.inputs, self.labels = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        """Load by PaddlePaddle's own loader, in processes; without any it reads ahead in a thread all the same."""
+        check_shared_memory(feed, self.cell.loader_workers)
+        yield from paddle.io.DataLoader(
+            feed,
+            batch_sampler=([number] for number in itertools.count()),
+            collate_fn=lambda batches: list(laid_out(self.family, batches[0], np.int64, copied=False)),
+            num_workers=self.cell.loader_workers,
+        )
 
     def step(self) -> None:
         self.loss = self.criterion(self.layer(self.inputs), self.labels)

@@ -11,6 +11,7 @@ Settings of a mode (framework.toml lists those measured to be best on the CPU):
 ``flush_denormal``  denormal numbers count as zero (default false)
 """
 
+import itertools
 import os
 import re
 from functools import partial
@@ -24,11 +25,12 @@ from torch.profiler import ProfilerActivity
 from ..base import PROCESSES, SAMPLING, Adapter, EveryFamily, slope_found
 from ..families import Elman, Family, Recurrent, Spiking
 from ..launch.batches import Batch, Block, RmsProp
+from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import ASYNC, EVERY_STEP, PLACEMENTS, Cell, Profile
+from ..protocol import ASYNC, COPIED, EVERY_STEP, FED, PLACEMENTS, Cell, Profile
 from . import networks, steps
 from .networks import build, load
 from .sampling import TorchSampler
@@ -233,6 +235,7 @@ class TorchAdapter(EveryFamily):
     families = (*EveryFamily.families, "lif", *SAMPLING)
     precisions = ("float32", "bfloat16")
     further_axes = ("sync",)
+    feeds = True
     data_parallel = PROCESSES
     capabilities = staticmethod(capabilities)
     is_out_of_memory = staticmethod(is_out_of_memory)
@@ -365,7 +368,9 @@ class TorchAdapter(EveryFamily):
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""
-        if self.cell.placement == "resident":
+        if self.cell.placement in FED:
+            self._copies = torch.cuda.Stream()
+        if self.cell.placement not in COPIED:
             self._held = [tensor.to(DEVICE) for tensor in self._held]
             return self._held
         if self.cell.placement == "pinned":
@@ -409,6 +414,49 @@ class TorchAdapter(EveryFamily):
     def _place(self, batch: Batch) -> None:
         for held, given in zip(self._held, tensors_of(self._family, batch)):
             held.copy_(given)
+
+    def _laid_out(self, batch: Batch) -> List[torch.Tensor]:
+        """Return the mini-batch in the order in memory that steps read; a copy only where that is another."""
+        return [
+            each.contiguous(memory_format=self._images if each.dim() == 4 else torch.contiguous_format)
+            for each in tensors_of(self._family, batch)
+        ]
+
+    def hand_over(self, batch: Batch) -> List[torch.Tensor]:
+        ready = self._laid_out(batch)
+        if self.cell.on_cpu:
+            return ready
+        # On a stream of its own, so that it may run beside the steps.
+        with torch.cuda.stream(self._copies):
+            ready = [each.to(DEVICE) for each in ready]
+        self._copies.synchronize()
+        return ready
+
+    def take(self, ready: List[torch.Tensor]) -> None:
+        if self.graphs:
+            # The graph has the addresses of its own.
+            for own, given in zip((self._training.inputs, self._training.labels), ready):
+                own.copy_(given, non_blocking=True)
+            return
+        if not self.cell.on_cpu:
+            ready = [each.to(DEVICE, non_blocking=True) for each in ready]
+            for each in ready:
+                each.record_stream(torch.cuda.current_stream())
+        self._training.inputs, self._training.labels = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        """Load by PyTorch's own loader: its workers are forks, which load two mini-batches ahead each."""
+        workers = self.cell.loader_workers
+        check_shared_memory(feed, workers)
+        yield from torch.utils.data.DataLoader(
+            feed,
+            batch_size=None,
+            sampler=itertools.count(),
+            collate_fn=self._laid_out,
+            num_workers=workers,
+            pin_memory=not self.cell.on_cpu,
+            multiprocessing_context="fork" if workers else None,
+        )
 
     def step(self) -> None:
         self.loss = self._training()

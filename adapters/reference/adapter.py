@@ -14,6 +14,7 @@ import numpy as np
 from ..base import ONE_PROCESS, SAMPLING, EveryFamily
 from ..families import Attention, Convolutional, Elman, Family, Feedforward, Recurrent, Residual, Spiking
 from ..launch.batches import Batch
+from ..launch.feeds import Feed, ahead
 from ..launch.team import part_of
 from ..networks import Network
 from ..protocol import EVERY_STEP
@@ -26,6 +27,7 @@ class ReferenceAdapter(EveryFamily):
     """Plain NumPy; slow, and right."""
 
     further_axes = ("sync",)
+    feeds = True
     #: The model of each family; a test of the parity check puts a wrong one in its place.
     models: Dict[Type[Family], Any] = {
         Feedforward: ChainModel,
@@ -77,8 +79,18 @@ class ReferenceAdapter(EveryFamily):
     def place(self, batch: Batch) -> None:
         """Copy the mini-batch; tokens and labels stay integers."""
         self.inputs, self.labels = [
-            values.copy() if values.dtype.kind == "i" else values.astype(self.dtype) for values in batch
+            values.copy() if values.dtype.kind == "i" else np.array(values, self.dtype, order="C") for values in batch
         ]
+
+    def hand_over(self, batch: Batch) -> Batch:
+        return batch
+
+    def take(self, ready: Batch) -> None:
+        self.place(ready)
+
+    def load(self, feed: Feed) -> Iterator[Batch]:
+        workers = self.cell.loader_workers
+        return ahead(feed.__getitem__, workers, 2 * workers)
 
     def step(self) -> None:
         if self.workers:

@@ -44,10 +44,12 @@ def generate(
     timeout: float = 3600.0,
     parts: int = 1,
     local_steps: int = 0,
+    placement: str = "resident",
 ) -> None:
     """Compute the reference of this network at this mini-batch and write it to ``path``, whole or not at all.
 
-    The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone.
+    The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone. With
+    the placement "fed" each step takes the next mini-batch of the parity check's feed.
     ``interpreter`` is any Python from 3.6 on with NumPy. From a second (a fully connected network) to a few
     minutes (ResNet-50), and so long for each of ``local_steps``; memory up to about 0.5 GB per example for ResNet-50.
     Raises ReferenceNotMadeError.
@@ -57,6 +59,7 @@ def generate(
     try:
         made = os.path.join(control, "reference.npz")
         cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
+        cell = cell._replace(placement=placement)
         if local_steps:
             cell = cell._replace(world_size=parts, sync="%s:%d" % (LOCAL, local_steps))
             parts = 1

@@ -18,9 +18,10 @@ from tensorflow.python.util import _pywrap_util_port
 from ..base import ONE_PROCESS, SAMPLING, EveryFamily
 from ..families import LEARNING_RATE
 from ..launch.batches import Batch
+from ..launch.feeds import Feed
 from ..networks import Network
 from . import devices, sampling
-from .networks import RECURRENCES, TensorFlowNetwork, place, training_step
+from .networks import RECURRENCES, TensorFlowNetwork, loaded, place, training_step
 
 
 class TensorFlowAdapter(EveryFamily):
@@ -28,6 +29,7 @@ class TensorFlowAdapter(EveryFamily):
 
     families = (*EveryFamily.families, "lif", *SAMPLING)
     data_parallel = ONE_PROCESS
+    feeds = True
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
@@ -91,6 +93,15 @@ class TensorFlowAdapter(EveryFamily):
     def reset(self, weights: Mapping[str, np.ndarray], batch: Batch) -> None:
         self._model.assign(weights)
         self._batch = self._placed(batch)
+
+    def hand_over(self, batch: Batch) -> Tuple[Any, Any]:
+        return place(self._network, batch)
+
+    def take(self, ready: Tuple[Any, Any]) -> None:
+        self._batch = ready
+
+    def load(self, feed: Feed) -> Iterator[Any]:
+        return loaded(feed, self.cell.loader_workers)
 
     def step(self) -> None:
         self._loss = self._step(*self._batch)

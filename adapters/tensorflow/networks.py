@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from ..families import Chain, Layer
 from ..launch.batches import Batch
+from ..launch.feeds import IMAGES, MIDDLE, Feed, Part
 from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
 from ..libraries.walks import HIDDEN, Functions, State, Turn, spike_slope
 from ..networks import Network
@@ -187,6 +188,38 @@ def place(network: Network, batch: Batch) -> Tuple[Any, Any]:
     elif inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return tf.constant(np.ascontiguousarray(inputs)), tf.constant(np.ascontiguousarray(labels))
+
+
+def loaded(feed: Feed, workers: int) -> Iterator[Any]:
+    """Yield the mini-batches of a feed by tf.data, read and decoded by so many of its threads and two of them ahead."""
+
+    def mini_batch(number: Any) -> Any:
+        return decoded(feed, tf.reshape(tf.numpy_function(feed.record, [number], tf.string), []))
+
+    made = tf.autograph.experimental.do_not_convert(mini_batch)
+    dataset = tf.data.Dataset.range(2**62).map(made, num_parallel_calls=workers or None)
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = max(1, workers)
+    options.threading.max_intra_op_parallelism = 1
+    yield from (dataset.prefetch(2) if workers else dataset).with_options(options)
+
+
+def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
+    """Return the mini-batch of a feed's record as `place` does, by TensorFlow's own operators."""
+    parts = [_part(record, part) for part in feed.parts]  # images have their channels last, in the file too
+    if feed.network.family.time_major:
+        parts = [tf.transpose(each, [1, 0, *range(2, len(each.shape))]) for each in parts]
+    inputs, labels = parts
+    return inputs, labels
+
+
+def _part(record: Any, part: Part) -> Any:
+    kind = np.dtype(part.type).type
+    values = tf.reshape(tf.io.decode_raw(tf.strings.substr(record, part.offset, part.length), kind), part.shape)
+    if part.drawn.below is not None:
+        return tf.one_hot(values, part.drawn.below) if part.drawn.one_hot else values
+    return (tf.cast(values, tf.float32) - MIDDLE) * part.scale if part.type == IMAGES else values
 
 
 def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], Any]:

@@ -168,12 +168,6 @@ def several_changes(
     return float(np.logaddexp.reduce(of_both)), candidates[tested[shown]]
 
 
-def probability_of_several(several: float, one: float) -> float:
-    """Return the probability of two changes by the log evidence of them, and that of one change or none."""
-    beforehand = SEVERAL * (1 - ABSENT)
-    return float(expit(math.log(beforehand / (1 - beforehand)) + several - one))
-
-
 @dataclass(frozen=True)
 class Assessment:
     """What all pairs so far say."""
@@ -253,6 +247,8 @@ def assess(
     grid = grid_of(evidence[count])
     found = posterior(*sums(evidence, candidates, grid), grid, weights)
     two, between = several_changes(evidence, candidates, grid, weights, magnitude)
+    beforehand = SEVERAL * (1 - ABSENT)
+    several = float(expit(math.log(beforehand / (1 - beforehand)) + two - found.log_evidence))
     reached = np.cumsum(found.sizes) - found.sizes / 2
     ends = (0.5, (1 - confidence) / 2, (1 + confidence) / 2)
     size, low, high = (math.exp(float(np.interp(end, reached, grid.sizes))) for end in ends)
@@ -261,7 +257,7 @@ def assess(
         candidates=tuple(candidates),
         places=tuple(map(float, found.places)),
         absent=found.absent,
-        several=probability_of_several(two, found.log_evidence),
+        several=several,
         between=between,
         size=size,
         low=low,

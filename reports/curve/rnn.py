@@ -237,7 +237,7 @@ def _crossings_of_threads(
 
 def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a framework is faster on another device, or another machine, each at its best."""
-    shared_axes = ("framework", "batch_size", "precision", "placement", "tuning")
+    shared_axes = ("framework", "batch_size", "precision", "placement", "storage", "tuning")
     for shared, alike in grouped(curves, lambda curve: axes.project(curve.cell, shared_axes)).items():
         sides: list[Side] = []
         for (_, device), of in grouped(alike, lambda curve: (curve.host.fingerprint, curve.cell.device)).items():
@@ -361,7 +361,7 @@ def _title(study: Study, curve: Curve, size: Size) -> str:
 
 def _work_of(curve: Curve) -> Cell:
     """Return the axes of curves that do the same work."""
-    return axes.project(curve.cell, ("batch_size", "precision", "placement"))
+    return axes.project(curve.cell, ("batch_size", "precision", "placement", "storage"))
 
 
 def _work(curve: Curve, size: Size) -> str:

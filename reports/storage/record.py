@@ -201,6 +201,7 @@ def sound(record: Record) -> bool:
         and min(cell.batch_size + (cell.adapter == IMPORTED), cell.world_size) >= 1
         and max(cell.threads, cell.batch_size, cell.world_size, record.launch, record.attempt) < 2**31
         and 0 <= cell.cpu_quota < math.inf
+        and 0 <= cell.loader_workers < 2**31
         and 0 <= record.wall_seconds < math.inf
         and 1 <= outcome.steps_per_sample <= 10**12
         and all(0 <= each <= _MOST_NANOSECONDS for each in (*outcome.samples_ns, *outcome.warmup_ns))

@@ -112,14 +112,9 @@ def bisect_command(given: Given) -> None:
     show(found, form, given.write, REPORT)
     if form != "terminal":
         say(headline(found))
-    if code := _exit_code(found):
-        raise typer.Exit(code)
-
-
-def _exit_code(found: Bisection) -> int:
-    if found.ends.verdict is Verdict.BROKEN:
-        return GATE_BROKEN
-    return {Outcome.NO_SLOWDOWN: 0, Outcome.FOUND: GATE_FAILED}.get(found.outcome, GATE_UNDECIDED)
+    codes = {Outcome.NO_SLOWDOWN: 0, Outcome.FOUND: GATE_FAILED}
+    broken = found.ends.verdict is Verdict.BROKEN
+    raise typer.Exit(GATE_BROKEN if broken else codes.get(found.outcome, GATE_UNDECIDED))
 
 
 def _measure(given: Given, series: Series, rule: Rule, confidence: float, seconds: float | None) -> Bisection:

@@ -52,7 +52,7 @@ def env_list(given: Given) -> None:
         if count:
             show(f"{framework.name}: {counted(count, 'release')}, {megabytes / 1000:.1f} GB.")
     if taken := weights.megabytes():
-        show(f"Weights of large networks take {taken} MB in {weights.folder()}.", whole=True)
+        show(f"Weights of large networks and mini-batches take {taken} MB in {weights.folder()}.", whole=True)
 
 
 _NAMES = "Frameworks to build. Without names, all but the large and the historic ones."
@@ -109,7 +109,7 @@ def env_build(given: Given) -> None:
     {
         "names": options.argument("[NAMES]...", "Frameworks whose environments to remove.", list[str] | None, None),
         "of_releases": flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
-        "of_weights": flag("--weights", "Remove the weights of large networks; a run makes them when it needs them."),
+        "of_weights": flag("--weights", "Remove large weights and mini-batches kept in files; a run makes its own."),
     },
     _ADAPTER,
 )
@@ -131,4 +131,4 @@ def env_remove(given: Given) -> None:
     if given.of_weights:
         taken = weights.megabytes()
         weights.remove()
-        say(f"Weights of large networks: {f'removed, {taken} MB' if taken else 'there were none'}")
+        say(f"Large weights and mini-batches: {f'removed, {taken} MB' if taken else 'there were none'}")

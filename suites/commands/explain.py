@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dlbench.adapters.protocol import ASYNC, Cell, Status
+from dlbench.adapters.protocol import ASYNC, FED, Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.cells import Place, build_matrix
 from dlbench.reports.disturbance import disturbed
@@ -30,7 +30,7 @@ from ..planning.framework import offered
 from ..planning.own import NETWORK
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
-from ..run import preparation
+from ..run import feeds, preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
@@ -167,11 +167,13 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         if cell.sync == ASYNC:
             return None
         workers = cell.world_size if cell.local_steps else 1
-        path = preparation.find(plan.network_of(cell), cell.batch_size, workers, cell.local_steps)
+        network, fed = plan.network_of(cell), cell.placement in FED
+        path = preparation.find(network, cell.batch_size, workers, cell.local_steps, fed)
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")
-    launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine)
+    files = feeds.prepare(plan, machine, say)
+    launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine, feeds=files)
     with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         say(f"launching {name_of(planned.cell)}")
 

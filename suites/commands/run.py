@@ -69,6 +69,7 @@ def run_command(given: Given) -> None:
     - `dlbench run quick --frameworks torch --devices cpu,cuda:0 --batch-sizes 64,256`
     - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
     - `dlbench run quick --frameworks torch --cpu-quota none,1 --threads default,1`
+    - `dlbench run feed --networks alexnet --frameworks torch,jax --loader-workers 0,1 --storage cache,disk`
     - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
     - `dlbench run quick --adapter my_framework=path/to/its/adapter`
     - `dlbench run char --corpus my_text.txt`
@@ -150,7 +151,7 @@ def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: st
         raise typer.Exit(NOTHING_MEASURED)
 
 
-_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device", "cpu_quota"]
+_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + ["device", "cpu_quota", "loader_workers"]
 _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 

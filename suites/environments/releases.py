@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
@@ -90,8 +90,8 @@ def releases_on_index(
     """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
 
     Of each minor version only the last one where ``every`` says so, and ``first``. They share as few Pythons as
-    possible, so that little else differs; one that is resolved already keeps its own. Where the index cannot be reached
-    those that are built here are returned, and ``report`` gets a line.
+    possible, so that little else differs, and those of releases that are resolved already. Where the index cannot be
+    reached those that are built here are returned, and ``report`` gets a line.
 
     Raises UsageError for a framework that is not on the index or has no such release, and IndexUnreachableError where
     none is built either.
@@ -115,7 +115,9 @@ def releases_on_index(
         raise UsageError(f"The package index has no wheels of {package.name} of these versions.")
     here = pythons_at_hand()
     order = sorted(here, key=lambda each: [*framework.python, *here].index(each))
-    fitting = {version: _fitting(files[version], order) for version in versions}
+    fitting = {
+        version: known[version].pythons if version in known else _fitting(files[version], order) for version in versions
+    }
     best = fewest_pythons(fitting)
 
     def release(version: Version) -> Release:
@@ -244,32 +246,30 @@ def sources(
     is not asked again. Raises FrameworkEnvironmentError where the disk would not hold them, before anything is built,
     and where no release has an environment.
     """
-    reasons: dict[str, str] = {}
-    unasked = "" if build_missing else "it is not built."
-    known, found = list(releases), []
-    for place, each in enumerate(known):
-        reasons[each.version] = "" if each.locked is not None else unasked
-        if not reasons[each.version]:
-            try:
-                known[place] = resolved(framework, each)
-            except FrameworkEnvironmentError as error:
-                reasons[each.version] = str(error)
-                unasked = str(error) if isinstance(error, IndexUnreachableError) else unasked
+    away = None if build_missing else FrameworkEnvironmentError("it is not built.")
+    known: list[Release] = []
+    for each in releases:
+        try:
+            if away is not None and each.locked is None:
+                raise away
+            known.append(resolved(framework, each))
+        except FrameworkEnvironmentError as error:
+            away = error if isinstance(error, IndexUnreachableError) else away
+            known.append(replace(each, pythons=(), problem=str(error)))
     missing = [each.locked for each in known if each.locked is not None and not each.is_built]
     if missing and build_missing:
         _announce(framework, missing, report)
+    found = []
     for each in known:
-        source = None
-        reason = reasons[each.version] or ("" if each.is_built else unasked)
-        if not reason:
-            try:
-                source = source_of(framework, each, step, report)
-            except FrameworkEnvironmentError as error:
-                reason = str(error)
-                unasked = reason if isinstance(error, IndexUnreachableError) else unasked
-        if source is None and build_missing:
-            report(f"{framework.title} {each.version} is left out: {reason}")
-        found.append(source or Source(row_of(framework, each, None, step), None, "", "", reason))
+        try:
+            if away is not None and each.locked is not None and not each.is_built:
+                raise away
+            found.append(source_of(framework, each, step, report))
+        except FrameworkEnvironmentError as error:
+            away = error if isinstance(error, IndexUnreachableError) else away
+            if build_missing:
+                report(f"{framework.title} {each.version} is left out: {error}")
+            found.append(Source(row_of(framework, each, None, step), None, "", "", str(error)))
     if not any(each.interpreter for each in found):
         raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {found[-1].reason}")
     return found

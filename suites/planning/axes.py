@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import tuning
 from dlbench.adapters.axes import NO_QUOTA
-from dlbench.adapters.protocol import ASYNC, BOUND, EVERY_STEP, LOCAL, OVERSUBSCRIBED, PLACEMENTS, PRECISIONS, TUNED
+from dlbench.adapters.protocol import (
+    ASYNC,
+    BOUND,
+    EVERY_STEP,
+    LOCAL,
+    OVERSUBSCRIBED,
+    PLACEMENTS,
+    PRECISIONS,
+    STORAGES,
+    TUNED,
+)
 
 from ..errors import UsageError
 
@@ -56,6 +66,7 @@ def narrowing_help(option: AxisOption) -> str:
         "affinity": "affinities",
         "batch_sizes": "mini-batch sizes",
         "cpu_quota": "CPU quotas",
+        "storage": "storages",
         "sync": "exchanges",
         "threads": "thread counts",
         "tuning": "tunings",
@@ -85,6 +96,12 @@ def _tunings(text: str, capacity: Capacity) -> tuple[str, ...]:
     except ValueError as error:
         raise UsageError(f"{error}, {', '.join(tuning.SWEEPS)}.") from error
     return found
+
+
+def _loader_workers(text: str, capacity: Capacity) -> tuple[int, ...]:
+    from . import values
+
+    return values.parse_threads(text, capacity, "0", "number of loader workers")
 
 
 def _quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
@@ -155,7 +172,8 @@ AXIS_OPTIONS = (
     AxisOption(
         "placement",
         "placements",
-        "Where mini-batches are kept: `resident` on the GPU, or copied in each step from `pinned`, `pageable` memory.",
+        "Where a step finds its mini-batch: `resident` on the device; copied to a GPU from `pinned`, `pageable` "
+        "memory; another one each time: `fed` from memory, `prefetched`, from a file by the framework's `loader`.",
         "NAMES",
         known=PLACEMENTS,
         usual=PLACEMENTS[0],
@@ -202,6 +220,22 @@ AXIS_OPTIONS = (
         usual=NO_QUOTA,
         example="0.5,1",
         parse=_quotas,
+    ),
+    AxisOption(
+        "loader_workers",
+        "loader_workers",
+        "Threads or processes of a framework's loader, beside the step's threads: `0,1,2` (0: the step waits).",
+        "COUNTS",
+        usual="0",
+        parse=_loader_workers,
+    ),
+    AxisOption(
+        "storage",
+        "storage",
+        "Where a loader finds its file: `cache` (read before, so that it is in memory), `disk` (dropped from memory).",
+        "NAMES",
+        known=STORAGES,
+        usual=STORAGES[0],
     ),
     AxisOption(
         "sync",

@@ -7,22 +7,23 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from statistics import fmean
+from typing import Any
 
 from dlbench.adapters import tuning
 from dlbench.adapters.axes import BLANK
 from dlbench.adapters.networks import Network
-from dlbench.adapters.protocol import BOUND, EVERY_STEP, OVERSUBSCRIBED, TUNED, Cell, Protocol
+from dlbench.adapters.protocol import BOUND, COPIED, EVERY_STEP, LOADER, OVERSUBSCRIBED, STORAGES, TUNED, Cell, Protocol
 from dlbench.hardware_probe import Machine
 from dlbench.reports.storage.networks import specification_of_cells
 
 from ..errors import UsageError
 from . import devices, networks, values
-from .axes import PLAIN, SuiteOverrides, parse_plain
+from .axes import PLAIN, SuiteOverrides, option_of, parse_plain
 from .framework import Framework, catalogue
 from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
 from .suite import FASTEST, LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
-from .values import RESIDENT, Build, Capacity, Row
+from .values import Build, Capacity, Row
 
 QUOTA_SAMPLE_SECONDS = 0.5
 """Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period would show the full
@@ -267,7 +268,13 @@ def _cells(
     ``threads`` gives the counts of a device under a CPU quota.
     """
     plain = {each.axis: parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
-    plain["cpu_quota"] = _quotas(plain["cpu_quota"], choices, capacity)
+    plain["cpu_quota"] = _within("cpu_quota", plain["cpu_quota"], capacity.machine_cpus, choices)
+    plain["loader_workers"] = _within("loader_workers", plain["loader_workers"], capacity.cpus, choices)
+    idle = [key for key in ("loader_workers", "storage") if choices[key] and set(plain[key]) - {0, STORAGES[0]}]
+    if idle and LOADER not in plain["placement"]:
+        raise UsageError(
+            f"{option_of(idle[0])} is about mini-batches that a framework loads from a file. Add --placements {LOADER}."
+        )
     apart = [word for word in plain["sync"] if word != EVERY_STEP]
     if apart and max(plain["world_size"]) == 1:
         raise UsageError(
@@ -304,7 +311,9 @@ def _cells(
             axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
             for combination in itertools.product(*axes.values()):
                 found = cell._replace(**dict(zip(axes, combination, strict=True)))
-                copied = found.on_cpu and found.placement != RESIDENT
+                if found.placement != LOADER:
+                    found = found._replace(loader_workers=0, storage=STORAGES[0])
+                copied = found.on_cpu and found.placement in COPIED
                 alone = found.instances == 1 or found.on_cpu
                 # One worker exchanges with none.
                 exchanges = found.world_size > 1 or found.sync == EVERY_STEP
@@ -320,13 +329,13 @@ def _cells(
             "--frameworks, --threads, --batch-sizes)."
         )
     if not found:
-        if BOUND in plain["affinity"] and plain["placement"] == (RESIDENT,):
+        if BOUND in plain["affinity"] and not set(plain["placement"]) <= set(COPIED):
             raise UsageError(
                 f"Only a given number of threads can be bound to CPUs. Give --threads, or --affinity {OVERSUBSCRIBED}."
             )
         raise UsageError(
-            f"On the CPU the mini-batch is always {RESIDENT}: other placements are for GPUs. Name a GPU with "
-            "--devices, or leave --placements out. Several instances are for the CPU, and need a thread count."
+            f"Placements {' and '.join(COPIED)} are copies to a GPU. Name a GPU with --devices, or another placement. "
+            "Several instances are for the CPU, and need a thread count."
         )
     return list(dict.fromkeys(found))  # what was named twice is measured once
 
@@ -348,13 +357,13 @@ def _threads(
     return found
 
 
-def _quotas(quotas: Sequence[float], choices: SuiteOverrides, capacity: Capacity) -> tuple[float, ...]:
-    """Return the CPU quotas that this machine has CPUs for; raises UsageError where one that was typed is larger."""
-    found = tuple(each for each in quotas if each <= capacity.machine_cpus)
-    if found != tuple(quotas) and (choices["cpu_quota"] or not found):
+def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides) -> tuple[Any, ...]:
+    """Return the values that this machine has CPUs for; raises UsageError where one that was typed is larger."""
+    found = tuple(each for each in counts if each <= most)
+    if len(found) < len(counts) and (choices[key] or not found):
         raise UsageError(
-            f"A CPU quota of {max(quotas):g} is more than the {capacity.machine_cpus} CPUs that dlbench may use here. "
-            f"Give at most {capacity.machine_cpus}."
+            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use here. Give at most "
+            f"{most}."
         )
     return found
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlbench.adapters.axes import DEFAULT, NO_QUOTA
-from dlbench.adapters.protocol import PLACEMENTS
 from dlbench.hardware_probe import Gpus
 
 from ..errors import UsageError, unknown_name
@@ -29,7 +28,6 @@ MOST_THREADS = 4096
 LEAST_QUOTA = 0.01
 """CPUs: the kernel gives a group at least 1 ms in each period of 100 ms."""
 MOST_LAUNCHES = 1_000_000
-RESIDENT = PLACEMENTS[0]
 NO_GPUS = Gpus((), None, None, "not looked for")
 
 
@@ -99,10 +97,10 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
     return number
 
 
-def parse_threads(text: str, capacity: Capacity) -> tuple[int, ...]:
-    """Return the thread counts that a list means, as `parse_counts`; 0 for `default`: none is set."""
-    counted = [word for word in words(text) if word != DEFAULT]
-    counts = parse_counts(",".join(counted), capacity) if counted else ()
+def parse_threads(text: str, capacity: Capacity, none: str = DEFAULT, what: str = "thread count") -> tuple[int, ...]:
+    """Return the thread counts that a list means, as `parse_counts`; 0 for the word ``none``: there none is set."""
+    counted = [word for word in words(text) if word != none]
+    counts = parse_counts(",".join(counted), capacity, what) if counted else ()
     return counts if len(counted) == len(words(text)) else (0, *counts)
 
 

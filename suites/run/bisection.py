@@ -78,12 +78,12 @@ class Series:
 
     def described(self) -> dict[str, str]:
         """Return the ends by side, in words: names and environments, no paths."""
-        ends = {side: (self.names[place], self.end(place)) for side, place in ((BASELINE, 0), (CANDIDATE, -1))}
-        framework = self.end(0).build.framework.name
-        return {
-            side: f"{framework} {name} ({source.name}, environment {source.digest})"
-            for side, (name, source) in ends.items()
-        }
+        found = {}
+        for side, place in ((BASELINE, 0), (CANDIDATE, -1)):
+            source, name = self.end(place), self.names[place]
+            framework = source.build.framework.name
+            found[side] = f"{framework} {name} ({source.name}, environment {source.digest})"
+        return found
 
     def plan(self, plan: Plan) -> Plan:
         """Return the plan of one cell with a row for each candidate but the good one."""

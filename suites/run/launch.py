@@ -45,6 +45,7 @@ from ..errors import UsageError
 from ..planning import devices
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan, PlannedLaunch, binds, too_large
+from .feeds import FeedFiles
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
@@ -71,6 +72,8 @@ class LaunchRunner:
     _: KW_ONLY
     weights: Callable[[Cell], Path | None] = lambda cell: None
     """Returns the folder of a cell's large weights; None: they are drawn in each launch."""
+    feeds: Callable[[Cell], FeedFiles | None] = lambda cell: None
+    """Returns the files of the mini-batches that a cell's steps take; None: they are drawn in each launch."""
     machine: Machine | None = None
     """As probed when the run began: the CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed
     follow from it; without it no launch counts as disturbed."""
@@ -202,6 +205,9 @@ class LaunchRunner:
         # Another version of the adapters may not know of such files.
         if self.guest in (None, GUEST_DIRECTORY) and (weights := self.weights(cell)) is not None:
             launch = launch._replace(weights=str(weights))
+        if (feed := self.feeds(cell)) is not None:
+            launch = launch._replace(feed=str(feed.folder))
+            software["feed"] = feed.described
         if launch.repeated_batch is not None:
             software["repeated_batch"] = launch.repeated_batch
         if launch.label_sets > 1:

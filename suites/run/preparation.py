@@ -20,7 +20,7 @@ from typing import Any
 import filelock
 
 from dlbench.adapters.networks import Network, digest, specification
-from dlbench.adapters.protocol import ASYNC, Cell
+from dlbench.adapters.protocol import ASYNC, FED, Cell
 from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import Ceilings, Machine, ProbeError, measure
 from dlbench.hardware_probe.doctor import faults, gather_facts
@@ -198,16 +198,17 @@ def fitting(
     threads: int = 1,
     equal_parts: int = 1,
     local_steps: int = 0,
+    fed: bool = False,
 ) -> Reference | None:
     """Return the reference for cells of this network and mini-batch, computing one where that is worth its while.
 
     Mini-batches of GPUs are large: there a smaller one's that is at hand is repeated before one is computed. One of so
-    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. With ``local_steps``
-    each part is a worker's own, and none is repeated. None, with a report, where there is no reference: parity is then
-    unchecked for these cells, and shown so.
+    many ``equal_parts`` repeats a smaller one anyway, with labels of their own in each part. With ``local_steps`` each
+    part is a worker's own, with ``fed`` each step has a mini-batch of its own, and none is repeated. None, with a
+    report, where there is no reference: parity is then unchecked for these cells, and shown so.
     """
-    if local_steps:
-        own = ensure(network, batch_size, report, threads, equal_parts, local_steps)
+    if local_steps or fed:
+        own = ensure(network, batch_size, report, threads, equal_parts, local_steps, fed)
         return None if own is None else Reference(own)
     affordable, size = _computable(network, batch_size), batch_size
     if not network.family.trains and batch_size * sum(network.family.multiply_adds()) > _MOST_TO_SETTLE:
@@ -237,14 +238,14 @@ def _computable(network: Network, batch_size: int) -> bool:
     return batch_size <= _MOST_EXAMPLES and work <= _MOST_MULTIPLY_ADDS
 
 
-def find(network: Network, batch_size: int, parts: int = 1, local_steps: int = 0) -> Path | None:
+def find(network: Network, batch_size: int, parts: int = 1, local_steps: int = 0, fed: bool = False) -> Path | None:
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
     ours = networks.shipped().get(network.name)
-    if ours is not None and network_digest(ours) == network_digest(network):
+    if ours is not None and not fed and network_digest(ours) == network_digest(network):
         shipped = reference_files.shipped(network.name, batch_size, parts, local_steps)
         if shipped is not None:
             return Path(shipped)
-    own = _own(network, batch_size, parts, local_steps)
+    own = _own(network, batch_size, parts, local_steps, fed)
     return own if own.exists() else None
 
 
@@ -254,31 +255,38 @@ def network_digest(network: Network) -> str:
     return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
 
 
-def _own(network: Network, batch_size: int, parts: int, local_steps: int) -> Path:
-    stem = reference_files.stem(network.name, batch_size, parts, local_steps)
+def _own(network: Network, batch_size: int, parts: int, local_steps: int, fed: bool) -> Path:
+    stem = reference_files.stem(network.name, batch_size, parts, local_steps) + ("-fed" if fed else "")
     return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
 def ensure(
-    network: Network, batch_size: int, report: Report, threads: int = 1, parts: int = 1, local_steps: int = 0
+    network: Network,
+    batch_size: int,
+    report: Report,
+    threads: int = 1,
+    parts: int = 1,
+    local_steps: int = 0,
+    fed: bool = False,
 ) -> Path | None:
     """Return the reference, computing it by a launch of the reference adapter where there is none yet.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells, and shown so.
     """
-    found = find(network, batch_size, parts, local_steps)
+    found = find(network, batch_size, parts, local_steps, fed)
     if found is not None:
         return found
     if not _computable(network, batch_size):
         report(f"no reference for {network.name} at mini-batch {batch_size}: it would need too much memory")
         return None
-    path = _own(network, batch_size, parts, local_steps)
+    path = _own(network, batch_size, parts, local_steps, fed)
     folders.make_folder(path.parent)
-    of = f" with {parts} sets of labels" if parts > 1 else ""
+    of = f" with {parts} sets of labels" if parts > 1 else ", another one in each step" if fed else ""
     of = f" with {parts} workers and {local_steps} local steps" if local_steps else of
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once")
+    given = network, batch_size, str(path), sys.executable, threads, 1800.0
     try:
-        reference_files.generate(network, batch_size, str(path), sys.executable, threads, 1800.0, parts, local_steps)
+        reference_files.generate(*given, parts, local_steps, "fed" if fed else "resident")
     except (reference_files.ReferenceNotMadeError, OSError) as error:
         report(f"no reference: {error}")
         return None
@@ -291,10 +299,11 @@ def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable
     Asynchronous workers have none, since their updates come in any order.
     """
 
-    def key(cell: Cell) -> tuple[Network, int, bool, int, int]:
+    def key(cell: Cell) -> tuple[Network, int, bool, int, int, bool]:
         network, workers = plan.network_of(cell), cell.world_size
         equal_parts = workers if cell.local_steps else parts(network, cell.batch_size, workers)
-        return network, cell.batch_size, cell.on_cpu, equal_parts, cell.local_steps
+        fed = network.family.trains and cell.placement in FED
+        return network, cell.batch_size, cell.on_cpu, equal_parts, cell.local_steps, fed
 
     wanted = dict.fromkeys(
         key(cell)

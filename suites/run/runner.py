@@ -23,7 +23,7 @@ from ..display.progress import ProgressDisplay
 from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
 from ..planning.plan import Plan
-from . import capabilities, preparation, quota, sides, weights
+from . import capabilities, feeds, preparation, quota, sides, weights
 from .duet import run_duet
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
@@ -77,6 +77,7 @@ def run_plan(
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
         large_weights = weights.prepare(plan, machine, say)
+        feed_files = feeds.prepare(plan, machine, say)
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)
@@ -105,6 +106,7 @@ def run_plan(
                 sources[side.name],
                 reference,
                 weights=large_weights,
+                feeds=feed_files,
                 machine=machine,
                 gate=gate,
                 default_threads=defaults,

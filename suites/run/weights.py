@@ -9,8 +9,9 @@ import itertools
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import filelock
 import numpy as np
@@ -28,17 +29,18 @@ from .preparation import network_digest
 
 
 def folder() -> Path:
-    """Return the folder of all networks' weights."""
+    """Return the folder of all networks' weights, and of their mini-batches (`feeds`)."""
     return folders.home() / "weights"
 
 
 def megabytes() -> int:
     """Return how much room they take."""
-    return sum(path.stat().st_size for path in folder().rglob("*.f4")) // folders.MEGABYTE
+    kept = (*folder().rglob("*.f4"), *folder().rglob("*.feed"))
+    return sum(path.stat().st_size for path in kept) // folders.MEGABYTE
 
 
 def remove() -> None:
-    """Remove them all; a launch that has mapped one keeps it."""
+    """Remove all of them; a launch that has opened one keeps it."""
     with folders.written(folder()), contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder())
 
@@ -80,10 +82,17 @@ def _check(network: Network, parameter: Parameter, purpose: str, place: Path) ->
     whole = path.exists() and path.stat().st_size == right.nbytes
     if whole and np.array_equal(np.memmap(path, "<f4", "r", shape=right.shape), right):
         return
+    write(path, [right.astype("<f4", copy=False)])
+
+
+def write(path: Path, parts: Iterable[Any]) -> None:
+    """Write a file for launches to read, whole or not at all."""
     partial = path.with_suffix(".part")
     try:
         with partial.open("wb") as file:
-            right.astype("<f4", copy=False).tofile(file)
+            for part in parts:
+                file.write(part)
+            file.flush()
             os.fsync(file.fileno())  # lest it is written while a launch is timed
         partial.chmod(0o444)
         partial.replace(path)

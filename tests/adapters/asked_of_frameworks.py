@@ -51,6 +51,63 @@ for name in {list(only)!r} or built(**{settings!r}):
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
+#: Feeds an adapter for some steps, resets it, and returns what the recipe's steps show then.
+FED = """
+from guest.launch import feeds
+from guest.protocol import Launch, Protocol
+
+def written(network):
+    os.makedirs(CACHE, exist_ok=True)
+    for purpose in (batches.TIMED, batches.CHECKED):
+        with open(feeds.path_of(CACHE, 4, purpose), "wb") as file:
+            file.writelines(feeds.Feed(network, 4, purpose).drawn())
+    return CACHE
+
+def fed(adapter, network, folder):
+    launch = Launch(adapter.cell, Protocol(), {}, CACHE, feed=folder)
+    feeder = feeds.Feeder(adapter, network, launch, batches.TIMED)
+    feeder.prepare(network, batches.initial_weights(network, batches.TIMED), batches.mini_batch(network, 4))
+    for _ in range(5):
+        feeder.step()
+    feeder.synchronize()
+    weights = batches.initial_weights(network)
+    feeder.set_learning_rate(network.parity.learning_rate)
+    feeder.reset(weights, batches.mini_batch(network, 4))
+    losses = []
+    for _ in range(network.parity.steps):
+        feeder.step()
+        feeder.synchronize()
+        losses.append(float(feeder.last_loss()))
+    found = parity.observe(feeder.parameters(), parity.sample_weights(batches.initial_weights(network)), losses)
+    feeder.close()
+    return found
+"""
+#: Images, symbols behind an embedding and as one-hot vectors, and numbers: every kind of a feed's file.
+FED_NETWORKS = ("small-convolutional", "small-recurrent", "one-hot-gru", "small-elman")
+PLACED = (("fed", 0), ("prefetched", 0), ("loader", 0), ("loader", 2))
+
+
+@question
+def feeding(guest: Guest, only: Sequence[str] = FED_NETWORKS, **settings: Any) -> None:
+    """Each step takes its own mini-batch, from memory, ahead of it and by the loader, as the reference does."""
+    verdicts = guest(f"""{FED}
+from guest.reference.adapter import ReferenceAdapter
+answer = {{}}
+for name in {list(only)!r}:
+    network = SMALL[name]
+    folder = written(network)
+    cell = Cell("reference", "reference", "", name, "cpu", 1, 4, placement="fed")
+    expected = fed(ReferenceAdapter(cell, {{}}, ""), network, None)
+    for placement, workers in {PLACED!r}:
+        adapter = make(name, placement=placement, loader_workers=workers, **{settings!r})
+        assert adapter.supports(network)[0], adapter.supports(network)[1]
+        verdict = parity.judge(fed(adapter, network, folder), expected, network.parity)
+        answer[str((name, placement, workers))] = (verdict.verdict, verdict.reason)
+""")
+    assert len(verdicts) == len(only) * len(PLACED)
+    assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
+
+
 @question
 def rate(guest: Guest, same: str = "0", setup: str = "", network: str = "small-dense", **options: Any) -> None:
     """Steps at the rates 0, 0.5 and 0 move the parameters at 0.5 alone; the expression ``same`` keeps one value."""

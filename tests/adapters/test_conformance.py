@@ -223,6 +223,20 @@ def test_two_workers_compute_the_same_as_one_or_are_refused(name, mode, launch):
 @about_cpus
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "mode"), default_modes())
+def test_mini_batches_of_a_loader_compute_the_same_or_are_refused(name, mode, launch):
+    outcome = launch(name, mode, SMALL["small-recurrent"], placement="loader", loader_workers=1)
+    if outcome.status is Status.UNSUPPORTED:
+        assert "placement loader" in outcome.reason
+        assert not outcome.samples_ns
+        return
+    check_parity(outcome)
+    assert (outcome.threads.requested, outcome.threads.helpers) == (2, 1)
+    assert outcome.threads.framework_says in (None, 2)
+
+
+@about_cpus
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mode"), default_modes())
 def test_two_workers_average_over_their_batch_normalisations(name, mode, launch):
     """Their parts have the same inputs, so the same statistics, and labels of their own."""
     outcome = launch(name, mode, "resnet50", batch_size=16, world_size=2)

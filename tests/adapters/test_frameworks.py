@@ -87,6 +87,7 @@ OF_KERAS = [
     ),
     asked.capabilities(**CAPABLE),
     asked.refusal("'diagonal'", data_format="diagonal"),
+    asked.feeding(),
 ]
 OVER_JAX = [
     asked.reference(),
@@ -99,6 +100,7 @@ OVER_JAX = [
 ASKED: dict[str, list[Callable[[Guest], None]]] = {
     "torch": [
         asked.reference(),
+        asked.feeding(only=["small-convolutional", "one-hot-gru"], channels_last=True),
         asked.reference(optimizer="fused", channels_last=True),
         asked.reference(optimizer="foreach", flush_denormal=True),
         asked.reference(optimizer="single", dense="onednn"),
@@ -128,6 +130,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         # Other networks have no convolution of one pixel, the only kind that can be written as a product.
         *(asked.reference(only=["small-residual"], pointwise=how) for how in ("convolution", "product")),
         asked.refusal("'spiral'", "convolution, product", network="small-residual", pointwise="spiral"),
+        asked.feeding(),
         *(asked.reference(only=OF_FEW, donate=donated) for donated in (False, True)),
         asked.reset(PROGRAMS, only=SAMPLED),
         asked.rate("adapter._step._cache_size()"),
@@ -151,6 +154,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reset("len(traces)", TRACED_BY_TENSORFLOW, only=["small-convolutional"], compile=True),
         asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
         asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
+        asked.feeding(),
         asked.reference(inter_op=2),
         # To compile all of them takes XLA longer than any other test.
         asked.reference(only=["small-convolutional", "small-elman", "small-mpm"], compile=True),
@@ -171,6 +175,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
     ],
     "keras:torch": [*OF_KERAS, asked.reference(data_format="channels_first"), asked.threads_of_cells()],
     "mxnet": [
+        asked.feeding(),
         asked.reference(static=True, fused_norm=True),
         asked.reference(update="operator"),
         asked.one_bias('[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'),
@@ -205,6 +210,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reset(f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"),
     ],
     "paddle": [
+        asked.feeding(),
         *(asked.reference(**settings) for settings in ({}, {"widest_kernels": True})),
         asked.one_bias("[getattr(adapter.layer.stack, 'bias_hh_l%d' % layer).numpy() for layer in range(2)]"),
         asked.threads_of_variables("paddle"),
@@ -324,8 +330,14 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
 
 def table() -> list[Any]:
     """Return each check of each framework; those of one framework together: an interpreter starts slowly."""
+
+    def marks(which: str, check: Callable[[Guest], None]) -> list[Any]:
+        group = pytest.mark.xdist_group(f"guest of {which}")
+        # Sixteen adapters each: PyTorch's stand for those of all others.
+        return [group, pytest.mark.slow] if check.__name__ == "feeding" and which != "torch" else [group]
+
     return [
-        pytest.param(which, check, id=f"{which}-{check.__name__}", marks=pytest.mark.xdist_group(f"guest of {which}"))
+        pytest.param(which, check, id=f"{which}-{check.__name__}", marks=marks(which, check))
         for which, checks in ASKED.items()
         if is_tested(find(which.partition(":")[0]))
         for check in [asked.refusal_of_cells(), *checks]

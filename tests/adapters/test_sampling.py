@@ -145,7 +145,7 @@ def test_in_float32_every_decision_is_the_same(name):
 def test_settled_numbers_are_hardly_other_ones_and_stay_settled(name):
     network = MADE[name]
     batch = batches.mini_batch(network, network.batch_size)
-    drawn = batches._draw(
+    drawn = batches.draw(
         batches.seeded("batch", name, network.batch_size), network.batch_size, network.family.drawn_inputs()
     )
     moved = np.abs(batch.inputs - drawn)

@@ -36,8 +36,9 @@ NETWORKS = {{name: networks.from_data(data) for name, data in json.loads({known!
 from guest.{folder}.adapter import ADAPTER
 
 def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu", precision="float32",
-         placement="resident", **settings):
+         placement="resident", loader_workers=0, **settings):
     cell = Cell({name!r}, {folder!r}, mode, name, device, threads, batch_size, precision, placement)
+    cell = cell._replace(loader_workers=loader_workers)
     return ADAPTER(cell, settings, CACHE if cache is None else cache)
 
 def built(**settings):

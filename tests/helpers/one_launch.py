@@ -11,14 +11,25 @@ import pytest
 from known_networks import NETWORKS
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import ASYNC, BOUND, EVERY_STEP, OVERSUBSCRIBED, TUNED, Cell, Launch, Outcome, Protocol
+from dlbench.adapters.protocol import (
+    ASYNC,
+    BOUND,
+    EVERY_STEP,
+    FED,
+    OVERSUBSCRIBED,
+    TUNED,
+    Cell,
+    Launch,
+    Outcome,
+    Protocol,
+)
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.framework import Framework, find
-from dlbench.suites.run import preparation
+from dlbench.suites.run import feeds, preparation
 from dlbench.suites.run.judge import judged, limits_of
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
@@ -76,6 +87,8 @@ def launch_once(
     tuning: str = TUNED,
     world_size: int = 1,
     sync: str = EVERY_STEP,
+    placement: str = "resident",
+    loader_workers: int = 0,
     cpus: list[int] | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
@@ -101,6 +114,8 @@ def launch_once(
         affinity=OVERSUBSCRIBED if cpus is None else BOUND,
         world_size=world_size,
         tuning=tuning,
+        placement=placement,
+        loader_workers=loader_workers,
         sync=sync,
     )
     equal_parts = world_size if cell.local_steps else preparation.parts(specified, size, world_size)
@@ -113,6 +128,9 @@ def launch_once(
     reference = of_parts.path if of_parts else at_hand(specified, size)
     if sync == ASYNC:
         reference = None
+    feed = None
+    if placement in FED:
+        reference, feed = preparation.ensure(specified, size, print, fed=True), feeds.checked(specified, size, print)
     chosen_settings = in_force(tuning, framework.tunable(mode, device, specified.family.name))
     launch = Launch(
         cell=cell,
@@ -124,6 +142,7 @@ def launch_once(
         repeated_batch=of_parts.repeated_batch if of_parts else None,
         label_sets=of_parts.label_sets if of_parts else 1,
         network=to_data(specified),
+        feed=None if feed is None else str(feed.folder),
     )
     of_mode = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen_settings)
     hidden = devices.variables(None) if device == "cpu" else {}

@@ -80,6 +80,11 @@ def test_after_a_reset_it_is_as_fresh(guest: Guest, mode: str, placement: str) -
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_each_step_takes_its_own_mini_batch_from_the_host(guest: Guest, mode: str) -> None:
+    asked.feeding(["small-convolutional", "small-recurrent"], device="cuda:0", mode=mode, **MODES[mode])(guest)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_events_and_memory_agree_with_what_is_known(guest: Guest, mode: str) -> None:
     answers = guest(f"""
         import time

@@ -43,6 +43,14 @@ def failed(tool: str, status: Status, networks: tuple[str, ...], **of_cell: obje
     return [make.hole(status, "it ended", **cell._asdict()) for cell in cells]
 
 
+def loads(seconds: float, workers: int, storage: str = "cache") -> list[make.Record]:
+    return on_cpu("torch", {1: seconds}, CNNS, placement="loader", loader_workers=workers, storage=storage)
+
+
+def fed(seconds: float, placement: str) -> list[make.Record]:
+    return on_gpu("torch", seconds, CNNS, placement=placement)
+
+
 def chains(count: int, cpu: float, gpu: float | None = None) -> list[make.Record]:
     """So many chains of a Boltzmann machine, on the CPU and on a GPU."""
     where = {"network": "bm-d256-sequential", "batch_size": count}
@@ -51,6 +59,7 @@ def chains(count: int, cpu: float, gpu: float | None = None) -> list[make.Record
 
 
 LITTLE, MUCH = {4: 1.0, 16: 0.9}, {4: 1.0, 16: 0.3}
+ONCE = {1: 1.0}
 GAINS, SUFFERS = {4: 1.0, 8: 0.8}, {2: 0.9, 4: 1.0, 8: 1.5}
 RESNET = ("resnet50",)
 
@@ -94,6 +103,11 @@ RESNET = ("resnet50",)
         ("M1", chains(1, 1.0), 4, NOT_MEASURED),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.5, CNNS, placement="pageable")], 4, REPRODUCES),
         ("G4", [*on_gpu("torch", 1.0, CNNS), *on_gpu("torch", 1.0, CNNS, placement="pageable")], 4, DIFFERS),
+        ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0), *loads(1.1, 1), *loads(2.0, 0, "disk")], 4, REPRODUCES),
+        ("G4", [*on_cpu("torch", ONCE, CNNS), *loads(1.0, 0), *loads(1.2, 1)], 4, DIFFERS),
+        ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.0, "prefetched")], 4, REPRODUCES),
+        ("W3", [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.4, "prefetched")], 4, Answer.PARTLY),
+        ("W3", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0)], 4, NOT_MEASURED),
     ],
 )
 def test_a_claim_holds_on_some_launches_and_fails_on_others(
@@ -252,6 +266,14 @@ def test_inputs_and_activations() -> None:
     slow = study(lambda n, t, i, phi: {"relu": 1.0, "sigmoid": 1.2}[phi], (100,), **both)
     assert here("B9", fast).verdict is REPRODUCES
     assert here("B9", slow).verdict is DIFFERS
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.9e-3, REPRODUCES), (1.1e-3, DIFFERS)])
+def test_mini_batches_handed_over_beside_one_on_the_device(seconds: float, expected: Answer) -> None:
+    resident = study(lambda *_: 1e-3, (20, 100))
+    handed_over = study(lambda *_: seconds, (20, 100), placement="fed")
+    assert here("B1", [*resident, *handed_over]).verdict is expected
+    assert here("B1", resident).verdict is NOT_MEASURED
 
 
 def test_a_thread_for_each_core_is_what_is_poor() -> None:

@@ -24,12 +24,13 @@ def flags(
     host: Host | None = HOST,
     device: str = "cpu",
     quota: float = 0.0,
+    helpers: int = 0,
     other: dict[str, Any] | None = None,
     **contention: Any,
 ) -> list[str]:
     """The names of the flags of a launch of 10 s, whose threads had ``each`` of these CPU seconds."""
     of_threads = {} if each is None else {"cpu_seconds_by_thread": each}
-    seen = make.threads(requested, 10.0, cpu_per_wall, says, **of_threads)
+    seen = make.threads(requested, 10.0, cpu_per_wall, says, helpers=helpers, **of_threads)
     result = make.outcome([1.0] * 10, threads=seen, contention=make.contention(**contention))._replace(**(other or {}))
     cell = make.cell(threads=requested, device=device, cpu_quota=quota)
     return [flag.kind.name for flag in launch_flags(cell, result, host)]
@@ -102,6 +103,10 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         {"says": None, "run_queue_seconds": 6.0, "others_cpu_seconds": 6.0},
         "contended",
     ),
+    # Threads that get mini-batches ahead may rest, and count among those asked for.
+    "one thread and a loader at rest": ((2, 1.0, [10.0, 0.0]), {"helpers": 1}, ""),
+    "two threads and a loader, one busy": ((3, 1.0, [10.0, 0.0, 0.0]), {"helpers": 1, "host": FOUR}, "threads_unused"),
+    "one thread and a loader of two": ((2, 3.0, [10.0] * 3), {"helpers": 1, "host": FOUR}, "threads_exceeded"),
     # Unknown evidence raises nothing.
     "no contention known": ((2, 1.9), NOTHING_KNOWN, ""),
     # Results.

@@ -1,5 +1,6 @@
 """Plans: what is measured, in which order, for how long, and what is too much for a machine."""
 
+import shlex
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from dlbench.hardware_probe import probe
 from dlbench.reports.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError
 from dlbench.suites.planning import framework, networks, suite, values
-from dlbench.suites.planning.axes import SuiteOverrides
+from dlbench.suites.planning.axes import AXIS_OPTIONS, SuiteOverrides
 from dlbench.suites.planning.framework import find
 from dlbench.suites.planning.plan import (
     QUOTA_SAMPLE_SECONDS,
@@ -98,6 +99,9 @@ def values_of(plan, field):
         (SuiteOverrides(devices="cuda:0", device_threads="1"), "threads", {1}),
         (SuiteOverrides(devices="cuda:0", precisions="tf32,float16"), "precision", {"tf32", "float16"}),
         (SuiteOverrides(devices="cuda:0", placements="pinned,pageable"), "placement", {"pinned", "pageable"}),
+        (SuiteOverrides(placements="fed,prefetched"), "placement", {"fed", "prefetched"}),
+        (SuiteOverrides(placements="loader", loader_workers="0,cpus"), "loader_workers", {0, 4}),
+        (SuiteOverrides(placements="loader", storage="disk,cache"), "storage", {"disk", "cache"}),
     ],
 )
 def test_every_axis_can_be_chosen(choices, field, expected):
@@ -156,7 +160,7 @@ def test_threads_follow_the_quota_of_their_cell():
 
 
 def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_typed():
-    with pytest.raises(UsageError, match=r"A CPU quota of 4\.5 is more than the 4 CPUs"):
+    with pytest.raises(UsageError, match=r"--cpu-quota 4\.5 is more than the 4 CPUs"):
         counts_by_quota(cpu_quota="1,4.5")
     suite = QUICK.model_copy(update={"cpu_quota": "1,64"})
     assert values_of(plan_of(of=suite), "cpu_quota") == {1.0}
@@ -197,6 +201,10 @@ def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(name, la
         (SuiteOverrides(batch_sizes="1000001"), "1000000"),
         (SuiteOverrides(devices="cuda:0", threads="1"), "--device-threads"),
         (SuiteOverrides(placements="pinned"), "Name a GPU"),
+        (SuiteOverrides(placements="loader", loader_workers="1,5"), "--loader-workers 5 is more than the 4 CPUs"),
+        (SuiteOverrides(loader_workers="1"), "Add --placements loader"),
+        (SuiteOverrides(placements="fed", storage="disk"), "Add --placements loader"),
+        (SuiteOverrides(placements="loader", loader_workers="few"), "is not a number of loader workers"),
         (SuiteOverrides(launches=0), "1 to 1000000"),
         (SuiteOverrides(interval="1%", launches="5"), "needs a range of launches"),
         (SuiteOverrides(interval="fastest", launches="5"), "needs a range of launches"),
@@ -210,6 +218,33 @@ def test_a_wrong_choice_is_refused_with_the_remedy(choices, remedy):
     with pytest.raises(UsageError) as caught:
         plan_of(choices)
     assert remedy in str(caught.value)
+
+
+def test_only_a_loader_has_workers_and_a_storage():
+    wanted = SuiteOverrides(
+        networks="fcn5", frameworks="null", threads="1,4", loader_workers="0,2", storage="cache,disk"
+    )
+    plan = plan_of(wanted.but(placements="resident,pinned,fed,loader"))
+    found = {}
+    for cell in plan.cells:
+        found.setdefault(cell.placement, set()).add((cell.threads, cell.loader_workers, cell.storage))
+    usual = {(1, 0, "cache"), (4, 0, "cache")}
+    loaders = {(threads, workers, where) for threads in (1, 4) for workers in (0, 2) for where in ("cache", "disk")}
+    assert found == {"resident": usual, "fed": usual, "loader": loaders}
+    # Bound, each thread and each loader worker has a CPU; what does not fit is left out.
+    bound = plan_of(wanted.but(placements="prefetched,loader", storage="cache", affinity="bound"))
+    assert {(cell.placement, cell.threads, cell.loader_workers) for cell in bound.left_out} == {
+        ("prefetched", 4, 0),
+        ("loader", 4, 2),
+    }
+    # A suite may name more workers than a machine has CPUs.
+    feed = suite.load("feed")
+    assert values_of(plan_of(of=feed, machine=Capacity(1, 1)), "loader_workers") == {0, 1}
+    for cell in plan_of(of=feed, machine=Capacity(2, 2)).cells:
+        words = shlex.split(suite.rerun_command(cell, "feed"))[3:]
+        options = {option.option: option.key for option in AXIS_OPTIONS}
+        choices = {options[name]: value for name, value in zip(words[::2], words[1::2], strict=True)}
+        assert plan_of(SuiteOverrides(choices), of=feed, machine=Capacity(2, 2)).cells == (cell,)
 
 
 NIGHTLY = values.build("torch-nightly:torch=/opt/nightly/bin/python")

@@ -31,7 +31,7 @@ def computed(tmp_path, monkeypatch):
     """Give the (network, mini-batch) pairs that are computed, each an empty file."""
     found = []
 
-    def generate(network, batch_size, path, interpreter, threads, timeout, parts, local_steps):
+    def generate(network, batch_size, path, interpreter, threads, timeout, parts, local_steps, placement):
         of_parts = (parts, local_steps)[: 1 + bool(local_steps)] if parts > 1 else ()
         found.append((network.name, batch_size, *of_parts))
         Path(path).touch()
@@ -76,6 +76,12 @@ def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
     assert fit("lstm32", 24, on_cpu=False) == (on_cpu, [])
     assert fit("lstm32", 48, on_cpu=False)[0] == Reference(on_cpu.path, 24)  # one's own is at hand as well
     assert computed == [("lstm32", 24)]
+
+
+def test_other_mini_batches_in_each_step_have_a_reference_of_their_own(computed):
+    found = [fitting(NETWORKS["lstm32"], 24, True, print, fed=fed) for fed in (False, True, True)]
+    assert found[0].path != found[1].path == found[2].path
+    assert computed == [("lstm32", 24), ("lstm32", 24)]
 
 
 def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unchecked(computed):
