@@ -23,6 +23,7 @@ from ..protocol import (
     BEGIN,
     EXTRA_PRODUCTS,
     FED,
+    FED,
     PHASE_FILE,
     PROFILE,
     TRAINING,
@@ -386,7 +387,8 @@ def run(directory: str, load: Callable[[Launch], Adapter] = contract.load) -> in
         outcome = _failure(error, made)
     if os.getpid() != process:
         return 1  # a copy that the adapter forked in the last phase
-    if outcome.samples_ns and launch.protocol.loss_steps > 0 and network_of(launch).family.specified:
+    further = launch.protocol.loss_steps > 0 and launch.cell.placement not in FED
+    if outcome.samples_ns and further and network_of(launch).family.specified:
         # With the measurement safe on disk: should this take too long, nothing else is lost.
         keep(outcome)
         outcome = with_losses(outcome, made[0], launch, announce)
