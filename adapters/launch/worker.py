@@ -23,7 +23,6 @@ from ..protocol import (
     BEGIN,
     EXTRA_PRODUCTS,
     FED,
-    FED,
     PHASE_FILE,
     PROFILE,
     TRAINING,
