@@ -90,8 +90,8 @@ def releases_on_index(
     """Return the releases that the index has wheels of, the oldest first, from ``first`` to ``last``.
 
     Of each minor version only the last one where ``every`` says so, and ``first``. They share as few Pythons as
-    possible, so that little else differs; one that is resolved already keeps its own. Where the index cannot be reached
-    those that are built here are returned, and ``report`` gets a line.
+    possible, so that little else differs, and those of releases that are resolved already. Where the index cannot be
+    reached those that are built here are returned, and ``report`` gets a line.
 
     Raises UsageError for a framework that is not on the index or has no such release, and IndexUnreachableError where
     none is built either.
@@ -115,7 +115,9 @@ def releases_on_index(
         raise UsageError(f"The package index has no wheels of {package.name} of these versions.")
     here = pythons_at_hand()
     order = sorted(here, key=lambda each: [*framework.python, *here].index(each))
-    fitting = {version: _fitting(files[version], order) for version in versions}
+    fitting = {
+        version: known[version].pythons if version in known else _fitting(files[version], order) for version in versions
+    }
     best = fewest_pythons(fitting)
 
     def release(version: Version) -> Release:

@@ -190,6 +190,16 @@ def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_ha
     assert (found.missing, found.distributions["numpy"]) == ((), "1.0")
 
 
+def test_a_release_shares_the_python_of_those_that_are_resolved(tiny, monkeypatch, host_python):
+    monkeypatch.setattr(releases, "pythons_at_hand", lambda: {"3.8": host_python, HOST: host_python})
+    files = tuple(wheel(f"tiny-{version}-py3-none-any.whl") for version in ("1.0", "1.1", "1.2"))
+    monkeypatch.setattr(index, "wheels", lambda names: dict.fromkeys(names, files))
+    either = tiny.model_copy(update={"python": ("3.8", HOST)})
+    assert [each.pythons[0] for each in releases.releases_on_index(either)] == ["3.8"] * 3
+    locked(either, "1.1")
+    assert [each.pythons[0] for each in releases.releases_on_index(either)] == [HOST] * 3
+
+
 def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", NOWHERE)
     with pytest.raises(IndexUnreachableError, match="could not be reached") as caught:
