@@ -296,9 +296,11 @@ def _of_check(cell: Cell, family: Family, outcome: Outcome, outside: HostObserva
     if steps := outside.checked_steps:
         took, cpu = outside.steps_seconds, outside.steps_cpu_seconds
         expected_cpu = steps * outside.timed_cpu_seconds / outcome.observed_steps()
+        # Those that get mini-batches ahead of the steps begin each round with two.
+        most = _SLOWER * (1 + 2 * cell.helpers / outside.check_steps)
         # Other programs lengthen the time by the clock, but not the CPU time; a GPU's steps use hardly any of it.
-        slower = took > _SLOWER * steps * step + _SLOWER_SECONDS
-        if slower and not (cell.on_cpu and cpu <= _SLOWER * expected_cpu + _TICK_SECONDS):
+        slower = took > most * steps * step + _SLOWER_SECONDS
+        if slower and not (cell.on_cpu and cpu <= most * expected_cpu + _TICK_SECONDS):
             yield f"timed, a step took {_s(step)}; right after, in the parity check, {_s(took / steps)}"
         # Others work ahead, while the check is prepared too.
         faster = cell.placement not in ("prefetched", LOADER) and took < _FASTER * steps * step - _SLOWER_SECONDS

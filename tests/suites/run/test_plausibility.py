@@ -72,11 +72,16 @@ def test_an_honest_launch_is_believed(network, step):
     assert reason(claim(step, network=network, cell={"batch_size": 16})) == ""
 
 
-def test_a_check_may_be_short_only_where_others_work_ahead():
+def test_a_check_may_be_shorter_or_longer_where_others_work_ahead():
     short = {"steps_seconds": 0.001, "steps_cpu_seconds": 0.0}
     assert "its work was done elsewhere" in reason(claim(**short, cell={"placement": "fed"}))
     assert reason(claim(**short, cell={"placement": "prefetched"})) == ""
     assert reason(claim(**short, cell={"placement": "loader", "loader_workers": 1})) == ""
+    longer = {"steps_seconds": 4.5, "steps_cpu_seconds": 4.5}
+    assert "right after, in the parity check" in reason(claim(**longer, cell={"placement": "fed"}))
+    assert reason(claim(**longer, cell={"placement": "loader", "loader_workers": 1})) == ""
+    longer = {"steps_seconds": 6.0, "steps_cpu_seconds": 6.0}
+    assert "right after, in the parity check" in reason(claim(**longer, cell={"placement": "prefetched"}))
 
 
 @given(slower=st.floats(1.0, 1.6), reported=st.floats(0.9, 1.0), step=st.floats(0.5, 30.0), cpu=st.floats(0.93, 1.07))
