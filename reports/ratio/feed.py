@@ -204,7 +204,8 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
 
     def order(place: Place) -> tuple[int, int, str, int]:
         cell = place.cell
-        return cell.threads, PLACEMENTS.index(cell.placement), cell.storage, cell.loader_workers
+        known = PLACEMENTS.index(cell.placement) if cell.placement in PLACEMENTS else len(PLACEMENTS)
+        return cell.threads, known, cell.storage, cell.loader_workers
 
     shown = dict.fromkeys(each for place in fed for each in (resident[place], place) if each in matrix.cells)
     rows = [
