@@ -113,7 +113,7 @@ class JaxAdapter(EveryFamily):
         workers = self.cell.world_size
         refused = "" if workers == 1 else devices.workers_refusal()
         if self.cell.sync == ASYNC:
-            return "sync async: an array of JAX's never changes, so workers have no parameters to share"
+            return "sync async: JAX arrays are immutable, so workers cannot share parameters"
         if workers > 1 and not refused and len(devices.find_devices(self.cell.device)) < workers:
             count = len(devices.find_devices(self.cell.device))
             return "world size %d: each worker needs its own device, and JAX sees %d" % (workers, count)
