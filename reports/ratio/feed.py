@@ -33,7 +33,7 @@ from dlbench.reports.storage.results import Results
 NOTHING = "No mini-batch from memory or a file was measured yet; `dlbench run feed` measures what they cost."
 HIDDEN, LINK, LOADING, CPUS, UNCLEAR = "hidden", "link", "loader", "CPUs", "unclear"
 HIDDEN_BELOW = 1.05
-"""Times the resident time below which the cost counts as hidden."""
+"""Times the resident time below which the interval must lie for the cost to count as hidden."""
 WAITING = 0.1
 """Threads that wait for a CPU, on average, from which on CPUs are too few."""
 _RESIDENT = PLACEMENTS[0]
@@ -42,9 +42,9 @@ _LEGEND = (
     "workers); stall: share of the step that does not compute, 1 - resident / s/batch; needs: GB/s that would hide the "
     "mini-batches (4 bytes for each number, over the resident time); link: GB/s as measured, to the GPU or of the "
     "CPU's memory; model: seconds by Wuensche 2018, V.B; CPU s: CPU seconds of a step beyond the resident one's.",
-    f"hidden: less than {HIDDEN_BELOW:g} times the resident time; link: copies make half of the stall or more; "
-    "loader: reading and decoding; CPUs: converting, or more threads and loader workers than CPUs, which they wait "
-    "for; unclear: noise may explain it.",
+    f"hidden: the interval is below {HIDDEN_BELOW:g} times the resident time; link: copies make half of the stall or "
+    "more; loader: reading and decoding; CPUs: converting, or more threads and loader workers than CPUs, which they "
+    "wait for; unclear: noise may explain it.",
 )
 
 
@@ -104,8 +104,10 @@ def _load_seconds(each: Feeding) -> float | None:
 
 def _verdict(each: Feeding) -> str:
     """Return what makes the step longer; empty where that cannot be said."""
-    if each.pair is None or each.pair.ratio.value < HIDDEN_BELOW:
-        return HIDDEN if each.pair else ""
+    if each.pair is None:
+        return ""
+    if each.pair.ratio.high is not None and each.pair.ratio.high < HIDDEN_BELOW:
+        return HIDDEN
     if each.pair.verdict != SLOWER:
         return UNCLEAR
     cell, cpus, seen = each.cell.cell, each.host.effective_cpus, each.cell.observed

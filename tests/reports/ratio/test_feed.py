@@ -95,7 +95,7 @@ def test_what_makes_the_step_longer(
 
 
 def test_noise_is_no_verdict_and_a_missing_resident_cell_none() -> None:
-    noisy = [make.record([t] * 5, launch=n, placement="fed") for n, t in enumerate((0.4, 0.6, 0.8))]
+    noisy = [make.record([t] * 5, launch=n, placement="fed") for n, t in enumerate((0.3, 0.5, 0.7))]
     assert only(found(cells(0.5), noisy))["verdict"] == "unclear"
     row = only(found(cells(0.7, "fed")))
     assert (row["resident_seconds"], row["verdict"], row["stall"], row["model_seconds"]) == (None, "", None, None)
