@@ -73,5 +73,5 @@ def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: 
         answer.append(refused(2, "cpu", "async"))
     """)
     asked.check_reasons(
-        said, ["", "", "each worker needs its own device, and JAX sees 1", "jax.shard_map", "no parameters to share"]
+        said, ["", "", "each worker needs its own device, and JAX sees 1", "jax.shard_map", "cannot share parameters"]
     )
