@@ -40,7 +40,7 @@ class ReferenceAdapter(EveryFamily):
         **MACHINES,
     }
     families = (*EveryFamily.families, "lif", *SAMPLING)
-    #: With local steps those of the cell; else there are none, and this one computes the whole mini-batch.
+    #: The workers of a cell with local steps; without any this adapter computes the whole mini-batch itself.
     workers: "Tuple[ReferenceAdapter, ...]" = ()
     taken = 0  # steps of the workers since the last reset
 

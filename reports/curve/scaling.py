@@ -69,7 +69,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 AXES = ("threads", "world_size", "batch_size", "sync")
 """Of each worker, of the workers, of the whole mini-batch, of exchanges: the points of a curve differ in these axes."""
 Gain = dict[str, Any]
-"""The figures of a comparison (ratios), or the ``reason`` why there are none. ``measured``: whether its rival was."""
+"""The ratios of a comparison, or the ``reason`` for their absence. ``measured``: whether its rival was."""
 ALIKE = 0.05
 """Relative difference from the loss of synchronous workers up to which asynchronous ones count."""
 
@@ -80,7 +80,7 @@ class Training(NamedTuple):
     losses: tuple[tuple[int, float], ...] = ()
     """Of the further steps: steps so far and the loss, the median over launches."""
     ended: str = ""
-    """Why there are none of the last of these steps."""
+    """Why the further steps ended early; empty where they did not."""
     staleness: Mapping[str, float] | None = None
 
     def steps_to(self, target: float) -> float:

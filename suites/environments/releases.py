@@ -56,7 +56,7 @@ class Release:
     pythons: tuple[str, ...] = ()
     """Those here that it is for. Its environment is made with the first that its dependencies have files for."""
     problem: str = ""
-    """Why there is none."""
+    """Why it cannot be built here."""
     locked: Framework | None = None
     """The framework with the lock of this release, once it is resolved."""
 
@@ -167,7 +167,7 @@ def _unfit(files: Iterable[Wheel], here: Iterable[str]) -> str:
     tags = {each.interpreter for wheel in files for each in wheel.made_for}
     meant = {re.sub(r"^(?:cp|py)(\d)(\d+)$", r"\1.\2", each) for each in tags}
     names = ", ".join(sorted(meant, key=lambda each: (len(each), each)))
-    return f"its files are for {names}, none of them for this machine and Python {', '.join(here)}"
+    return f"its files are for {names}, not for this machine with Python {', '.join(here)}"
 
 
 # Locks of releases.

@@ -221,7 +221,7 @@ def test_two_workers_compute_the_same_as_one_or_are_refused(name, mode, launch):
 
 
 @about_cpus
-@pytest.mark.slow
+@pytest.mark.slow  # a launch of every framework; PyTorch answers for loaders in each run
 @pytest.mark.parametrize(("name", "mode"), default_modes())
 def test_mini_batches_of_a_loader_compute_the_same_or_are_refused(name, mode, launch):
     outcome = launch(name, mode, SMALL["small-recurrent"], placement="loader", loader_workers=1)

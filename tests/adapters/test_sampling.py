@@ -1,4 +1,4 @@
-"""Sampling machines sample what their definitions say, and their random numbers are none that rounding decides."""
+"""Sampling machines sample the laws they define, and rounding decides none of their draws."""
 
 import itertools
 
@@ -70,7 +70,7 @@ def test_sweeps_sample_their_law(order, law):
             counts += np.bincount((machine.state @ CODES).astype(int), minlength=len(STATES))
     assert distance(counts, law(weight, bias, family.tau)) < 0.02
     others = {boltzmann_law, little_law} - {law}
-    assert distance(counts, others.pop()(weight, bias, family.tau)) > 0.05, "the two laws are told apart"
+    assert distance(counts, others.pop()(weight, bias, family.tau)) > 0.05, "the test can distinguish the two laws"
 
 
 def test_transitions_spend_their_time_by_the_same_law():

@@ -148,6 +148,7 @@ DUETS = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairing", "due
 
 
 @pytest.mark.skipif(isinstance(masks_of(null_cell(), probe_cpu()), str), reason="no two launches at once here")
+# A duet that is killed loses the most; Ctrl-C of an ordinary run is tried in test_command.py.
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_duet_that_is_ended_leaves_no_process_and_loses_no_pair(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.02, protocol={"steps": 10}))

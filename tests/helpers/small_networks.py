@@ -44,7 +44,7 @@ SMALL = (
     ("free-elman", 3, "elman", dict(_ELMAN, activation="sigmoid", clip=0)),
 )
 
-#: Spikes, whose gradient is none of their own.
+#: Spiking units, trained by a surrogate gradient.
 SPIKING = (("small-lif", 4, "lif", {"inputs": 3, "hidden": 7, "outputs": 5, "steps": 6, "input_scale": 2.0}),)
 #: What the reference's own tests look at too: every cell behind an embedding.
 FURTHER = (

@@ -133,11 +133,11 @@ def test_the_next_candidate_splits_the_posterior_most_evenly_or_nearly_so_withou
     found = assessment(shares)
     chosen = found.following(measured)
     reached = np.cumsum(found.places)[:-1]
-    told = reached * (1 - reached)
+    informative = reached * (1 - reached)
     assert chosen < len(shares)  # nothing is to be learnt from the bad end
-    assert told[chosen - 1] >= search.BUILT * told.max() - 1e-12
+    assert informative[chosen - 1] >= search.BUILT * informative.max() - 1e-12
     if chosen not in measured:
-        assert told[chosen - 1] == pytest.approx(told.max())
+        assert informative[chosen - 1] == pytest.approx(informative.max())
 
 
 def pairs(level, count, seed=0, deviation=0.01):

@@ -96,7 +96,7 @@ def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) 
         assert fit.rejected or math.isfinite(fit.seconds_at_one.value)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a hundred fits of 99 replicates
 @pytest.mark.usefixtures("few_replicates")
 def test_intervals_of_three_launches_cover_the_truth_as_often_as_they_say() -> None:
     tries, hits = 100, dict.fromkeys(("T(1)", "sigma", "kappa", "p*"), 0)

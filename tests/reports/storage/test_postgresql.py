@@ -349,7 +349,7 @@ def stopping(postgresql: Server, monkeypatch: pytest.MonkeyPatch, at: int) -> No
     monkeypatch.setattr(DeliveringStore, "append", stop)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # the run that is killed while the server is away meets the same outage
 def test_a_server_that_stops_in_the_middle_of_a_run(
     command: Command, url: str, postgresql: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

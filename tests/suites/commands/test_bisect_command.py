@@ -343,7 +343,7 @@ def test_revisions_that_cannot_be_bisected_are_refused(commits, good, bad, said)
     assert len(complaint.splitlines()) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # minutes of launches
 def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_killed(tmp_path):
     digests = repository_of(tmp_path / "project", 6, work=2000)
     brief = {"steps": 5, "seconds": 0.2, "sample_seconds": 0.01}

@@ -170,7 +170,7 @@ def locked(tiny, version: str, ready: bool = False) -> Release:
     return release
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds two environments
 def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_has_by_then(tiny, tmp_path, home):
     publish(tmp_path, "numpy", "1.0")
     publish(tmp_path, "tiny", "1.0", requires="numpy")
@@ -370,7 +370,7 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(measured
     assert "tiny: 3 releases" not in command("env", "list", "--adapter", measured[3])[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds environments and measures pairs; the simulated searches cover the rest
 def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apart(measured, command, tmp_path):
     publish(tmp_path, "tiny", "1.0.1", "raise ImportError('broken here')")
     ends = ("--good", "1.0", "--bad", "tiny-1.1")
