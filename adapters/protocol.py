@@ -8,7 +8,8 @@ misread the new one.
 import json
 import os
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Optional
+from functools import lru_cache
+from typing import Any, Dict, List, NamedTuple, Optional, get_type_hints
 
 SCHEMA_VERSION = 1
 
@@ -331,22 +332,6 @@ class Outcome(NamedTuple):
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
 
 
-_NESTED = {
-    "cell": Cell,
-    "protocol": Protocol,
-    "parity": Parity,
-    "threads": ThreadEvidence,
-    "contention": Contention,
-    "device": DeviceEvidence,
-    "ceilings": DeviceCeilings,
-    "profile": Profile,
-    "parity_sample": ParitySample,
-    "outside": HostObservation,
-    "energy": CpuEnergy,
-    "quota": QuotaUse,
-}
-
-
 def to_dict(value: Any) -> Any:
     """Turn a tuple of this module (nested ones too) into plain JSON types."""
     if hasattr(value, "_asdict"):
@@ -356,6 +341,14 @@ def to_dict(value: Any) -> Any:
     return [to_dict(item) for item in value] if isinstance(value, list) else value
 
 
+@lru_cache(maxsize=None)
+def _nested(kind: Any) -> Dict[str, Any]:
+    """Return by field which tuple of this module it holds: alone, or None, or a list of them."""
+    hints = get_type_hints(kind).items()
+    types = [(name, each) for name, hint in hints for each in (hint, *(getattr(hint, "__args__", None) or ()))]
+    return {name: each for name, each in types if hasattr(each, "_fields")}
+
+
 def _build(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ProtocolError("%s is not an object" % where)
@@ -363,14 +356,14 @@ def _build(kind: Any, data: Any, where: str) -> Any:
     if unknown:
         raise ProtocolError("%s has unknown keys: %s" % (where, ", ".join(unknown)))
     fields = dict(data)
-    for key, nested in _NESTED.items():
-        # Launch.settings and Outcome.threads share no names with plain fields of other tuples but Cell.threads.
-        if key in fields and isinstance(fields[key], dict):
-            fields[key] = _build(nested, fields[key], where + "." + key)
+    for key, nested in _nested(kind).items():
+        value = fields.get(key)
+        if isinstance(value, dict):
+            fields[key] = _build(nested, value, where + "." + key)
+        elif isinstance(value, list):
+            fields[key] = [_build(nested, each, where + "." + key) for each in value]
     if "status" in fields:
         fields["status"] = Status(fields["status"])
-    if kind is Profile:
-        fields["operators"] = [_build(Operator, each, where + ".operators") for each in fields.get("operators", [])]
     try:
         return kind(**fields)
     except TypeError as error:

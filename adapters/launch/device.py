@@ -5,8 +5,6 @@ in its queue around each sample, see ``Adapter.event``), the peak of the framewo
 timed steps the device's ceilings (``libraries/gpus.py``) and a short profile. On the CPU nothing of this is done.
 """
 
-import sys
-import traceback
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..base import Adapter
@@ -103,9 +101,7 @@ def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter) -> Outcome:
     try:
         profile = ask(adapter, "profile", launch.profiled_steps or PROFILED_STEPS)
     except Exception as error:
-        traceback.print_exc()
-        sys.stderr.flush()
-        software["profile_failed"] = "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
+        software["profile_failed"] = gpus.noted(error)
         return outcome
     if profile is None:
         return outcome

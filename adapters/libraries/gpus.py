@@ -61,11 +61,8 @@ def measure_ceilings(
         try:
             speeds.update(_ceilings_of(find, name))
         except Exception as error:
-            if is_out_of_memory(error):
-                continue
-            traceback.print_exc()
-            sys.stderr.flush()
-            failures.append("%s: %s: %s" % (name, type(error).__name__, " ".join(str(error).split())[:200]))
+            if not is_out_of_memory(error):
+                failures.append("%s: %s" % (name, noted(error)))
     return (DeviceCeilings(**speeds) if speeds else None), failures
 
 
@@ -182,6 +179,13 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["(no message)"]
     # MXNet's messages begin with a trace of its C++ calls; what happened is in the last line.
     return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:300]
+
+
+def noted(error: BaseException) -> str:
+    """Print the traceback of a failure that costs no measurement; return its type and text in one line."""
+    traceback.print_exc()
+    sys.stderr.flush()
+    return "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:300])
 
 
 def _listed(words: Sequence[str], last: str) -> str:
