@@ -4,23 +4,54 @@ As in Brandfonbrener 2017: mean squared error, inputs and targets uniform within
 """
 
 import math
-from typing import List
+from typing import List, Tuple
 
 from .family import ACTIVATIONS, Drawn, Family, Numbers, Parameter, ParityRecipe, dense_parameters, number
 
 
-class Elman(Family):
+class OneRecurrentLayer(Family):
+    """A recurrent layer called ``rnn`` and a dense one called ``out``; inputs are uniform within +-``input_scale``."""
+
+    kind = "recurrent"
+    time_major = True
+    #: Of the bounds of the layer's two weights: times the root of 3 over what goes into a unit.
+    gains: Tuple[float, float]
+
+    inputs: int
+    hidden: int
+    outputs: int
+    steps: int
+    input_scale: float
+
+    #: As of the family ``recurrent``: the parameters of its layer, and the layer's name.
+    parts = ("input_weight", "hidden_weight", "bias")
+
+    def layer_names(self) -> List[str]:
+        return ["rnn"]
+
+    def parameters(self) -> List[Parameter]:
+        of_inputs, of_state = self.gains
+        return [
+            Parameter("rnn.input_weight", (self.hidden, self.inputs), of_inputs * math.sqrt(3.0 / self.inputs)),
+            Parameter("rnn.hidden_weight", (self.hidden, self.hidden), of_state * math.sqrt(3.0 / self.hidden)),
+            Parameter("rnn.bias", (self.hidden,), 0.01),
+            *dense_parameters("out", self.outputs, self.hidden, 1.0 / math.sqrt(self.hidden), 0.01),
+        ]
+
+    def drawn_inputs(self) -> Drawn:
+        return Drawn((self.steps, self.inputs), None, self.input_scale)
+
+
+class Elman(OneRecurrentLayer):
     """The recurrence h = (1 - alpha) h' + alpha phi(W_in x + W_rec h' + b) from a zero state, dense outputs.
 
     Loss: squared error, mean over batch, steps and outputs. One bias in the recurrence. Where ``alpha`` is below 1 the
-    units are leaky; ``clip`` is the largest norm of all gradients together (0: no limit); inputs and targets are
-    uniform within +-``input_scale``.
+    units are leaky; ``clip`` is the largest norm of all gradients together (0: no limit); targets are drawn as inputs.
     """
 
     name = "elman"
-    kind = "recurrent"
     loss = "squares"
-    time_major = True
+    gains = (0.2, 0.9)  # the second gives the recurrent weight a spectral radius of about 0.9
 
     inputs: int = number(Numbers.whole, example="2")
     hidden: int = number(Numbers.whole, example="100")
@@ -31,30 +62,9 @@ class Elman(Family):
     clip: float = number(Numbers.real, usual=1.0, least=0.0, most=1e6)
     input_scale: float = number(Numbers.real, usual=5.0, least=1e-6, most=1e6)
 
-    #: As of the family ``recurrent``: the parameters of its layer, and the layer's name.
-    parts = ("input_weight", "hidden_weight", "bias")
-
-    def layer_names(self) -> List[str]:
-        return ["rnn"]
-
-    def parameters(self) -> List[Parameter]:
-        """Return the weights and biases of the recurrence and of the outputs.
-
-        The bound of the recurrent weight gives it a spectral radius of about 0.9.
-        """
-        return [
-            Parameter("rnn.input_weight", (self.hidden, self.inputs), 0.2 * math.sqrt(3.0 / self.inputs)),
-            Parameter("rnn.hidden_weight", (self.hidden, self.hidden), 0.9 * math.sqrt(3.0 / self.hidden)),
-            Parameter("rnn.bias", (self.hidden,), 0.01),
-            *dense_parameters("out", self.outputs, self.hidden, 1.0 / math.sqrt(self.hidden), 0.01),
-        ]
-
     def multiply_adds(self) -> List[int]:
         sides = (self.inputs * self.hidden, self.hidden * self.hidden, self.hidden * self.outputs)
         return [self.steps * each for each in sides]
-
-    def drawn_inputs(self) -> Drawn:
-        return Drawn((self.steps, self.inputs), None, self.input_scale)
 
     def drawn_labels(self) -> Drawn:
         return Drawn((self.steps, self.outputs), None, self.input_scale)

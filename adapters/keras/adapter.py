@@ -6,11 +6,8 @@ results. Each backend has a subclass; the one in use alone is imported.
 
 Settings of a mode, each Keras's own default (framework.toml lists the alternatives tried):
 
-``data_format``  the order of the axes of images: "channels_last" (default) or "channels_first"
 ``jit_compile``  as of ``Model.compile``: "auto" (default), true or false
 ``unroll``  as of the recurrent layers (default false)
-``use_cudnn``  as of the layer LSTM: "auto" (default) or false; on CPUs it only decides which of the backend's LSTM
-    programs is taken
 """
 
 import itertools
@@ -66,23 +63,15 @@ class KerasAdapter(EveryFamily):
     execution = ""
     recurrence = "loop"
     feeds = True
-    #: The orders of an image's axes that the backend's convolutions on the CPU compute with.
-    data_formats: Tuple[str, ...] = ("channels_last", "channels_first")
     #: The module of the backend's own adapter with its profiler, capabilities and errors: Keras has none of these.
     backend = ""
 
     def set_up(self) -> None:
         # A user's keras.json may say otherwise.
         keras.config.set_floatx("float32")
+        keras.config.set_image_data_format("channels_last")
         self.set_threads(self.cell.threads)
-        self.options: Dict[str, Any] = {
-            "data_format": str(self.settings.get("data_format", "channels_last")),
-            "unroll": bool(self.settings.get("unroll", False)),
-            "use_cudnn": self.settings.get("use_cudnn", "auto"),
-        }
-        if self.options["data_format"] not in self.data_formats:
-            given = self.options["data_format"], NAME, " or ".join(self.data_formats)
-            raise ValueError("the setting data_format is %r; on %s's CPU it can be %s" % given)
+        self.unroll = bool(self.settings.get("unroll", False))
         self.jit_compile = self.settings.get("jit_compile", "auto")
 
     def set_threads(self, threads: int) -> None:
@@ -99,7 +88,7 @@ class KerasAdapter(EveryFamily):
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.network = network
-        self.model, self.held = build(network, len(batch.inputs), self.options)
+        self.model, self.held = build(network, len(batch.inputs), self.unroll)
         for variable, value in self._values(weights):
             variable.assign(value)
         self.model.compile(
@@ -126,7 +115,7 @@ class KerasAdapter(EveryFamily):
         self.take(self.hand_over(batch))
 
     def hand_over(self, batch: Batch) -> Tuple[Any, Any]:
-        inputs, labels = map(self.tensor, arrays(batch, self.options["data_format"]))
+        inputs, labels = map(self.tensor, arrays(batch))
         return inputs, labels
 
     def take(self, ready: Tuple[Any, Any]) -> None:
@@ -190,10 +179,9 @@ class KerasAdapter(EveryFamily):
             "backend": NAME,
             "execution": self.execution,
             "jit_compile_setting": self.jit_compile,
-            "image_layout": "NHWC" if self.options["data_format"] == "channels_last" else "NCHW",
-            "unroll": self.options["unroll"],
-            "recurrence": "unrolled" if self.options["unroll"] else self.recurrence,
-            "use_cudnn": self.options["use_cudnn"],
+            "image_layout": "NHWC",
+            "unroll": self.unroll,
+            "recurrence": "unrolled" if self.unroll else self.recurrence,
             "optimizer": "keras.optimizers.SGD",
         }
         if hasattr(self, "model"):
@@ -271,9 +259,6 @@ class OnTensorFlow(KerasAdapter):
     """Keras on TensorFlow; the train function is a tf.function."""
 
     execution = "Model.train_function, one tf.function, on resident tensors"
-    # channels_first has no kernel on CPUs; where TensorFlow's graph optimiser happens to turn it around, it computed
-    # another update than the other backends in one of two small networks tried.
-    data_formats = ("channels_last",)
     backend = "..tensorflow.devices"
 
     def set_threads(self, threads: int) -> None:

@@ -1,4 +1,4 @@
-"""Networks as functional models of Keras's own layers, the same on every backend but for the order of images' axes.
+"""Networks as functional models of Keras's own layers, the same on every backend; images have their channels last.
 
 Weights start as zeros and are assigned afterwards: drawing a hundred million random numbers only to replace them
 would be most of the time to prepare.
@@ -6,7 +6,7 @@ would be most of the time to prepare.
 
 import operator
 from functools import partial
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Tuple
 
 import keras
 import numpy as np
@@ -17,9 +17,6 @@ from ..launch.batches import Batch
 from ..libraries.layouts import BIASES, CONVOLUTION, DENSE, FLATTENED, GATES, PLAIN, Layout
 from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
-
-#: What a mode chooses: ``data_format``, ``unroll`` (recurrent layers without a loop) and ``use_cudnn``.
-Options = Mapping[str, Any]
 
 
 class Positions(layers.Layer):
@@ -37,14 +34,14 @@ class Positions(layers.Layer):
 
 
 class KerasFunctions(Functions):
-    """Networks of Keras's layers, applied one after another; keeps their variables."""
+    """Networks of Keras's layers, applied one after another; keeps their variables. ``unroll`` is of recurrent layers."""
 
     gelu = staticmethod(partial(keras.ops.gelu, approximate=True))
     rows = staticmethod(as_they_are)
 
-    def __init__(self, family: Any, options: Options) -> None:
+    def __init__(self, family: Any, unroll: bool) -> None:
         super().__init__(family, {})
-        self.options = options
+        self.unroll = unroll
         self.parameters: Dict[str, Tuple[Any, Layout]] = {}
 
     def _applied(self, layer: Any, values: Any, name: str, held: Dict[str, Tuple[str, Layout]]) -> Any:
@@ -71,16 +68,15 @@ class KerasFunctions(Functions):
         "same" is symmetric where the stride is 1 and the kernel odd; elsewhere (with a stride it may pad one side
         more) the images are padded first.
         """
-        padding, data_format = spec.padding, self.options["data_format"]
+        padding = spec.padding
         same = padding > 0 and spec.stride == 1 and spec.kernel == 2 * padding + 1
         if padding and not same:
-            values = layers.ZeroPadding2D(padding, data_format=data_format)(values)
+            values = layers.ZeroPadding2D(padding)(values)
         layer = layers.Conv2D(
             spec.outputs,
             spec.kernel,
             spec.stride,
             padding="same" if same else "valid",
-            data_format=data_format,
             activation=None if spec.activation == "none" else spec.activation,
             use_bias=not spec.norm,
             kernel_initializer="zeros",
@@ -93,22 +89,19 @@ class KerasFunctions(Functions):
     def pool(self, values: Any, kernel: int, stride: int, padding: int) -> Any:
         if padding:
             # The lowest number is never chosen; max pooling's own padding is not symmetric with a stride.
-            around, none = (padding, padding), (0, 0)
-            last = self.options["data_format"] == "channels_last"
-            widths = (none, around, around, none) if last else (none, none, around, around)
-            values = keras.ops.pad(values, widths, constant_values=float(np.finfo(np.float32).min))
-        return layers.MaxPooling2D(kernel, stride, padding="valid", data_format=self.options["data_format"])(values)
+            around, lowest = (padding, padding), float(np.finfo(np.float32).min)
+            values = keras.ops.pad(values, ((0, 0), around, around, (0, 0)), constant_values=lowest)
+        return layers.MaxPooling2D(kernel, stride, padding="valid")(values)
 
     def norm(self, name: str, values: Any) -> Any:
-        axis = -1 if self.options["data_format"] == "channels_last" else 1
-        layer = layers.BatchNormalization(axis=axis, epsilon=self.family.epsilon)
+        layer = layers.BatchNormalization(epsilon=self.family.epsilon)
         return self._applied(layer, values, name, {"gamma": ("gamma", Layout()), "beta": ("beta", Layout())})
 
     def added(self, inner: Any, values: Any) -> Any:
         return layers.Add()([inner, values])
 
     def pixel_mean(self, values: Any) -> Any:
-        return layers.GlobalAveragePooling2D(data_format=self.options["data_format"])(values)
+        return layers.GlobalAveragePooling2D()(values)
 
     def embedded(self, name: str, symbols: Any) -> Any:
         width = self.family.embedding if self.family.name == "recurrent" else self.family.width
@@ -126,24 +119,21 @@ class KerasFunctions(Functions):
             elif layer.kind == "pool":
                 values = self.pool(values, layer.kernel, layer.stride, layer.padding)
             else:
-                if self.options["data_format"] == "channels_last":
-                    layout = Layout(FLATTENED, tuple(values.shape[1:]))
-                # Channels-last flattens the axes as they lie; channels-first would turn them.
-                values = layers.Flatten(data_format="channels_last")(values)
+                layout = Layout(FLATTENED, tuple(values.shape[1:]))
+                values = layers.Flatten()(values)
         return values
 
     convolutional = feedforward
 
     def recurrent_layer(self, name: str, values: Any, cell: str = "", activation: str = "tanh") -> Any:
         cell = cell or self.family.cell
-        options: Dict[str, Any] = {"return_sequences": True, "unroll": self.options["unroll"]}
+        options: Dict[str, Any] = {"return_sequences": True, "unroll": self.unroll}
         options.update(kernel_initializer="zeros", recurrent_initializer="zeros")
         if cell == "rnn":
             layer = layers.SimpleRNN(self.family.hidden, activation=activation, **options)
         elif cell == "gru":
-            layer = layers.GRU(self.family.hidden, reset_after=True, use_cudnn=self.options["use_cudnn"], **options)
+            layer = layers.GRU(self.family.hidden, reset_after=True, **options)
         else:
-            options["use_cudnn"] = self.options["use_cudnn"]
             layer = layers.LSTM(self.family.hidden, unit_forget_bias=False, **options)
         gru = cell == "gru"
         weights = Layout(GATES if gru else DENSE)
@@ -174,21 +164,21 @@ class KerasFunctions(Functions):
         return layers.Reshape((self.family.steps, self.family.width))(mixed)
 
 
-def build(network: Network, batch_size: int, options: Options) -> Tuple[Any, Dict[str, Tuple[Any, Layout]]]:
+def build(network: Network, batch_size: int, unroll: bool) -> Tuple[Any, Dict[str, Tuple[Any, Layout]]]:
     """Return the model for mini-batches of this size, and its variables by canonical name with their layouts."""
-    functions = KerasFunctions(network.family, options)
+    functions = KerasFunctions(network.family, unroll)
     drawn = network.family.drawn_inputs()
     shape = drawn.shape
-    if len(shape) == 3 and options["data_format"] == "channels_last":
+    if len(shape) == 3:
         shape = shape[1:] + shape[:1]
     looked_up = drawn.below is not None and not drawn.one_hot
     inputs = keras.Input(batch_shape=(batch_size,) + shape, dtype="int32" if looked_up else "float32")
     return keras.Model(inputs, functions.scores(inputs)), functions.parameters
 
 
-def arrays(batch: Batch, data_format: str) -> Tuple[np.ndarray, np.ndarray]:
+def arrays(batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
     """Return the mini-batch's inputs and labels in the types and the order of axes that the model reads."""
     inputs, labels = [each.astype(np.int32) if each.dtype.kind == "i" else each for each in batch]
-    if inputs.ndim == 4 and data_format == "channels_last":
+    if inputs.ndim == 4:
         inputs = inputs.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(inputs), labels

@@ -18,12 +18,8 @@ CPU = "CPUExecutionProvider"
 class SessionAdapter(Adapter):
     """Makes sessions with the options of a mode.
 
-    Settings:
-
-    ``spin``  whether a pool's waiting threads spin: "always" (default), "never", or "within_cores": where this process
-        may use as many CPUs as it has threads
-    ``optimization``  ONNX Runtime's graph optimisation level: "all" (default), "extended", "basic" or "none"
-    ``memory_pattern``, ``memory_arena``  ONNX Runtime's planning and pooling of memory (default true)
+    Setting: ``spin``, whether a pool's waiting threads spin: "always" (default), "never", or "within_cores", where this
+    process may use as many CPUs as it has threads.
     """
 
     families = (*Adapter.families, "elman")
@@ -46,12 +42,6 @@ class SessionAdapter(Adapter):
             options.intra_op_num_threads = self.cell.threads
             options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-        level = self.settings.get("optimization", "all")
-        names = {"all": "ALL", "extended": "EXTENDED", "basic": "BASIC", "none": "DISABLE_ALL"}
-        prefix = "ORT_" if level == "none" else "ORT_ENABLE_"
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, prefix + names[level])
-        options.enable_mem_pattern = bool(self.settings.get("memory_pattern", True))
-        options.enable_cpu_mem_arena = bool(self.settings.get("memory_arena", True))
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spins() else "0")
         return options
@@ -87,9 +77,6 @@ class SessionAdapter(Adapter):
             "intra_op_num_threads": options.intra_op_num_threads,
             "inter_op_num_threads": options.inter_op_num_threads,
             "execution_mode": options.execution_mode.name,
-            "graph_optimization_level": options.graph_optimization_level.name,
-            "memory_pattern": options.enable_mem_pattern,
-            "memory_arena": options.enable_cpu_mem_arena,
             "allow_spinning": self._spins(),
         }
 

@@ -4,11 +4,10 @@ Settings of a mode (framework.toml lists those measured to be best on the CPU):
 
 ``compile``  the training step goes through torch.compile (default false)
 ``graph``  the training step is one CUDA graph (default false; GPUs only)
-``optimizer``  how eager mode updates: "usual" (default: PyTorch chooses), "fused", "foreach" or "single"
-``channels_last``  convolutional networks keep their images in NHWC memory order (default true)
+``optimizer``  how eager mode updates: "usual" (default: PyTorch chooses) or "fused"
+``channels_last``  convolutional networks keep their images in NHWC memory order (default false)
 ``dense``  the library of fully connected layers' products: "mkl", PyTorch's own choice (default), or "onednn"
 ``recurrence``  simple recurrent layers (Elman): "fused", PyTorch's own where it has one (default), or "loop"
-``flush_denormal``  denormal numbers count as zero (default false)
 """
 
 import itertools
@@ -245,7 +244,6 @@ class TorchAdapter(EveryFamily):
 
     def set_up(self) -> None:
         set_threads(self.cell.threads)
-        torch.set_flush_denormal(bool(self.settings.get("flush_denormal", False)))
         self.compiles = bool(self.settings.get("compile", False))
         self.graphs = bool(self.settings.get("graph", False))
         if self.cell.on_cpu and self.compiles:
@@ -254,7 +252,8 @@ class TorchAdapter(EveryFamily):
             set_up_gpu(self.cell.precision)
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = self.chosen("dense", "mkl", "onednn")
-        self._loop = self.settings.get("recurrence", "fused") == "loop"
+        self._fused = self.chosen("optimizer", "usual", "fused") == "fused"
+        self._loop = self.chosen("recurrence", "fused", "loop") == "loop"
         #: The order in which image tensors, and the weights of convolutions, lie in memory.
         self._images = torch.channels_last if self.settings.get("channels_last", False) else torch.contiguous_format
         self._parameters: Dict[str, torch.nn.Parameter] = {}
@@ -364,7 +363,7 @@ class TorchAdapter(EveryFamily):
             )
         trainable = list(self._parameters.values())
         criterion, clip = steps.LOSSES[network.family.loss], network.family.clip
-        self._training = self._make_step()(module, trainable, inputs, labels, self.settings, criterion, clip)
+        self._training = self._make_step()(module, trainable, inputs, labels, self._fused, criterion, clip)
 
     def _placed(self) -> List[torch.Tensor]:
         """Return the mini-batch on the GPU; where it is to lie on the host, each step copies it there from now on."""

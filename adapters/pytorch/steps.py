@@ -62,19 +62,10 @@ def leave_out_compiler() -> None:
         setattr(torch, "_dynamo", sys.modules[name])  # noqa: B010 - in no older version
 
 
-#: Of torch.optim.SGD; the usual one is PyTorch's choice for the parameters' device.
-IMPLEMENTATIONS: Dict[str, Dict[str, bool]] = {
-    "usual": {},
-    "fused": {"foreach": False, "fused": True},
-    "foreach": {"foreach": True, "fused": False},
-    "single": {"foreach": False, "fused": False},
-}
-
-
 class EagerStep:
     """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch.
 
-    ``settings`` are the mode's; ``clip`` is the largest norm of all gradients together (0: no limit).
+    ``fused``: by the optimizer's one operator for all parameters; ``clip`` is the largest norm of all gradients together (0: no limit).
     """
 
     def __init__(
@@ -83,19 +74,17 @@ class EagerStep:
         trainable: List[nn.Parameter],
         inputs: torch.Tensor,
         labels: torch.Tensor,
-        settings: Dict[str, Any],
+        fused: bool,
         criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
         clip: float,
     ) -> None:
-        kind = settings.get("optimizer", "usual")
-        if kind not in IMPLEMENTATIONS:
-            raise ValueError("optimizer %r is unknown; known: %s" % (kind, ", ".join(IMPLEMENTATIONS)))
         self.module, self.trainable = module, trainable
         self.inputs, self.labels = inputs, labels
         self.criterion, self.clip = criterion, clip
-        self.optimizer = torch.optim.SGD(trainable, lr=0.0, **IMPLEMENTATIONS[kind])
+        # The usual one is PyTorch's choice for the parameters' device.
+        self.optimizer = torch.optim.SGD(trainable, lr=0.0, **({"foreach": False, "fused": True} if fused else {}))
         #: What was chosen, for the description.
-        self.choices: Dict[str, Any] = {"optimizer": "SGD (%s)" % kind}
+        self.choices: Dict[str, Any] = {"optimizer": "SGD (%s)" % ("fused" if fused else "usual")}
 
     def loss(self) -> torch.Tensor:
         return self.criterion(self.module(self.inputs), self.labels)

@@ -5,8 +5,6 @@ Settings of a mode (framework.toml lists those measured to be best on the CPU):
 ``compile``  XLA compiles the graph (default false: TensorFlow's own kernels, run one after another); with several
     workers, only each one's loss and gradients
 ``recurrence``  the form of recurrent layers, one of ``networks.RECURRENCES``: "loop" (default) or "unrolled"
-``inter_op``  threads that run operations side by side (default 1); each beyond the first works in addition to the
-    cell's, so that a cell of p threads keeps more than p busy; of several workers, for each
 """
 
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
@@ -44,9 +42,7 @@ class TensorFlowAdapter(EveryFamily):
         tf.config.threading.set_intra_op_parallelism_threads(
             self.cell.threads if self.cell.on_cpu else self.cell.all_threads
         )
-        tf.config.threading.set_inter_op_parallelism_threads(
-            int(self.settings.get("inter_op", 1)) * self.cell.world_size
-        )
+        tf.config.threading.set_inter_op_parallelism_threads(self.cell.world_size)
         self._compile = bool(self.settings.get("compile", False))
         self._recurrence = self.chosen("recurrence", *RECURRENCES)
         if not self.cell.on_cpu:
@@ -123,13 +119,14 @@ class TensorFlowAdapter(EveryFamily):
 
     def describe(self) -> Dict[str, Any]:
         build_info = tf.sysconfig.get_build_info()
+        compiled = ", compiled by XLA" if self.cell.world_size == 1 else ", gradients compiled by XLA"
         described: Dict[str, Any] = {
             "framework": "tensorflow",
             "version": tf.version.VERSION,
             "git_version": tf.version.GIT_VERSION,
             "compiler": tf.version.COMPILER_VERSION,
             "cuda_build": bool(build_info.get("is_cuda_build", False)),
-            "execution": "one tf.function" + (", compiled by XLA" if self._compile else ""),
+            "execution": "one tf.function" + (compiled if self._compile else ""),
             "recurrence": self._recurrence,
             "image_layout": "NHWC",
             "intra_op_threads": int(tf.config.threading.get_intra_op_parallelism_threads()),
@@ -139,7 +136,6 @@ class TensorFlowAdapter(EveryFamily):
             "graph_optimizer": tf.config.optimizer.get_experimental_options(),
         }
         if self.cell.world_size > 1:
-            described["execution"] = "one tf.function" + (", gradients compiled by XLA" if self._compile else "")
             described["data_parallel"] = devices.describe_workers(self.cell.on_cpu)
         if not self.cell.on_cpu:
             described["gpu"] = devices.describe_gpu()

@@ -26,7 +26,7 @@ COMPILER = "g++"
 LOCK_TIMEOUT = 60
 
 
-def configure(base_directory: str, allow_gc: bool) -> None:
+def configure(base_directory: str) -> None:
     """Set the environment that Theano's import reads; a user's own .theanorc is left out of it.
 
     Compiled code is kept under this directory.
@@ -41,7 +41,6 @@ def configure(base_directory: str, allow_gc: bool) -> None:
         "base_compiledir=%s" % base_directory,
         "compile.timeout=%d" % LOCK_TIMEOUT,
         "compile.wait=1",
-        "allow_gc=%s" % allow_gc,
     ]
     library = blas.openblas_of_numpy()
     if library is not None:
@@ -70,8 +69,7 @@ class TheanoAdapter(EveryFamily):
     """Drives Theano. Weights, mini-batch and learning rate are shared variables; the update is in the function.
 
     ``prepare`` compiles; the C++ modules are kept in the adapter's cache, so that a later launch optimises the graph
-    again and compiles little: the modules that Theano gives no version. Setting: ``allow_gc`` (Theano's flag) gives
-    intermediate results back within the function.
+    again and compiles little: the modules that Theano gives no version.
     """
 
     def set_up(self) -> None:
@@ -79,7 +77,7 @@ class TheanoAdapter(EveryFamily):
             blas.set_openblas_threads(blas.loaded_openblas_of_numpy(), self.cell.threads)
         self.reason = compiler_refusal()
         if not self.reason:
-            configure(os.path.join(self.cache_directory, "compiled"), bool(self.settings.get("allow_gc", True)))
+            configure(os.path.join(self.cache_directory, "compiled"))
             # Here, so that it is counted as import; not above, where the cache directory is not known yet.
             importlib.import_module("theano")
 
@@ -136,7 +134,6 @@ class TheanoAdapter(EveryFamily):
             "compiler_flags": theano.config.gcc.cxxflags,
             "recurrence": "scan",
             "execution": "one function; mode %s, linker %s" % (theano.config.mode, theano.config.linker),
-            "allow_gc": bool(theano.config.allow_gc),
             "openmp": bool(theano.config.openmp),
             "operations": self._operations(),
         }

@@ -74,7 +74,7 @@ product = theano.function([], theano.tensor.dot(theano.shared(np.ones((3, 3), "f
 """
 
 OF_KERAS = [
-    *(asked.reference(**settings) for settings in ({}, {"unroll": True}, {"use_cudnn": False})),
+    *(asked.reference(**settings) for settings in ({}, {"unroll": True})),
     asked.rate(TRACES_OF_KERAS, TRACED_BY_KERAS),
     asked.reset(TRACES_OF_KERAS, TRACED_BY_KERAS, ["small-convolutional", "small-residual", "small-recurrent"]),
     asked.memory(
@@ -86,7 +86,6 @@ OF_KERAS = [
         'adapter = make("small-dense")',
     ),
     asked.capabilities(**CAPABLE),
-    asked.refusal("'diagonal'", data_format="diagonal"),
     asked.feeding(),
 ]
 OVER_JAX = [
@@ -102,8 +101,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reference(),
         asked.feeding(only=["small-convolutional", "one-hot-gru"], channels_last=True),
         asked.reference(optimizer="fused", channels_last=True),
-        asked.reference(optimizer="foreach", flush_denormal=True),
-        asked.reference(optimizer="single", dense="onednn"),
+        asked.reference(dense="onednn"),
         asked.one_bias(
             "[value.detach().numpy() for name, value in adapter._training.module.stack.named_parameters()"
             " if 'bias_hh' in name]"
@@ -112,7 +110,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.rate(),
         *(
             asked.reset(HELD_BY_TORCH, **settings)
-            for settings in ({}, {"optimizer": "single", "channels_last": False}, {"dense": "onednn"})
+            for settings in ({}, {"optimizer": "fused", "channels_last": True}, {"dense": "onednn"})
         ),
         asked.reset(HELD_BY_TORCH, only=["small-dense", "small-convolutional", "small-residual"], precision="bfloat16"),
         asked.reference(only=OF_FEW),
@@ -155,7 +153,6 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.memory({"np.empty(1 << 50)": True, "tf.matmul(tf.ones([1, 3]), tf.ones([4, 1]))": False}),
         asked.refusal("'spiral'", "loop, unrolled", network="small-recurrent", recurrence="spiral"),
         asked.feeding(),
-        asked.reference(inter_op=2),
         # To compile all of them takes XLA longer than any other test.
         asked.reference(only=["small-convolutional", "small-elman", "small-mpm"], compile=True),
         asked.reference(only=OF_FEW),
@@ -165,15 +162,13 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         *OF_KERAS,
         asked.reference(jit_compile=True),
         asked.threads_of_cells(),
-        asked.refusal("'channels_first'", "channels_last", data_format="channels_first"),
     ],
     "keras:jax": [
         *OF_KERAS,
         asked.reference(jit_compile=False),
-        asked.reference(data_format="channels_first"),
         asked.queue(),
     ],
-    "keras:torch": [*OF_KERAS, asked.reference(data_format="channels_first"), asked.threads_of_cells()],
+    "keras:torch": [*OF_KERAS, asked.threads_of_cells()],
     "mxnet": [
         asked.feeding(),
         asked.reference(static=True, fused_norm=True),
@@ -194,7 +189,6 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
     ],
     "onnx": [
         asked.reference(rate_in_product=True),
-        asked.reference(optimization="none", memory_pattern=False, memory_arena=False),
         *asked.onnx_sessions(1, "adapter.session"),
         # The addresses of everything that is bound.
         asked.reset(

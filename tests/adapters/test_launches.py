@@ -105,7 +105,7 @@ def test_the_contract_refuses_what_an_adapter_does_not_say_it_can(tmp_path, devi
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (None, "fcn5: network: the launch carries none"),
+        (None, "fcn5: family: no family of networks is named None"),
         ({"family": "made-up", "numbers": {}}, "fcn5: family: no family of networks is named 'made-up'"),
         ({"family": "feedforward", "numbers": {"inputs": 3}}, "fcn5: hidden: it is missing"),
     ],
