@@ -136,11 +136,11 @@ class JaxAdapter(EveryFamily):
             self._workers = devices.Workers(self._devices, network.family)
             self._everywhere = self._workers.everywhere
             if self.cell.local_steps:
-                step = self._workers.apart(training_step(differentiated, network.family.clip), self._workers.split())
+                step = self._workers.apart(training_step(differentiated, network.family.clip))
                 self._step = jax.jit(step, donate_argnums=self._donated)
                 self._average = jax.jit(self._workers.average, donate_argnums=self._donated)
             else:
-                step = training_step(self._workers.share(differentiated, self._workers.split()), network.family.clip)
+                step = training_step(self._workers.share(differentiated), network.family.clip)
                 self._step = jax.jit(step, donate_argnums=self._donated, out_shardings=self._everywhere)
         if self.cell.placement in COPIED:
             self.step = self._step_with_copy  # type: ignore[method-assign]
@@ -249,11 +249,7 @@ class JaxAdapter(EveryFamily):
         self, weights: Mapping[str, np.ndarray], blocks: Iterable[Block], update: RmsProp
     ) -> Iterator[List[float]]:
         there = {name: self._put(held(value), self._everywhere) for name, value in weights.items()}
-
-        def on_device(batch: Batch) -> Any:
-            return jax.device_put(self._read(batch), self._everywhere)
-
-        return training_losses(self._differentiated, there, on_device, blocks, update)
+        return training_losses(self._differentiated, there, self.hand_over, blocks, update)
 
     def describe(self) -> Dict[str, Any]:
         device = self._devices[0] if self._devices else devices.find_devices(self.cell.device)[0]

@@ -218,48 +218,37 @@ class Workers:
         inputs = PartitionSpec(None, AXIS) if self._family.time_major else PartitionSpec(AXIS)
         return NamedSharding(self._mesh, inputs), NamedSharding(self._mesh, PartitionSpec(AXIS))
 
-    def share(self, differentiated: Differentiated, along: Tuple[Any, Any]) -> Differentiated:
-        """Return the mean over all workers of a function of each one's part, split along these shardings."""
+    def share(self, differentiated: Differentiated) -> Differentiated:
+        """Return the mean over all workers of a function of each one's part."""
+        everywhere, (inputs, labels) = self.everywhere.spec, self.split()
 
         def mean(parameters: Any, inputs: Any, labels: Any) -> Any:
             return lax.pmean(differentiated(parameters, inputs, labels), AXIS)
 
-        everywhere, (inputs, labels) = PartitionSpec(), along
-        # JAX cannot infer that a scan's zero state, the same everywhere, becomes a worker's own: no check.
-        return jax.shard_map(
-            mean,
-            mesh=self._mesh,
-            in_specs=(everywhere, inputs.spec, labels.spec),
-            out_specs=everywhere,
-            check_vma=False,
-        )
+        return self._mapped(mean, (everywhere, inputs.spec, labels.spec), everywhere)
 
-    def apart(self, step: Callable[..., Any], along: Tuple[Any, Any]) -> Callable[..., Any]:
-        """Return a step that each worker takes on parameters of its own, with its part split along these shardings.
+    def apart(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a step that each worker takes on parameters of its own, with its part of the mini-batch.
 
         It returns the parameters and the losses of all workers; none waits for another.
         """
-        own, (of_inputs, of_labels) = self.one_each.spec, along
+        own, (inputs, labels) = self.one_each.spec, self.split()
 
         def of_worker(parameters: Any, rate: Any, inputs: Any, labels: Any) -> Any:
             updated, loss = step({name: value[0] for name, value in parameters.items()}, rate, inputs, labels)
             return {name: value[None] for name, value in updated.items()}, loss[None]
 
-        return jax.shard_map(
-            of_worker,
-            mesh=self._mesh,
-            in_specs=(own, self.everywhere.spec, of_inputs.spec, of_labels.spec),
-            out_specs=(own, own),
-            check_vma=False,
-        )
+        return self._mapped(of_worker, (own, self.everywhere.spec, inputs.spec, labels.spec), (own, own))
 
     def average(self, parameters: Any) -> Any:
         """Return the parameters of all workers, each worker's the mean of theirs."""
         own = self.one_each.spec
-        mean = jax.shard_map(
-            lambda values: lax.pmean(values, AXIS), mesh=self._mesh, in_specs=(own,), out_specs=own, check_vma=False
-        )
-        return mean(parameters)
+        return self._mapped(lambda values: lax.pmean(values, AXIS), (own,), own)(parameters)
+
+    def _mapped(self, function: Callable[..., Any], given: Any, returned: Any) -> Any:
+        """Return the function of all workers of what one does, with these places of its arguments and its results."""
+        # JAX cannot infer that a scan's zero state, the same everywhere, becomes a worker's own: no check.
+        return jax.shard_map(function, mesh=self._mesh, in_specs=given, out_specs=returned, check_vma=False)
 
     def describe(self) -> Dict[str, Any]:
         return {

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..base import Unsupported
 from ..launch.batches import Batch
-from ..libraries.gpus import first_line
 from ..libraries.sampling import Arrays, Sampler
+from .steps import captured, run_aside
 
 
 def _block(weight: Tensor, others: Tensor, bias: Tensor, numbers: Tensor, state: Tensor, tau: float) -> Tensor:
@@ -106,24 +105,10 @@ class TorchSampler(Sampler):
     def _capture(self) -> None:
         """Capture a step as a graph. Libraries set themselves up in a step before it, which is undone."""
         kept = {name: tensor.clone() for name, tensor in self.moving.items()}
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            self._move()
-        torch.cuda.current_stream().wait_stream(aside)
+        run_aside(self._move)
         for name, tensor in kept.items():
             self.moving[name].copy_(tensor)
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        self._graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(self._graph):
-                self._captured_loss = self._move()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            raise Unsupported("a CUDA graph cannot hold this step: %s" % first_line(error)) from error
-        self.captured_bytes = int(torch.cuda.max_memory_allocated())
+        self._graph, self._captured_loss, self.captured_bytes = captured(self._move)
 
     def _loss_of(self, shown: Tensor) -> Tensor:
         mean = shown.mean(1)

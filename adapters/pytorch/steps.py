@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import types
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import numpy as np
 import torch
@@ -241,8 +241,33 @@ class WholeStep(EagerStep):
 # For a network of many small operators, starting each of them costs more than computing it. A graph has them in it
 # already, with the addresses of their arguments: mini-batch, parameters and learning rate stay where they are.
 
-#: Before the capture, as PyTorch's documentation asks: libraries set themselves up and try their kernels out.
 WARM_UP_STEPS = 3
+
+
+def run_aside(work: Callable[[], object], times: int = 1) -> None:
+    """Run on a stream aside, as PyTorch's documentation asks before a capture: libraries try their kernels out."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(times):
+            work()
+    torch.cuda.current_stream().wait_stream(aside)
+
+
+def captured(work: Callable[[], torch.Tensor]) -> Tuple[Any, torch.Tensor, int]:
+    """Return the CUDA graph of what this runs, its result, and the bytes it takes; raises Unsupported."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            result = work()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise Unsupported("a CUDA graph cannot hold this step: %s" % first_line(error)) from error
+    # A graph's own memory counts as free once it is captured, though every replay uses it.
+    return graph, result, int(torch.cuda.max_memory_allocated())
 
 
 class GraphStep(EagerStep):
@@ -254,40 +279,23 @@ class GraphStep(EagerStep):
         self.rate = torch.zeros((), device=self.inputs.device)
         self.optimizer = torch.optim.SGD(self.trainable, lr=self.rate, fused=True)
         self.choices = {"optimizer": "SGD (fused, its rate on the device)", "graph": "the whole step in one CUDA graph"}
-        self.graph: Optional[torch.cuda.CUDAGraph] = None
+        self.graph: Any = None
         self.captured_bytes = 0
 
     def __call__(self) -> torch.Tensor:
         if self.graph is None:
-            self.graph = self._capture()
+            self._capture()
         self.graph.replay()
         return self.captured_loss
 
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        """Return the graph of a step. The steps that warm up run at rate 0, so that no parameter changes."""
+    def _capture(self) -> None:
+        """Capture a step. The steps that warm up run at rate 0, so that no parameter changes."""
         wanted = self.rate.clone()
         self.rate.zero_()
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(WARM_UP_STEPS):
-                super().__call__()
-        torch.cuda.current_stream().wait_stream(aside)
+        run_aside(super().__call__, WARM_UP_STEPS)
         self.rate.copy_(wanted)
         self.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph):
-                self.captured_loss = super().__call__()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            raise Unsupported("a CUDA graph cannot hold this step: %s" % first_line(error)) from error
-        # A graph's own memory counts as free once it is captured, though every replay uses it.
-        self.captured_bytes = int(torch.cuda.max_memory_allocated())
-        return graph
+        self.graph, self.captured_loss, self.captured_bytes = captured(super().__call__)
 
     def set_learning_rate(self, rate: float) -> None:
         self.rate.fill_(rate)
