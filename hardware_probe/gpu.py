@@ -1,23 +1,20 @@
 """The GPUs, through NVML, which needs the driver but neither CUDA nor a framework.
 
-A stand-in for NVML plays drivers and GPUs that a machine does not have. The variable DLBENCH_NVML names it:
-`module:attribute`, or a path to a Python file with an object `nvml` in it. It has pynvml's functions; one that it lacks
-counts as missing from the driver. What one driver or board does not support costs one field, never the probe.
+A stand-in for NVML plays drivers and GPUs that a machine does not have: an object `nvml` in the Python file that the
+variable DLBENCH_NVML names. It has pynvml's functions; one that it lacks counts as missing from the driver. What one
+driver or board does not support costs one field, never the probe.
 """
 
 import contextlib
 import functools
-import importlib
-import importlib.util
 import os
+import runpy
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 VARIABLE = "DLBENCH_NVML"
-_IN_A_FILE = "nvml"
 
 
 def in_use() -> Any:
@@ -25,37 +22,24 @@ def in_use() -> Any:
 
     A stand-in that cannot be loaded is an NVML whose `nvmlInit` fails with the reason, as that of a broken driver does.
     """
-    text = os.environ.get(VARIABLE, "")
-    if text:
-        return _stand_in(text)
+    if path := os.environ.get(VARIABLE, ""):
+        return _stand_in(path)
     import pynvml  # takes 60 ms, and most commands look at no GPU
 
     return pynvml
 
 
 @functools.cache  # one object for a process: a stand-in may remember what it was asked
-def _stand_in(text: str) -> Any:
+def _stand_in(path: str) -> Any:
     try:
-        if text.endswith(".py"):
-            return getattr(_module_in(Path(text)), _IN_A_FILE)
-        module, _, attribute = text.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return runpy.run_path(path)["nvml"]
     except Exception as error:  # whatever the user's own code raises
-        reason = f"{VARIABLE}={text} cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
+        reason = f"{VARIABLE}={path} cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
 
         def refuse() -> None:
             raise RuntimeError(reason)
 
         return SimpleNamespace(nvmlInit=refuse)
-
-
-def _module_in(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("dlbench_nvml_stand_in", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 # NVML's numbers for two clock domains, and for its errors. They are part of its C interface, and so not asked of the

@@ -19,6 +19,7 @@ import cntk
 from ..base import Adapter, factors, slope_found
 from ..families import CELLS, LEARNING_RATE, Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
+from ..launch.evidence import read_file
 from ..libraries import blas
 from ..libraries.walks import Functions, as_they_are
 from ..networks import Network
@@ -199,11 +200,8 @@ def values_of(spec: Family, batch: Batch) -> List[Any]:
 
 def loaded_libraries() -> List[str]:
     """Return the paths of the shared libraries in this process."""
-    try:
-        with open("/proc/self/maps", errors="replace") as file:
-            paths = {line.split(None, 5)[-1].strip() for line in file}
-    except OSError:
-        return []
+    lines = (read_file("/proc/self/maps") or "").splitlines()
+    paths = {line.split(None, 5)[-1].strip() for line in lines}
     return sorted(path for path in paths if ".so" in os.path.basename(path))
 
 

@@ -63,9 +63,10 @@ def adopt_orphans() -> None:
 def read_file(path: str) -> Optional[str]:
     """Return the content of a file; None where this system has no such file, or does not show it."""
     try:
-        with open(path) as file:
+        # The text need not be ASCII, which Python 3.6 in the C locale would refuse to read.
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         return None
 
 

@@ -7,6 +7,8 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 
+from ..launch.evidence import read_file
+
 _THREADING = {0: "none", 1: "pthread", 2: "openmp"}
 
 
@@ -82,12 +84,7 @@ def widest_mkl_kernels(cpuinfo: str) -> Optional[str]:
 
 def take_widest_mkl_kernels() -> None:
     """Have MKL take the widest kernels that this processor can run; only before MKL's first operation."""
-    try:
-        # The text need not be ASCII, which Python 3.6 in the C locale would refuse to read.
-        with open("/proc/cpuinfo", errors="replace") as file:
-            kind = widest_mkl_kernels(file.read())
-    except OSError:
-        return
+    kind = widest_mkl_kernels(read_file("/proc/cpuinfo") or "")
     if kind is not None:
         os.environ[MKL_KERNELS] = kind
 

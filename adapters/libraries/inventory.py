@@ -11,6 +11,8 @@ import sys
 from email.parser import HeaderParser
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..launch.evidence import read_file
+
 Answers = Dict[str, Tuple[bool, str]]
 
 #: Where frameworks keep their pretrained models; {} is the framework's module.
@@ -35,11 +37,7 @@ def answers(module: str) -> Answers:
 
 
 def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    return read_file(path) or ""
 
 
 def _loaded(pattern: str, what: str) -> Tuple[bool, str]:
