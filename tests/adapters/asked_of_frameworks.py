@@ -51,36 +51,15 @@ for name in {list(only)!r} or built(**{settings!r}):
     assert {verdict for verdict, _ in verdicts.values()} == {"agrees"}, verdicts
 
 
-#: Feeds an adapter for some steps, resets it, and returns what the recipe's steps show then.
+#: Gives what an adapter shows whose steps take the mini-batches in a folder.
 FED = """
 from guest.launch import feeds
 from guest.protocol import Launch, Protocol
-
-def written(network):
-    os.makedirs(CACHE, exist_ok=True)
-    for purpose in (batches.TIMED, batches.CHECKED):
-        with open(feeds.path_of(CACHE, 4, purpose), "wb") as file:
-            file.writelines(feeds.Feed(network, 4, purpose).drawn())
-    return CACHE
+os.makedirs(CACHE, exist_ok=True)
 
 def fed(adapter, network, folder):
     launch = Launch(adapter.cell, Protocol(), {}, CACHE, feed=folder)
-    feeder = feeds.Feeder(adapter, network, launch, batches.TIMED)
-    feeder.prepare(network, batches.initial_weights(network, batches.TIMED), batches.mini_batch(network, 4))
-    for _ in range(5):
-        feeder.step()
-    feeder.synchronize()
-    weights = batches.initial_weights(network)
-    feeder.set_learning_rate(network.parity.learning_rate)
-    feeder.reset(weights, batches.mini_batch(network, 4))
-    losses = []
-    for _ in range(network.parity.steps):
-        feeder.step()
-        feeder.synchronize()
-        losses.append(float(feeder.last_loss()))
-    found = parity.observe(feeder.parameters(), parity.sample_weights(batches.initial_weights(network)), losses)
-    feeder.close()
-    return found
+    return small.fed_observation(feeds, parity, batches, launch, adapter, network)
 """
 #: Images, symbols behind an embedding and as one-hot vectors, and numbers: every kind of a feed's file.
 FED_NETWORKS = ("small-convolutional", "small-recurrent", "one-hot-gru", "small-elman")
@@ -95,7 +74,7 @@ from guest.reference.adapter import ReferenceAdapter
 answer = {{}}
 for name in {list(only)!r}:
     network = SMALL[name]
-    folder = written(network)
+    folder = small.write_feeds(feeds, batches, network, CACHE)
     cell = Cell("reference", "reference", "", name, "cpu", 1, 4, placement="fed")
     expected = fed(ReferenceAdapter(cell, {{}}, ""), network, None)
     for placement, workers in {PLACED!r}:

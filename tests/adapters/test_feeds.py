@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_networks import small_networks
+from small_networks import fed_observation, small_networks, write_feeds
 
 from dlbench.adapters import networks
 from dlbench.adapters.base import Unsupported
@@ -29,12 +29,8 @@ LARGE_NUMBERS = {"inputs": 26752, "hidden": [8], "outputs": 10, "activation": "s
 LARGE = of_family("large", networks.family_of({"family": "feedforward", "numbers": LARGE_NUMBERS}))
 
 
-def written(folder: Path, network: networks.Network, batch_size: int = 4) -> str:
-    """Write both files of a network, and return their folder."""
-    for purpose in PURPOSES:
-        path = Path(feeds.path_of(str(folder), batch_size, purpose))
-        path.write_bytes(b"".join(Feed(network, batch_size, purpose).drawn()))
-    return str(folder)
+def written(folder: Path, network: networks.Network) -> str:
+    return str(write_feeds(feeds, batches, network, str(folder)))
 
 
 @pytest.mark.parametrize("name", [name for name, each in SMALL.items() if each.family.trains])
@@ -111,22 +107,9 @@ class Stuck(ReferenceAdapter):
 def observed(
     kind: type[ReferenceAdapter], network: networks.Network, folder: str | None, **of_cell: Any
 ) -> parity.Observation:
-    """Feed some steps, reset, and return what the recipe's steps show then."""
     cell = Cell("reference", "reference", "", network.name, "cpu", 1, 4)._replace(**{"placement": "fed", **of_cell})
     launch = Launch(cell, Protocol(), {}, "", feed=folder)
-    feeder: feeds.Feeder = feeds.Feeder(kind(cell, {}, ""), network, launch, TIMED)
-    feeder.prepare(network, batches.initial_weights(network, TIMED), batches.mini_batch(network, 4, purpose=TIMED))
-    for _ in range(3):
-        feeder.step()
-    weights = batches.initial_weights(network)
-    feeder.set_learning_rate(network.parity.learning_rate)
-    feeder.reset(weights, batches.mini_batch(network, 4))
-    losses = []
-    for _ in range(network.parity.steps):
-        feeder.step()
-        losses.append(float(feeder.last_loss()))
-    found = parity.observe(feeder.parameters(), parity.sample_weights(batches.initial_weights(network)), losses)
-    feeder.close()
+    found: parity.Observation = fed_observation(feeds, parity, batches, launch, kind(cell, {}, ""), network)
     return found
 
 

@@ -4,6 +4,8 @@
 process imports it under another one than the host.
 """
 
+import pathlib
+
 _RECIPE = {
     "steps": 3,
     "learning_rate": 0.1,
@@ -88,9 +90,36 @@ def parity_observation(parity, batches, adapter, network, batch_size=4, batch=No
     adapter.prepare(network, weights, batch or batches.mini_batch(network, batch_size))
     recipe = parity.recipe_of(network, adapter.cell)
     adapter.set_learning_rate(recipe.learning_rate)
+    return _observed(parity, adapter, recipe.steps, before)
+
+
+def _observed(parity, adapter, steps, before):
     losses = []
-    for _ in range(recipe.steps):
+    for _ in range(steps):
         adapter.step()
         adapter.synchronize()
         losses.append(float(adapter.last_loss()))
     return parity.observe(adapter.parameters(), before, losses)
+
+
+def write_feeds(feeds, batches, network, folder):
+    """Write the files of a feed of four examples, and return their folder."""
+    for purpose in (batches.TIMED, batches.CHECKED):
+        pathlib.Path(feeds.path_of(folder, 4, purpose)).write_bytes(b"".join(feeds.Feed(network, 4, purpose).drawn()))
+    return folder
+
+
+def fed_observation(feeds, parity, batches, launch, adapter, network):
+    """Feed an adapter for some steps, reset it, and return the Observation of the recipe's steps then."""
+    feeder = feeds.Feeder(adapter, network, launch, batches.TIMED)
+    feeder.prepare(network, batches.initial_weights(network, batches.TIMED), batches.mini_batch(network, 4))
+    for _ in range(4):
+        feeder.step()
+    feeder.synchronize()
+    weights = batches.initial_weights(network)
+    before = parity.sample_weights(weights)
+    feeder.set_learning_rate(network.parity.learning_rate)
+    feeder.reset(weights, batches.mini_batch(network, 4))
+    found = _observed(parity, feeder, network.parity.steps, before)
+    feeder.close()
+    return found
