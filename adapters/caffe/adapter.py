@@ -159,13 +159,6 @@ class CaffeAdapter(Adapter):
         if self.cell.threads:
             blas.set_openblas_threads(LINKED, self.cell.threads)
 
-    def refuses_family(self, network: Network) -> str:
-        family = network.family
-        if isinstance(family, Recurrent) and family.cell not in self.cells:
-            words = "cell %s: Caffe has no GRU, and its RNN layer puts another one behind each step's state"
-            return words % family.cell
-        return super().refuses_family(network)
-
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         net, self.places = build(network.family, batch)
         self.solver = _solver(net)
@@ -217,7 +210,7 @@ class CaffeAdapter(Adapter):
 
 
 def _solver(net: Any) -> Any:
-    """Return a plain SGD solver of this net: no momentum, no decay, no display, no snapshot, no test net."""
+    """Return a plain SGD solver of this net."""
     parameter = caffe_pb2.SolverParameter(
         train_net_param=net,
         base_lr=LEARNING_RATE,

@@ -81,12 +81,9 @@ def weight(network: Network, parameter: Parameter, purpose: str = CHECKED, folde
         except (OSError, ValueError):
             pass  # removed or cut since the run began
     drawn = _repeated(seeded(purpose + "weight", network.name, parameter.name), parameter.shape, parameter.bound)
-    return _mirrored(drawn) if parameter.symmetric else drawn
-
-
-def _mirrored(values: np.ndarray) -> np.ndarray:
-    """Return the symmetric matrix with this lower triangle and zeros on the diagonal."""
-    lower = np.tril(values, -1)
+    if not parameter.symmetric:
+        return drawn
+    lower = np.tril(drawn, -1)
     return lower + lower.T
 
 

@@ -139,11 +139,6 @@ class OnnxRuntimeAdapter(SessionAdapter):
 
     graph = Graph
 
-    def refuses_gpu(self) -> str:
-        words = "device %s: this ONNX Runtime %s has the execution providers %s, and is driven here on the CPU only"
-        providers = ", ".join(onnxruntime.get_available_providers())
-        return words % (self.cell.device, onnxruntime.__version__, providers)
-
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.network = network
         self.batch_size = len(batch.inputs)

@@ -31,9 +31,18 @@ from dlbench.suites.run.judge import judged
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
 
-def launch_null(cache: Path, settings: dict[str, Any], **of_cell: Any) -> Outcome:
+def launch_null(
+    cache: Path,
+    settings: dict[str, Any] | None = None,
+    protocol: dict[str, Any] | None = None,
+    cpus: list[int] | None = None,
+    variables: dict[str, str] | None = None,
+    **of_cell: Any,
+) -> Outcome:
     """Carry out a launch of the null framework; ``cache`` is also what `workers_of` knows it by."""
-    order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache)}, **of_cell)
+    order = null_order(cache, settings, variables={"DLBENCH_TEST_LAUNCH": str(cache), **(variables or {})}, **of_cell)
+    numbers = order.launch.protocol._replace(**(protocol or {}))
+    order = replace(order, launch=order.launch._replace(protocol=numbers, cpus=cpus))
     return judged(order, launch_process(order).outcome, None)
 
 
@@ -190,13 +199,6 @@ def test_a_folder_without_an_adapter(tmp_path, text, words):
         contract.load(outside_launch(tmp_path))
 
 
-def null_launch(folder, cpus=None, variables=None, settings=None, **numbers):
-    """Carry out one launch of the null framework in a process of its own."""
-    launch = launch_of(folder, settings={"serial_fraction": 1.0, **(settings or {})}, **numbers)._replace(cpus=cpus)
-    order = LaunchRequest(launch, Path(sys.executable), variables or {}, 120.0, computes=False)
-    return judged(order, launch_process(order).outcome, None)
-
-
 def fastest(launch, near):
     """Return the shortest step, of up to five launches: others may hold the machine, and only ever lengthen it."""
     best = float("inf")
@@ -212,14 +214,14 @@ EXTRA = "DLBENCH_EXTRA_PRODUCTS"
 
 def test_extra_products_make_every_timed_step_longer_by_what_they_take(tmp_path):
     def launch(variables):
-        settings = {"step_seconds": 1e-3}
-        return null_launch(tmp_path, settings=settings, steps=30, seconds=10.0, variables=variables)
+        settings = {"step_seconds": 1e-3, "serial_fraction": 1.0}
+        return launch_null(tmp_path, settings, {"steps": 30, "seconds": 10.0}, variables=variables)
 
     assert fastest(lambda: launch({}), 1.0e-3) == pytest.approx(1.0e-3, rel=0.05)
     assert fastest(lambda: launch({EXTRA: "1x500"}), 1.5e-3) == pytest.approx(1.5e-3, rel=0.05)
     heavier = launch({EXTRA: "1x500"})
     assert min(heavier.warmup_ns) >= 1_450_000
-    assert heavier.software["variables"] == {EXTRA: "1x500"}
+    assert heavier.software["variables"][EXTRA] == "1x500"
 
 
 linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to CPUs")
@@ -228,10 +230,10 @@ linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this sy
 @linux
 def test_a_launch_bound_to_a_cpu_has_that_one_and_numpy_too(tmp_path):
     allowed = sorted(os.sched_getaffinity(0))
-    free = null_launch(tmp_path)
+    free = launch_null(tmp_path)
     assert free.cpus == allowed
     for cpu in (allowed[0], allowed[-1]):
-        bound = null_launch(tmp_path, cpus=[cpu])
+        bound = launch_null(tmp_path, cpus=[cpu])
         assert (bound.status, bound.reason, bound.cpus) == (Status.OK, "", [cpu])
         # One thread, and that is the main one: NumPy's pool counted the CPUs when it was imported.
         assert bound.threads.os_threads in (None, 1)
@@ -293,9 +295,7 @@ def test_the_workers_deal_out_the_step_and_their_cpu_time_is_the_launches_own(tm
 
 @pytest.mark.parametrize(("workers", "sync", "steps"), [(1, "step", 1), (2, "local:3", 3), (2, "async", 16)])
 def test_a_sample_has_its_share_of_the_exchanges_and_further_steps_show_losses(tmp_path, workers, sync, steps):
-    order = null_order(tmp_path, world_size=workers, sync=sync)
-    asked = order.launch._replace(protocol=order.launch.protocol._replace(loss_steps=41))
-    outcome = judged(replace(order, launch=asked), launch_process(replace(order, launch=asked)).outcome, None)
+    outcome = launch_null(tmp_path, protocol={"loss_steps": 41}, world_size=workers, sync=sync)
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.steps_per_sample == steps
     assert outcome.losses == [[steps, 1.0] for steps in (*range(2, 41, 2), 41)]
@@ -303,9 +303,8 @@ def test_a_sample_has_its_share_of_the_exchanges_and_further_steps_show_losses(t
 
 
 def test_a_loss_that_is_not_finite_ends_the_further_steps(tmp_path):
-    order = null_order(tmp_path, {"fault": "nan", "fault_step": 60, "step_seconds": 1e-4})
-    asked = order.launch._replace(protocol=order.launch.protocol._replace(loss_steps=100))
-    outcome = launch_process(replace(order, launch=asked)).outcome
+    settings = {"fault": "nan", "fault_step": 60, "step_seconds": 1e-4}
+    outcome = launch_null(tmp_path, settings, {"loss_steps": 100})
     assert outcome.software["losses_ended"].startswith("the loss was not finite after")
     assert all(steps < 100 for steps, _ in outcome.losses)
 
