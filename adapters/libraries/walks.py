@@ -231,6 +231,8 @@ class LayerFunctions(Functions):
 
     #: Attributes of a layer with its parameters, by part of their names, where they are called otherwise.
     attributes: Mapping[str, str] = {}
+    #: Attributes of ``stack`` with a layer's parameters, by its number, in the order of `Recurrent.parts`.
+    stack_parts: Tuple[str, ...] = ()
 
     def __init__(self, family: Family) -> None:
         super().__init__(family, {})
@@ -257,17 +259,21 @@ class LayerFunctions(Functions):
             self.w.update(("%s.%s" % (name, part), getattr(layer, self.attributes.get(part, part))) for part in parts)
             self.keep("made_" + name.replace(".", "_"), layer)
 
-    def hold_stack(self, parameter: Callable[[int, int], Any]) -> List[Any]:
-        """Note the parameters of stacked recurrent layers that have two biases everywhere.
+    def hold_stack(self) -> List[Any]:
+        """Note the parameters of ``stack``, whose layers have two biases everywhere.
 
-        ``parameter`` gives a layer's weight of the inputs, that of the state, and the biases, by the layer's place and
-        theirs. Returned are the second biases that the family does not have: they stay zero. To train both would double
-        the bias's learning rate.
+        Returned are the second biases that the family does not have: they stay zero. To train both would double the
+        bias's learning rate.
         """
         names, parts = self.family.layer_names(), self.family.parts
         for layer, name in enumerate(names):
-            self.w.update(("%s.%s" % (name, part), parameter(layer, place)) for place, part in enumerate(parts))
-        return [] if len(parts) > 3 else [parameter(layer, 3) for layer in range(len(names))]
+            held = (("%s.%s" % (name, part), self.stack_parameter(layer, place)) for place, part in enumerate(parts))
+            self.w.update(held)
+        return [] if len(parts) > 3 else [self.stack_parameter(layer, 3) for layer in range(len(names))]
+
+    def stack_parameter(self, layer: int, place: int) -> Any:
+        """Return a parameter of this layer: by place its weight of the inputs, that of the state, and the biases."""
+        return getattr(self.stack, self.stack_parts[place] % layer)
 
     def dense(self, name: str, values: Any) -> Any:
         return self.layers[name](values)

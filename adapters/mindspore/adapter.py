@@ -50,8 +50,7 @@ class MindSporeNetwork(LayerFunctions, nn.Cell):
             self.hides_later = mindspore.Tensor(hidden)
         elif getattr(family, "cell", "") == "lstm":
             self.stack = nn.LSTM(family.width, family.hidden, family.layers)
-            held = self.stack.w_ih_list, self.stack.w_hh_list, self.stack.b_ih_list, self.stack.b_hh_list
-            for second_bias in self.hold_stack(lambda layer, place: held[place][layer]):
+            for second_bias in self.hold_stack():
                 second_bias.set_data(mindspore.Tensor(np.zeros(second_bias.shape, np.float32)))
                 second_bias.requires_grad = False
         for parameter in family.parameters():
@@ -59,6 +58,10 @@ class MindSporeNetwork(LayerFunctions, nn.Cell):
                 made = mindspore.Parameter(mindspore.Tensor(np.zeros(parameter.shape, np.float32)), parameter.name)
                 self.w[parameter.name] = made
                 self.insert_param_to_cell(parameter.name.replace(".", "_"), made)
+
+    def stack_parameter(self, layer: int, place: int) -> Any:
+        stack = self.stack
+        return (stack.w_ih_list, stack.w_hh_list, stack.b_ih_list, stack.b_hh_list)[place][layer]
 
     def construct(self, inputs: Any) -> Any:
         return self.scores(inputs)

@@ -27,10 +27,9 @@ from ..libraries import blas, gpus, profiles
 from ..libraries.profiles import Calls
 from ..libraries.walks import HIDDEN, LayerFunctions, gelu_by_tanh
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Profile
 
 CELLS = {"lstm": rnn.LSTM, "gru": rnn.GRU, "rnn": partial(rnn.RNN, activation="tanh")}
-RECURRENT_PARTS = ("l%d_i2h_weight", "l%d_h2h_weight", "l%d_i2h_bias", "l%d_h2h_bias")
 
 
 class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
@@ -40,6 +39,8 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
     in one operator.
     """
 
+    stack_parts = ("l%d_i2h_weight", "l%d_h2h_weight", "l%d_i2h_bias", "l%d_h2h_bias")
+
     def __init__(self, family: Any, fused: bool) -> None:
         mx.gluon.HybridBlock.__init__(self)
         inner = [spec.norm for block in family.bottlenecks for spec in block.body[:-1]] if family.normalises else []
@@ -47,9 +48,7 @@ class GluonNetwork(LayerFunctions, mx.gluon.HybridBlock):
         LayerFunctions.__init__(self, family)
         if family.kind == "recurrent":
             self.stack = _stack(family)
-            for second_bias in self.hold_stack(
-                lambda layer, place: getattr(self.stack, RECURRENT_PARTS[place] % layer)
-            ):
+            for second_bias in self.hold_stack():
                 second_bias.grad_req = "null"
         if isinstance(family, Attention):
             # Gluon has no layer for attention, nor a block with the vectors of positions alone.
@@ -170,33 +169,6 @@ def describe_blas() -> Dict[str, Any]:
     return dict(blas.describe_openblas(_LIB), **({"name": names[-1]} if names else {}))
 
 
-def context_of(cell: Cell) -> Any:
-    """Return the cell's context: a launch sees one GPU, so it is always MXNet's first.
-
-    Called before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
-    """
-    if cell.on_cpu:
-        return mx.cpu()
-    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-    return mx.gpu(0)
-
-
-def gpu_refusal(cell: Cell) -> str:
-    """Return why this build of MXNet cannot run the cell on a GPU; empty where it can."""
-    version = "MXNet %s" % mx.__version__
-    reason = gpus.refusal(cell, "MXNet", ("float32",))
-    if reason:
-        return reason
-    if not mx.runtime.Features().is_enabled("CUDA"):
-        return "%s: this build was made without CUDA (its feature CUDA): %s" % (version, gpus.advice(cell))
-    try:
-        # Only a kernel that runs shows that the driver answers and that the build has kernels for this GPU.
-        mx.nd.ones((2,), ctx=mx.gpu(0)).asnumpy()
-    except mx.base.MXNetError as error:
-        return "%s cannot use the GPU: %s" % (version, gpus.first_line(error))
-    return ""
-
-
 PROFILER = "mxnet.profiler"
 _MILLISECONDS = 1e-3
 
@@ -246,7 +218,11 @@ class MxnetAdapter(EveryFamily):
     out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 
     def set_up(self) -> None:
-        self.context = context_of(self.cell)
+        # A launch sees one GPU, so it is always MXNet's first.
+        self.context = mx.cpu() if self.cell.on_cpu else mx.gpu(0)
+        if not self.cell.on_cpu:
+            # Before anything computes: CUDA's libraries read once whether float32 products may lose bits as TF32.
+            os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
         # The joint operator is oneDNN's.
         self.fused_norm = bool(self.settings.get("fused_norm", False)) and self.cell.on_cpu
         self.static = bool(self.settings.get("static", False))
@@ -254,7 +230,19 @@ class MxnetAdapter(EveryFamily):
         self.update = self.chosen("update", "trainer", "operator")
 
     def refuses_gpu(self) -> str:
-        return gpu_refusal(self.cell)
+        version = "MXNet %s" % mx.__version__
+        reason = gpus.refusal(self.cell, "MXNet", ("float32",))
+        if reason:
+            return reason
+        if not mx.runtime.Features().is_enabled("CUDA"):
+            words = "%s: this build was made without CUDA (its feature CUDA): %s"
+            return words % (version, gpus.advice(self.cell))
+        try:
+            # Only a kernel that runs shows that the driver answers and that the build has kernels for this GPU.
+            mx.nd.ones((2,), ctx=self.context).asnumpy()
+        except mx.base.MXNetError as error:
+            return "%s cannot use the GPU: %s" % (version, gpus.first_line(error))
+        return ""
 
     def refuses(self, network: Network) -> str:
         family = network.family

@@ -29,13 +29,13 @@ from ..networks import Network
 from ..protocol import Profile
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.SimpleRNN}
-RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
 
 
 class PaddleNetwork(LayerFunctions, nn.Layer):
     """A network of PaddlePaddle's layers, to rows of logits or outputs."""
 
     attributes = {"gamma": "weight", "beta": "bias"}
+    stack_parts = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
     activations = {"sigmoid": functional.sigmoid, "relu": functional.relu, "tanh": functional.tanh}
     keep = nn.Layer.add_sublayer
     make_dense = staticmethod(nn.Linear)
@@ -49,7 +49,7 @@ class PaddleNetwork(LayerFunctions, nn.Layer):
         if family.kind == "recurrent":
             self.stack = _stack(family)
             # The second biases stay zero by being left out of the update: the kernel needs their gradients.
-            for second in self.hold_stack(lambda layer, place: getattr(self.stack, RECURRENT_PARTS[place] % layer)):
+            for second in self.hold_stack():
                 second.set_value(np.zeros(second.shape, np.float32))
 
     def forward(self, inputs: Any) -> Any:

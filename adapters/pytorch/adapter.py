@@ -29,7 +29,7 @@ from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
 from ..libraries.profiles import Calls
 from ..networks import Network
-from ..protocol import ASYNC, COPIED, EVERY_STEP, FED, PLACEMENTS, Cell, Profile
+from ..protocol import ASYNC, COPIED, EVERY_STEP, FED, PLACEMENTS, Profile
 from . import networks, steps
 from .networks import build, load
 from .sampling import TorchSampler
@@ -37,6 +37,8 @@ from .sampling import TorchSampler
 DEVICE = "cuda:0"  # a launch sees one GPU only
 #: The data type of products at each precision. TF32 is float32 whose products lose bits on the way in.
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+#: Beyond so many steps the graph of an unrolled loop takes minutes to compile.
+MOST_COMPILED_STEPS = 50
 #: From so many operations on a step lasts a millisecond at least; see `steps.leave_out_compiler`.
 _LONG_STEP_FLOPS = 1e10
 _OUT_OF_MEMORY = (
@@ -46,30 +48,6 @@ _OUT_OF_MEMORY = (
     "DefaultCPUAllocator: not enough memory",
     "DefaultCPUAllocator: can't allocate memory",
 )
-
-
-def gpu_refusal(cell: Cell) -> str:
-    """Return why this build of PyTorch cannot run the cell on a GPU; empty where it can."""
-    version = "PyTorch %s" % torch.__version__
-    reason = gpus.refusal(cell, "PyTorch", tuple(DTYPES), PLACEMENTS)
-    if reason:
-        return reason
-    if torch.version.cuda is None:
-        rocm = "" if torch.version.hip is None else "is for ROCm and "
-        return "%s: this build %shas no CUDA code: %s" % (version, rocm, gpus.advice(cell))
-    try:
-        torch.cuda.init()
-        capability = torch.cuda.get_device_capability(0)
-    except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
-        return "%s, built for CUDA %s, cannot use the GPU: %s" % (version, torch.version.cuda, gpus.first_line(error))
-    reason = gpus.refusal_of_build(cell, version, torch.cuda.get_arch_list(), tuple(capability))
-    if reason:
-        return reason
-    try:
-        torch.backends.cudnn.version()
-    except RuntimeError as error:  # a cuDNN that has left this GPU behind, or that is not the build's
-        return "%s cannot use its cuDNN here: %s" % (version, gpus.first_line(error))
-    return ""
 
 
 def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
@@ -92,14 +70,6 @@ def recurrent_refusal(precision: str, device: str, cell: str = "lstm") -> str:
         given = str(outputs.dtype).rpartition(".")[2]
         return "precision bfloat16: autocast of PyTorch %s runs its %s in %s" % (version, kind, given)
     return ""
-
-
-def set_up_gpu(precision: str) -> None:
-    """Let float32 products, convolutions and LSTMs use TF32 or not, and cuDNN try its convolutions out once."""
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    # The mini-batch never changes its shape, so that the first step's findings serve all others.
-    torch.backends.cudnn.benchmark = True
 
 
 def describe_gpu(precision: str) -> Dict[str, Any]:
@@ -147,27 +117,6 @@ def describe_cpu() -> Dict[str, Any]:
         "intra_op_threads": torch.get_num_threads(),
         "inter_op_threads": torch.get_num_interop_threads(),
     }
-
-
-_PINNED = (gpus.TO_DEVICE_PINNED, gpus.FROM_DEVICE_PINNED)
-
-
-def gpu_probe(name: str, size: int) -> Probe:
-    """Return PyTorch's probe of this name (see ``libraries/gpus.py``), with tensors of so many bytes.
-
-    All of them are written to before: pages of the host that never were may all be one.
-    """
-    if name == OPERATOR:
-        number = torch.zeros(1, device=DEVICE)
-        return Probe(lambda: number.add_(1.0), torch.cuda.synchronize)
-    source = torch.full((size,), 1, dtype=torch.uint8, device=DEVICE)
-    target = torch.full((size,), 2, dtype=torch.uint8, device=DEVICE if name == gpus.COPY else "cpu")
-    pinned = name in _PINNED
-    if pinned:
-        target = target.pin_memory()
-    if name in (gpus.TO_DEVICE_PINNED, gpus.TO_DEVICE_PAGEABLE):
-        source, target = target, source
-    return Probe(lambda: target.copy_(source, non_blocking=pinned), torch.cuda.synchronize)
 
 
 def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
@@ -249,7 +198,11 @@ class TorchAdapter(EveryFamily):
         if self.cell.on_cpu and self.compiles:
             self._keep_compiled()
         if not self.cell.on_cpu:
-            set_up_gpu(self.cell.precision)
+            # Whether float32 products, convolutions and LSTMs use TF32.
+            torch.backends.cuda.matmul.allow_tf32 = self.cell.precision == "tf32"
+            torch.backends.cudnn.allow_tf32 = self.cell.precision == "tf32"
+            # The mini-batch never changes its shape, so that the first step's findings serve all others.
+            torch.backends.cudnn.benchmark = True
             self.synchronize = torch.cuda.synchronize  # type: ignore[method-assign]
         self.dense = self.chosen("dense", "mkl", "onednn")
         self._fused = self.chosen("optimizer", "usual", "fused") == "fused"
@@ -268,7 +221,27 @@ class TorchAdapter(EveryFamily):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
 
     def refuses_gpu(self) -> str:
-        return gpu_refusal(self.cell)
+        cell, version = self.cell, "PyTorch %s" % torch.__version__
+        reason = gpus.refusal(cell, "PyTorch", tuple(DTYPES), PLACEMENTS)
+        if reason:
+            return reason
+        if torch.version.cuda is None:
+            rocm = "" if torch.version.hip is None else "is for ROCm and "
+            return "%s: this build %shas no CUDA code: %s" % (version, rocm, gpus.advice(cell))
+        try:
+            torch.cuda.init()
+            capability = torch.cuda.get_device_capability(0)
+        except (RuntimeError, AssertionError) as error:  # a driver too old, or a GPU that does not answer
+            words = "%s, built for CUDA %s, cannot use the GPU: %s"
+            return words % (version, torch.version.cuda, gpus.first_line(error))
+        reason = gpus.refusal_of_build(cell, version, torch.cuda.get_arch_list(), tuple(capability))
+        if reason:
+            return reason
+        try:
+            torch.backends.cudnn.version()
+        except RuntimeError as error:  # a cuDNN that has left this GPU behind, or that is not the build's
+            return "%s cannot use its cuDNN here: %s" % (version, gpus.first_line(error))
+        return ""
 
     def refuses(self, network: Network) -> str:
         family, precision = network.family, self.cell.precision
@@ -283,10 +256,12 @@ class TorchAdapter(EveryFamily):
             reason = "mode %s: its loop is that of the family elman, and this is %s" % (self.cell.mode, family.name)
         if not reason and isinstance(family, Spiking) and self.compiles:
             reason = "mode %s: the slope of spikes is a function in Python, which is not compiled" % self.cell.mode
-        if not reason and isinstance(family, Elman) and self.compiles and not recurrent:
-            reason = networks.refuses_to_compile(family)
-        if not reason and self.compiles and family.trains and precision != "float16" and not recurrent:
-            reason = steps.gradients_refusal()
+        whole = self.compiles and family.trains and not recurrent  # a step is one graph
+        if not reason and whole and isinstance(family, Elman) and family.steps > MOST_COMPILED_STEPS:
+            words = "torch.compile unrolls the loop over %d steps, and beyond %d that takes minutes"
+            reason = words % (family.steps, MOST_COMPILED_STEPS)
+        if not reason and whole and precision != "float16" and not hasattr(torch._dynamo.config, "trace_autograd_ops"):
+            reason = "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
         return reason
 
     def _has_operator(self, family: Family) -> bool:
@@ -542,7 +517,18 @@ class TorchAdapter(EveryFamily):
         return max(int(torch.cuda.max_memory_allocated()), getattr(self._training, "captured_bytes", 0))
 
     def device_probe(self, name: str, size: int) -> Optional[Probe]:
-        return None if self.graphs and name == OPERATOR else gpu_probe(name, size)
+        if name == OPERATOR:
+            number = torch.zeros(1, device=DEVICE)
+            return None if self.graphs else Probe(lambda: number.add_(1.0), torch.cuda.synchronize)
+        # Written to before: pages of the host that never were may all be one.
+        source = torch.full((size,), 1, dtype=torch.uint8, device=DEVICE)
+        target = torch.full((size,), 2, dtype=torch.uint8, device=DEVICE if name == gpus.COPY else "cpu")
+        pinned = name in (gpus.TO_DEVICE_PINNED, gpus.FROM_DEVICE_PINNED)
+        if pinned:
+            target = target.pin_memory()
+        if name in (gpus.TO_DEVICE_PINNED, gpus.TO_DEVICE_PAGEABLE):
+            source, target = target, source
+        return Probe(lambda: target.copy_(source, non_blocking=pinned), torch.cuda.synchronize)
 
 
 def _build_line(words: str) -> str:

@@ -18,10 +18,6 @@ from ..networks import Network
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 FUSED = ("tanh", "relu")  # the activations of nn.RNN
-#: A layer's parameters in PyTorch, in the order of `Recurrent.parts`.
-RECURRENT_PARTS = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
-#: Beyond so many steps the graph of an unrolled loop takes minutes to compile.
-MOST_COMPILED_STEPS = 50
 
 
 # Fully connected layers whose matrix products are oneDNN's instead of MKL's. PyTorch hands float32 matrix products to
@@ -64,14 +60,6 @@ def loops(family: Elman, loop: bool) -> bool:
     return loop or family.activation not in FUSED or family.alpha != 1.0
 
 
-def refuses_to_compile(family: Elman) -> str:
-    """Return why a loop over the steps is not compiled; empty where it is."""
-    if family.steps <= MOST_COMPILED_STEPS:
-        return ""
-    words = "torch.compile unrolls the loop over %d steps, and beyond %d that takes minutes"
-    return words % (family.steps, MOST_COMPILED_STEPS)
-
-
 class _Spike(torch.autograd.Function):
     """1 where a unit fires, and 0 elsewhere."""
 
@@ -102,6 +90,7 @@ class TorchNetwork(LayerFunctions, nn.Module):
     # In place: a convolution's backward pass does not need its own output.
     activations = {"relu": partial(functional.relu, inplace=True), "sigmoid": torch.sigmoid, "tanh": torch.tanh}
     attributes = {"gamma": "weight", "beta": "bias"}
+    stack_parts = ("weight_ih_l%d", "weight_hh_l%d", "bias_ih_l%d", "bias_hh_l%d")
     keep = nn.Module.add_module
     pool = staticmethod(functional.max_pool2d)
     gelu = staticmethod(partial(functional.gelu, approximate="tanh"))
@@ -123,7 +112,7 @@ class TorchNetwork(LayerFunctions, nn.Module):
             self.stack: Any = nn.RNN(family.inputs, family.hidden, nonlinearity=family.activation)
         else:
             self.stack = CELLS[family.cell](family.width, family.hidden, family.layers)
-        for second_bias in self.hold_stack(lambda layer, place: getattr(self.stack, RECURRENT_PARTS[place] % layer)):
+        for second_bias in self.hold_stack():
             second_bias.requires_grad_(False).zero_()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

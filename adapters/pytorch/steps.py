@@ -186,13 +186,6 @@ def compiler_refusal(on_cpu: bool) -> str:
     return ""
 
 
-def gradients_refusal() -> str:
-    """Return why the compiler does not take a whole step, its gradients included, as one graph; empty where it does."""
-    if hasattr(torch._dynamo.config, "trace_autograd_ops"):
-        return ""
-    return "torch.compile of PyTorch %s cannot trace gradients within a step" % torch.__version__
-
-
 def compiled(step: EagerStep, graph: str) -> EagerStep:
     """Have the step's loss, and the way back from it, compiled; what surrounds it is driven by Python."""
     step.loss = torch.compile(step.loss, dynamic=False)  # type: ignore[method-assign]
