@@ -89,6 +89,7 @@ class JaxAdapter(EveryFamily):
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
+    refuses_gpu = devices.refusal
 
     def set_up(self) -> None:
         self._devices: List[Any] = []
@@ -105,9 +106,6 @@ class JaxAdapter(EveryFamily):
             programs = "programs-%d" % threads if self.cell.on_cpu else "programs-gpu"
             jax.config.update("jax_compilation_cache_dir", os.path.join(self.cache_directory, programs))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-    def refuses_gpu(self) -> str:
-        return devices.refusal(self.cell)
 
     def refuses(self, network: Network) -> str:
         workers = self.cell.world_size

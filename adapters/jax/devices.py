@@ -58,9 +58,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     return exhausted or isinstance(error, MemoryError)
 
 
-def refusal(cell: Cell) -> str:
+def refusal(adapter: Adapter) -> str:
     """Return why this interpreter's JAX cannot run the cell on a GPU; empty where it can."""
-    version = "JAX %s" % jax.__version__
+    cell, version = adapter.cell, "JAX %s" % jax.__version__
     if cell.precision == "float16":
         return "precision float16: JAX has no scaling of the loss, without which small gradients become zero"
     reason = gpus.refusal(cell, "JAX", tuple(MATMUL_PRECISIONS), PLACEMENTS)

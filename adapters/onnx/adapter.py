@@ -12,47 +12,12 @@ from ..libraries import gpus, profiles
 from ..libraries.onnx_graphs import LOSS, add_product, parameter_names, permute_gates
 from ..libraries.onnx_sessions import CPU, SessionAdapter
 from ..networks import Network
-from ..protocol import Cell, Profile
+from ..protocol import Profile
 from . import gradients
 from .gradients import Graph
 
 CUDA = "CUDAExecutionProvider"
 PRECISIONS = ("float32", "tf32")
-
-
-def providers_of(cell: Cell) -> List[Any]:
-    """Return a session's execution providers; on a GPU, operators without a kernel there stay on the CPU.
-
-    TF32 is off but at the precision tf32. Convolutions are tried out once, as a step's shapes never change.
-    """
-    if cell.on_cpu:
-        return [CPU]
-    tf32 = "1" if cell.precision == "tf32" else "0"
-    return [(CUDA, {"device_id": "0", "use_tf32": tf32, "cudnn_conv_algo_search": "EXHAUSTIVE"}), CPU]
-
-
-def memory_of(cell: Cell) -> Tuple[str, int]:
-    """Return the memory of the buffers: a launch sees one GPU, so it is always the first."""
-    return ("cpu", 0) if cell.on_cpu else ("cuda", 0)
-
-
-def gpu_refusal(cell: Cell) -> str:
-    """Return why this build of ONNX Runtime cannot run the cell on a GPU; empty where it can."""
-    version = "ONNX Runtime %s" % onnxruntime.__version__
-    reason = gpus.refusal(cell, "ONNX Runtime", PRECISIONS)
-    if reason:
-        return reason
-    there = onnxruntime.get_available_providers()
-    if CUDA not in there:
-        return "%s: this build has no %s (it has %s): %s" % (version, CUDA, ", ".join(there), gpus.advice(cell))
-    model = add_product(Graph(), 2).model().SerializeToString()
-    # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its place.
-    try:
-        loaded = onnxruntime.InferenceSession(model, providers=providers_of(cell)).get_providers()
-    except Exception as error:
-        return "%s cannot use the GPU: %s" % (version, " ".join(str(error).split())[:300])
-    words = "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
-    return "" if CUDA in loaded else words % (version, CUDA)
 
 
 #: ONNX Runtime's execution providers that run on no GPU.
@@ -72,6 +37,7 @@ class OnnxAdapter(SessionAdapter):
 
     def set_up(self) -> None:
         super().set_up()
+        self.memory = ("cpu", 0) if self.cell.on_cpu else ("cuda", 0)  # of the buffers: a launch sees one GPU
         self.rate_in_product = bool(self.settings.get("rate_in_product", False))
         self._run_options: Any = None
         if not self.cell.on_cpu:  # there a step only starts, and ``synchronize`` waits for its end
@@ -79,16 +45,38 @@ class OnnxAdapter(SessionAdapter):
             self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
     def refuses_gpu(self) -> str:
-        return gpu_refusal(self.cell)
+        version = "ONNX Runtime %s" % onnxruntime.__version__
+        reason = gpus.refusal(self.cell, "ONNX Runtime", PRECISIONS)
+        if reason:
+            return reason
+        there = onnxruntime.get_available_providers()
+        if CUDA not in there:
+            words = "%s: this build has no %s (it has %s): %s"
+            return words % (version, CUDA, ", ".join(there), gpus.advice(self.cell))
+        model = add_product(Graph(), 2).model().SerializeToString()
+        # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its place.
+        try:
+            loaded = onnxruntime.InferenceSession(model, providers=self.providers()).get_providers()
+        except Exception as error:
+            return "%s cannot use the GPU: %s" % (version, " ".join(str(error).split())[:300])
+        words = "%s has the %s and cannot load it: CUDA's or cuDNN's libraries, or the driver, are missing or too old"
+        return "" if CUDA in loaded else words % (version, CUDA)
 
     def providers(self) -> List[Any]:
-        return providers_of(self.cell)
+        """Return a session's execution providers; on a GPU, operators without a kernel there stay on the CPU.
+
+        TF32 is off but at the precision tf32. Convolutions are tried out once, as a step's shapes never change.
+        """
+        if self.cell.on_cpu:
+            return [CPU]
+        tf32 = "1" if self.cell.precision == "tf32" else "0"
+        return [(CUDA, {"device_id": "0", "use_tf32": tf32, "cudnn_conv_algo_search": "EXHAUSTIVE"}), CPU]
 
     def value_of(self, array: np.ndarray) -> Any:
-        return onnxruntime.OrtValue.ortvalue_from_numpy(array, *memory_of(self.cell))
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array, *self.memory)
 
     def buffer(self, shape: List[int]) -> Any:
-        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32, *memory_of(self.cell))
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.float32, *self.memory)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.network = network

@@ -31,6 +31,7 @@ class TensorFlowAdapter(EveryFamily):
     capabilities = staticmethod(devices.capabilities)
     is_out_of_memory = staticmethod(devices.is_out_of_memory)
     profile = devices.take_profile
+    refuses_gpu = devices.refusal
     device_name = staticmethod(devices.name)
     reset_device_peak_memory = staticmethod(devices.reset_peak_memory)
     device_peak_memory = staticmethod(devices.peak_memory_bytes)
@@ -50,9 +51,6 @@ class TensorFlowAdapter(EveryFamily):
             self.synchronize = wait  # type: ignore[method-assign]
         elif self.cell.world_size > 1:
             devices.set_up_cpu(self.cell.world_size)
-
-    def refuses_gpu(self) -> str:
-        return devices.refusal(self.cell)
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         if not self.cell.on_cpu:

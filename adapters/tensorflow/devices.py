@@ -44,9 +44,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
 
 
-def refusal(cell: Cell) -> str:
+def refusal(adapter: Adapter) -> str:
     """Return why this build of TensorFlow cannot run the cell on a GPU; empty where it can."""
-    version = "TensorFlow %s" % tf.version.VERSION
+    cell, version = adapter.cell, "TensorFlow %s" % tf.version.VERSION
     reason = gpus.refusal(cell, "TensorFlow", PRECISIONS)
     if reason:
         return reason
