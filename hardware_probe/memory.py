@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from dlbench.hardware_probe.cgroups import memory_limit
 from dlbench.hardware_probe.files import ROOT, parse_fields, read_int, read_text, selected_option
 
@@ -34,7 +32,12 @@ def probe_memory(root: Path = ROOT) -> Memory:
     """
     huge_pages = root / "sys/kernel/mm/transparent_hugepage"
     balancing = read_int(root / "proc/sys/kernel/numa_balancing")
-    total, available, swap_total, swap_free = _sizes(root)
+    text = read_text(root / "proc/meminfo")
+    if text is None:
+        raise ValueError(f"{root} holds no readable proc/meminfo: record it with the tree")
+    fields = parse_fields(text.splitlines())
+    names = ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
+    total, available, swap_total, swap_free = (int(fields.get(name, "0").split()[0]) * 1024 for name in names)
     return Memory(
         total_bytes=total,
         available_bytes=available,
@@ -45,19 +48,3 @@ def probe_memory(root: Path = ROOT) -> Memory:
         transparent_huge_pages_defrag=selected_option(read_text(huge_pages / "defrag")),
         numa_balancing=None if balancing is None else balancing > 0,
     )
-
-
-def _sizes(root: Path) -> tuple[int, int, int, int]:
-    """Return total, available, swap total, swap free, in bytes."""
-    if root == ROOT:
-        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
-        return memory.total, memory.available, swap.total, swap.free
-    text = read_text(root / "proc/meminfo")
-    if text is None:
-        raise ValueError(f"{root} holds no readable proc/meminfo: record it with the tree")
-    fields = parse_fields(text.splitlines())
-
-    def size(name: str) -> int:
-        return int(fields.get(name, "0").split()[0]) * 1024
-
-    return size("MemTotal"), size("MemAvailable"), size("SwapTotal"), size("SwapFree")

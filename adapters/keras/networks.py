@@ -34,7 +34,10 @@ class Positions(layers.Layer):
 
 
 class KerasFunctions(Functions):
-    """Networks of Keras's layers, applied one after another; keeps their variables. ``unroll`` is of recurrent layers."""
+    """Networks of Keras's layers, applied one after another; keeps their variables.
+
+    ``unroll``: recurrent layers without a loop.
+    """
 
     gelu = staticmethod(partial(keras.ops.gelu, approximate=True))
     rows = staticmethod(as_they_are)

@@ -130,7 +130,7 @@ class FirstWorker:
             outcome = _failure(error, self.adapter)
         launch, timed = self.launch, bool(outcome.samples_ns)
         further = launch.protocol.loss_steps > 0 and launch.cell.placement not in FED
-        # All that follows begins with the measurement safe on disk: should it take too long, or crash, that is not lost.
+        # What follows begins with the measurement safe on disk: should it take too long, or crash, that is not lost.
         if timed and further and self.network.family.specified:
             self.keep(outcome)
             outcome = self.with_losses(outcome)

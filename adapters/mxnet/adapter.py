@@ -19,7 +19,7 @@ import numpy as np
 from mxnet.base import _LIB
 from mxnet.gluon import nn, rnn
 
-from ..base import Adapter, EveryFamily, slope_found
+from ..base import EveryFamily, slope_found
 from ..families import LEARNING_RATE, Attention, Elman, Layer
 from ..launch.batches import Batch, laid_out
 from ..launch.feeds import Feed
@@ -173,12 +173,12 @@ PROFILER = "mxnet.profiler"
 _MILLISECONDS = 1e-3
 
 
-def take_profile(adapter: Adapter, block: Any, hybridized: Dict[str, Any], steps: int) -> Profile:
-    """Run so many steps under the profiler; ``hybridized`` are ``block``'s options.
+def take_profile(adapter: Any, steps: int) -> Profile:
+    """Run so many steps under the profiler.
 
     A static graph runs its operators in bulk, and the profiler sees the bulk: they are run one by one here.
     """
-    block.hybridize(forward_bulk_size=1, backward_bulk_size=1, **hybridized)
+    adapter.block.hybridize(forward_bulk_size=1, backward_bulk_size=1, **adapter.hybridized)
     profiles.run(adapter.step, adapter.synchronize, 2)  # the first one builds the graphs anew
     with tempfile.TemporaryDirectory(prefix="mxnet-", dir=adapter.cache_directory) as directory:
         mx.profiler.set_config(
@@ -215,6 +215,7 @@ class MxnetAdapter(EveryFamily):
 
     feeds = True
     effective_threads = staticmethod(worker_threads)
+    profile = take_profile
     out_of_memory = ("Failed to allocate CPU Memory", "std::bad_alloc", "out of memory", "ALLOC_FAILED")
 
     def set_up(self) -> None:
@@ -226,6 +227,7 @@ class MxnetAdapter(EveryFamily):
         # The joint operator is oneDNN's.
         self.fused_norm = bool(self.settings.get("fused_norm", False)) and self.cell.on_cpu
         self.static = bool(self.settings.get("static", False))
+        self.hybridized = {"static_alloc": self.static, "static_shape": self.static}
         self.rate = LEARNING_RATE
         self.update = self.chosen("update", "trainer", "operator")
 
@@ -257,7 +259,7 @@ class MxnetAdapter(EveryFamily):
         self.trainable = self.block.w
         load(self.trainable, weights)
         self.take(self.hand_over(batch))
-        self.block.hybridize(**self._hybridized())
+        self.block.hybridize(**self.hybridized)
         self.weights_and_gradients = [(parameter.data(), parameter.grad()) for parameter in self.trainable.values()]
         if self.update == "trainer":
             # Without a store of keys and values: there is one worker.
@@ -286,9 +288,6 @@ class MxnetAdapter(EveryFamily):
             num_workers=self.cell.loader_workers,
             thread_pool=True,
         )
-
-    def _hybridized(self) -> Dict[str, Any]:
-        return {"static_alloc": self.static, "static_shape": self.static}
 
     def step(self) -> None:
         with mx.autograd.record():
@@ -364,9 +363,6 @@ class MxnetAdapter(EveryFamily):
             out.wait_to_read()
 
         return product
-
-    def profile(self, steps: int) -> Optional[Profile]:
-        return take_profile(self, self.block, self._hybridized(), steps)
 
 
 ADAPTER = MxnetAdapter
