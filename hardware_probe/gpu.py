@@ -125,18 +125,12 @@ class Gpu:
     uuid: str | None
     """Identifies the board; not part of the fingerprint."""
     memory_bytes: int | None
-    memory_free_bytes: int | None
     compute_capability: str | None
     """"9.0" for Hopper."""
-    sm_clock_mhz: int | None
     sm_clock_max_mhz: int | None
-    memory_clock_mhz: int | None
     memory_clock_max_mhz: int | None
     power_limit_watts: float | None
-    pcie_generation: int | None
-    """At this moment: an idle link steps down."""
     pcie_generation_max: int | None
-    pcie_width: int | None
     pcie_width_max: int | None
     mig_enabled: bool | None
     mig_devices: tuple[dict[str, Any], ...]
@@ -199,16 +193,11 @@ def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
         name=queries.text("nvmlDeviceGetName", handle),
         uuid=queries.text("nvmlDeviceGetUUID", handle),
         memory_bytes=None if memory is None else int(memory.total),
-        memory_free_bytes=None if memory is None else int(memory.free),
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
-        sm_clock_mhz=queries.ask("nvmlDeviceGetClockInfo", handle, SM_CLOCK),
         sm_clock_max_mhz=queries.ask("nvmlDeviceGetMaxClockInfo", handle, SM_CLOCK),
-        memory_clock_mhz=queries.ask("nvmlDeviceGetClockInfo", handle, MEMORY_CLOCK),
         memory_clock_max_mhz=queries.ask("nvmlDeviceGetMaxClockInfo", handle, MEMORY_CLOCK),
         power_limit_watts=None if milliwatts is None else milliwatts / 1000,
-        pcie_generation=queries.ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
         pcie_generation_max=queries.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
-        pcie_width=queries.ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
         pcie_width_max=queries.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         mig_enabled=mig,
         mig_devices=tuple(_mig_device(Queries(nvml), each) for each in queries.slices(handle)) if mig else (),

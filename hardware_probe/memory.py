@@ -19,8 +19,6 @@ class Memory:
     swap_total_bytes: int
     swap_free_bytes: int
     transparent_huge_pages: str | None
-    transparent_huge_pages_defrag: str | None
-    """How hard the kernel tries to make huge pages at a page fault."""
     numa_balancing: bool | None
     """Whether the kernel migrates pages between NUMA nodes by itself, which adds noise to timings."""
 
@@ -30,7 +28,6 @@ def probe_memory(root: Path = ROOT) -> Memory:
 
     Raises ValueError where a recorded tree holds no /proc/meminfo.
     """
-    huge_pages = root / "sys/kernel/mm/transparent_hugepage"
     balancing = read_int(root / "proc/sys/kernel/numa_balancing")
     text = read_text(root / "proc/meminfo")
     if text is None:
@@ -44,7 +41,6 @@ def probe_memory(root: Path = ROOT) -> Memory:
         limit_bytes=memory_limit(root),
         swap_total_bytes=swap_total,
         swap_free_bytes=swap_free,
-        transparent_huge_pages=selected_option(read_text(huge_pages / "enabled")),
-        transparent_huge_pages_defrag=selected_option(read_text(huge_pages / "defrag")),
+        transparent_huge_pages=selected_option(read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         numa_balancing=None if balancing is None else balancing > 0,
     )

@@ -132,7 +132,7 @@ class FakeNvml:
 
 
 def board(name: str = "NVIDIA A100-SXM4-80GB", memory: int = 80 * GIB, **changes: Any) -> dict[str, Any]:
-    """Return the answers of an idle GPU; ``CurrPcieLinkWidth=8`` is the answer of ``nvmlDeviceGetCurrPcieLinkWidth``.
+    """Return the answers of an idle GPU; ``MaxPcieLinkWidth=8`` is the answer of ``nvmlDeviceGetMaxPcieLinkWidth``.
 
     ``mig`` is a list of boards, its MIG devices.
     """
@@ -144,9 +144,7 @@ def board(name: str = "NVIDIA A100-SXM4-80GB", memory: int = 80 * GIB, **changes
         "ClockInfo": 210,
         "MaxClockInfo": 1410,
         "EnforcedPowerLimit": 400_000,
-        "CurrPcieLinkGeneration": 1,
         "MaxPcieLinkGeneration": 4,
-        "CurrPcieLinkWidth": 16,
         "MaxPcieLinkWidth": 16,
         "MigMode": [0, 0],
         "EccMode": [1, 1],
