@@ -11,18 +11,7 @@ import pytest
 from known_networks import NETWORKS
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import (
-    ASYNC,
-    BOUND,
-    EVERY_STEP,
-    FED,
-    OVERSUBSCRIBED,
-    TUNED,
-    Cell,
-    Launch,
-    Outcome,
-    Protocol,
-)
+from dlbench.adapters.protocol import ASYNC, BOUND, FED, OVERSUBSCRIBED, Cell, Launch, Outcome, Protocol
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.machine import probe
 from dlbench.suites.environments import environment
@@ -78,46 +67,26 @@ def launch_once(
     network: str | Network,
     cache: Path,
     *,
-    threads: int = 1,
-    batch_size: int | None = None,
-    device: str = "cpu",
-    precision: str = "float32",
     protocol: Protocol = SHORT,
     settings: Mapping[str, Any] = MappingProxyType({}),
-    tuning: str = TUNED,
-    world_size: int = 1,
-    sync: str = EVERY_STEP,
-    placement: str = "resident",
-    loader_workers: int = 0,
     cpus: list[int] | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
+    **of_cell: Any,
 ) -> Outcome:
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
     The reference is the one shipped for this mini-batch; of other networks than dlbench's it is computed. With
-    ``cpus`` the cell is bound; ``variables`` go over the framework's own.
+    ``cpus`` the cell is bound; ``variables`` go over the framework's own. ``of_cell`` are fields of the cell, None as if
+    it were not there; usually it is one thread on the CPU at the network's own mini-batch.
     """
-    if framework.name in ALWAYS_BOUND and cpus is None and threads:
-        cpus = sorted(os.sched_getaffinity(0))[: threads * world_size]
     specified = NETWORKS[network] if isinstance(network, str) else network
-    size = batch_size or specified.batch_size
     interpreter = find_framework_python(framework.name)
-    cell = Cell(
-        framework.name,
-        framework.folder,
-        mode,
-        specified.name,
-        device,
-        threads,
-        size,
-        precision,
-        affinity=OVERSUBSCRIBED if cpus is None else BOUND,
-        world_size=world_size,
-        tuning=tuning,
-        placement=placement,
-        loader_workers=loader_workers,
-        sync=sync,
-    )
+    usual = Cell(framework.name, framework.folder, mode, specified.name, "cpu", 1, specified.batch_size)
+    cell = usual._replace(**{name: value for name, value in of_cell.items() if value is not None})
+    if framework.name in ALWAYS_BOUND and cpus is None and cell.threads:
+        cpus = sorted(os.sched_getaffinity(0))[: cell.threads * cell.world_size]
+    cell = cell._replace(affinity=OVERSUBSCRIBED if cpus is None else BOUND)
+    size, world_size = cell.batch_size, cell.world_size
     equal_parts = world_size if cell.local_steps else preparation.parts(specified, size, world_size)
     of_parts = None
     if equal_parts > 1:
@@ -126,12 +95,12 @@ def launch_once(
         )
     at_hand = preparation.find if specified.name in NETWORKS else partial(preparation.ensure, report=print)
     reference = of_parts.path if of_parts else at_hand(specified, size)
-    if sync == ASYNC:
+    if cell.sync == ASYNC:
         reference = None
     feed = None
-    if placement in FED:
+    if cell.placement in FED:
         reference, feed = preparation.ensure(specified, size, print, fed=True), feeds.checked(specified, size, print)
-    chosen_settings = in_force(tuning, framework.tunable(mode, device, specified.family.name))
+    chosen_settings = in_force(cell.tuning, framework.tunable(mode, cell.device, specified.family.name))
     launch = Launch(
         cell=cell,
         protocol=protocol,
@@ -144,8 +113,8 @@ def launch_once(
         network=to_data(specified),
         feed=None if feed is None else str(feed.folder),
     )
-    of_mode = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen_settings)
-    hidden = devices.variables(None) if device == "cpu" else {}
+    of_mode = framework.launch_variables(mode, cell.threads, interpreter.parent.parent, chosen_settings)
+    hidden = devices.variables(None) if cell.on_cpu else {}
     all_variables = {**of_mode, **hidden, **variables}
     order = LaunchRequest(launch, interpreter, all_variables, 540.0, None, reference, framework.computes)
     return judged(order, launch_process(order).outcome, LIMITS)
