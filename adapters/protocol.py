@@ -141,6 +141,11 @@ class Launch(NamedTuple):
     text: Optional[str] = None  # file of the text to train on, a byte a symbol; None: no training
     feed: Optional[str] = None  # folder with the files of the mini-batches that steps take; None: they are drawn
 
+    @property
+    def times_steps(self) -> bool:
+        """Whether it times steps at all: not where it reports capabilities alone, or makes a reference."""
+        return not self.only_capabilities and self.save_reference is None
+
 
 class Parity(NamedTuple):
     """Agreement of the launch with the float64 reference.

@@ -191,9 +191,8 @@ def guest_modules(adapters: Path) -> dict[tuple[int, int], list[Path]]:
         versions = tomllib.loads(described.read_text()).get("python", []) if described.is_file() else []
         numbers = [tuple(int(part) for part in version.split(".")) for version in versions]
         oldest = min(((major, minor) for major, minor in numbers), default=(3, 6))
-        files = sorted(folder.glob("*.py") if folder == adapters else folder.rglob("*.py"))
-        # The host runs this one: it makes the references that are shipped.
-        found.setdefault(oldest, []).extend(path for path in files if path.name != "generate.py")
+        files = folder.glob("*.py") if folder == adapters else folder.rglob("*.py")
+        found.setdefault(oldest, []).extend(sorted(files))
     return found
 
 

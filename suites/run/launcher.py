@@ -537,7 +537,7 @@ def outcome_of(
         outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST_REASON))
         if phase == PROFILE:
             outcome = outcome._replace(software={**outcome.software, "profile_failed": why})
-        if outcome.status is not Status.OK or launch.only_capabilities:
+        if outcome.status is not Status.OK or not launch.times_steps:
             return outcome
         observation = monitor.observation()
         if observation is not None and monitor.timed_steps == outcome.observed_steps():

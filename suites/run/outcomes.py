@@ -177,7 +177,7 @@ def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
             yield f"it reports what only the host can know: {name}"
     if not _shallow(outcome.software, _SOFTWARE_DEPTH) or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES:
         yield f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than {_SOFTWARE_DEPTH}"
-    if outcome.status is not Status.OK or launch.only_capabilities:
+    if outcome.status is not Status.OK or not launch.times_steps:
         return
     if not outcome.samples_ns or outcome.steps_per_sample < 1:
         yield f"{len(outcome.samples_ns)} samples of {outcome.steps_per_sample} steps: there must be one at least"

@@ -9,7 +9,6 @@ import contextlib
 import importlib.metadata
 import os
 import secrets
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,6 @@ import filelock
 
 from dlbench.adapters.networks import Network, digest, specification
 from dlbench.adapters.protocol import ASYNC, FED, Cell
-from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import Ceilings, Machine, ProbeError, measure
 from dlbench.hardware_probe.doctor import faults, gather_facts
 from dlbench.reports.compare.verdict import Rule, chosen
@@ -36,6 +34,7 @@ from ..errors import UsageError
 from ..planning import networks
 from ..planning.plan import Plan, too_large
 from ..planning.values import Build, Capacity
+from . import references
 from .launcher import guest_environment
 from .texts import Text, generated_text, read_corpus
 
@@ -242,9 +241,9 @@ def find(network: Network, batch_size: int, parts: int = 1, local_steps: int = 0
     """Return the reference of this network and mini-batch, shipped or made here before; None where there is none."""
     ours = networks.shipped().get(network.name)
     if ours is not None and not fed and network_digest(ours) == network_digest(network):
-        shipped = reference_files.shipped(network.name, batch_size, parts, local_steps)
+        shipped = references.shipped(network.name, batch_size, parts, local_steps)
         if shipped is not None:
-            return Path(shipped)
+            return shipped
     own = _own(network, batch_size, parts, local_steps, fed)
     return own if own.exists() else None
 
@@ -252,11 +251,11 @@ def find(network: Network, batch_size: int, parts: int = 1, local_steps: int = 0
 def network_digest(network: Network) -> str:
     """Return what a reference depends on besides name and mini-batch: the numbers and the recipe's steps."""
     steps = {"steps": network.parity.steps, "learning_rate": network.parity.learning_rate}
-    return digest({**specification(network.family), **steps, "drawn": reference_files.DRAWN})
+    return digest({**specification(network.family), **steps, "drawn": references.DRAWN})
 
 
 def _own(network: Network, batch_size: int, parts: int, local_steps: int, fed: bool) -> Path:
-    stem = reference_files.stem(network.name, batch_size, parts, local_steps) + ("-fed" if fed else "")
+    stem = references.stem(network.name, batch_size, parts, local_steps) + ("-fed" if fed else "")
     return folders.home() / "references" / f"{stem}-{network_digest(network)}.npz"
 
 
@@ -284,13 +283,10 @@ def ensure(
     of = f" with {parts} sets of labels" if parts > 1 else ", another one in each step" if fed else ""
     of = f" with {parts} workers and {local_steps} local steps" if local_steps else of
     report(f"computing the float64 reference of {network.name} at mini-batch {batch_size}{of}, once")
-    given = network, batch_size, str(path), sys.executable, threads, 1800.0
-    try:
-        reference_files.generate(*given, parts, local_steps, "fed" if fed else "resident")
-    except (reference_files.ReferenceNotMadeError, OSError) as error:
-        report(f"no reference: {error}")
-        return None
-    return path
+    why = references.compute(network, batch_size, path, threads, parts, local_steps, fed)
+    if why:
+        report(f"no reference for {network.name} at mini-batch {batch_size}: {why}")
+    return None if why else path
 
 
 def prepare_references(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Reference | None]:

@@ -1,25 +1,22 @@
 """Parity references: which one a cell gets, and what is computed for it."""
 
-from pathlib import Path
-
 import pytest
 from fake_nvml import TWO, gpus
 from known_networks import NETWORKS
 
 from dlbench.adapters.networks import family_of, of_family
-from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import probe
 from dlbench.suites.planning import suite
 from dlbench.suites.planning.axes import SuiteOverrides
 from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
-from dlbench.suites.run import preparation
+from dlbench.suites.run import preparation, references
 from dlbench.suites.run.preparation import Reference, fitting
 
 SHIPPED = {
     network: {
         int(size)
-        for path in Path(reference_files.SHIPPED).glob(f"{network}-b*.npz")
+        for path in references.SHIPPED.glob(f"{network}-b*.npz")
         if (size := path.stem.rpartition("-b")[2]).isdecimal()
     }
     for network in ("fcn5", "alexnet", "resnet50", "lstm32")
@@ -31,13 +28,14 @@ def computed(tmp_path, monkeypatch):
     """Give the (network, mini-batch) pairs that are computed, each an empty file."""
     found = []
 
-    def generate(network, batch_size, path, interpreter, threads, timeout, parts, local_steps, placement):
+    def compute(network, batch_size, path, threads, parts, local_steps, fed):
         of_parts = (parts, local_steps)[: 1 + bool(local_steps)] if parts > 1 else ()
         found.append((network.name, batch_size, *of_parts))
-        Path(path).touch()
+        path.touch()
+        return ""
 
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
-    monkeypatch.setattr(reference_files, "generate", generate)
+    monkeypatch.setattr(references, "compute", compute)
     return found
 
 
@@ -65,7 +63,7 @@ def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_rep
     divisors = [each for each in SHIPPED[network] if size % each == 0 and each < size]
     found, said = fit(network, size, on_cpu=False)
     assert computed == []
-    assert found == Reference(Path(reference_files.shipped(network, max(divisors))), max(divisors))
+    assert found == Reference(references.shipped(network, max(divisors)), max(divisors))
     assert f"repeated {size // max(divisors)} times" in said[0]
 
 
@@ -113,7 +111,7 @@ def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     found = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
     assert computed == [("lstm32", 4, 2, 3), ("lstm32", 4, 2, 4)]
-    assert found[1, "step"] == found[2, "step"] == Reference(Path(reference_files.shipped("lstm32", 4)))
+    assert found[1, "step"] == found[2, "step"] == Reference(references.shipped("lstm32", 4))
     for steps in (3, 4):
         assert found[2, f"local:{steps}"].path.name.startswith(f"lstm32-b4-w2-h{steps}-")
     assert found[2, "async"] is None

@@ -1,0 +1,48 @@
+"""Makes the reference files that come with dlbench anew, one after another, on all CPUs that it may use.
+
+    .venv/bin/python suites/recipes/make_references.py [--networks fcn5 lstm32] [--missing]        in a clone
+"""
+
+import argparse
+import os
+import sys
+import time
+
+from dlbench.suites.planning.networks import shipped
+from dlbench.suites.run.references import SHIPPED, compute, stem
+
+#: The paper's mini-batches first, then those of the mini-batch sweep.
+BATCH_SIZES = {
+    "fcn5": (64, 16, 32, 128, 256),
+    "fcn8": (64, 16, 32, 128, 256),
+    "alexnet": (16, 4, 8, 32),
+    "resnet50": (16, 8, 32),
+    "lstm32": (128, 4, 32, 64, 256),  # 4: for the tests of the parity check
+    "lstm64": (128, 32, 64, 256),
+    "gpt32": (128, 4, 32),
+    "gpt64": (128, 32),
+}
+#: Mini-batches with several sets of labels, one for each of so many workers: (examples, sets).
+LABEL_SETS = {"resnet50": ((8, 2), (8, 4), (8, 8))}
+
+
+def main() -> int:
+    """Make the files; print the time of each."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=sorted(BATCH_SIZES), choices=sorted(BATCH_SIZES))
+    parser.add_argument("--missing", action="store_true", help="leave the files that are there already")
+    options = parser.parse_args()
+    for network in options.networks:
+        sizes = [(batch_size, 1) for batch_size in BATCH_SIZES[network]]
+        for batch_size, label_sets in (*sizes, *LABEL_SETS.get(network, ())):
+            path = SHIPPED / f"{stem(network, batch_size, label_sets)}.npz"
+            if options.missing and path.exists():
+                continue
+            start, threads = time.perf_counter(), len(os.sched_getaffinity(0))
+            why = compute(shipped()[network], batch_size, path, threads, label_sets)
+            print(f"{path.name}: {why or f'{time.perf_counter() - start:.1f} s'}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

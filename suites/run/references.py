@@ -1,0 +1,69 @@
+"""Parity references: where their files are, and how one is computed, by a launch of the adapter ``reference``."""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from dlbench.adapters.networks import Network, to_data
+from dlbench.adapters.protocol import LOCAL, Cell, Launch, Protocol, Status
+
+from ..errors import FrameworkEnvironmentError
+from ..planning.framework import GUEST_DIRECTORY
+from .launcher import LaunchRequest, launch_process
+
+SHIPPED = GUEST_DIRECTORY / "references"
+DRAWN = 2
+"""Rises whenever the drawing of weights or mini-batches, or the files' content, changes: older ones are made anew."""
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_TIMEOUT_SECONDS = 1800.0
+
+
+def stem(network: str, batch_size: int, parts: int = 1, local_steps: int = 0) -> str:
+    """Return the stem of files for a mini-batch in equal parts: with labels of their own, or of workers apart."""
+    kind = f"-w{parts}-h{local_steps}" if local_steps else f"-l{parts}" if parts > 1 else ""
+    return f"{network}-b{batch_size}{kind}"
+
+
+def shipped(network: str, batch_size: int, parts: int = 1, local_steps: int = 0) -> Path | None:
+    """Return the path of the reference that comes with the project for its own network of this name, or None."""
+    path = SHIPPED / f"{stem(network, batch_size, parts, local_steps)}.npz"
+    return path if path.exists() else None
+
+
+def compute(
+    network: Network,
+    batch_size: int,
+    path: Path,
+    threads: int,
+    parts: int = 1,
+    local_steps: int = 0,
+    fed: bool = False,
+) -> str:
+    """Compute a reference and write it to ``path``, whole or not at all; return why not, empty where it is there.
+
+    The mini-batch has equal ``parts``, with labels of their own or, with ``local_steps``, each for a worker alone;
+    ``fed``: each step takes the next mini-batch of the parity check's feed. From a second (a fully connected network)
+    to a few minutes (ResNet-50), and so long for each of ``local_steps``; memory up to about 0.5 GB per example for
+    ResNet-50.
+    """
+    cell = Cell("reference", "reference", "float64", network.name, "cpu", threads, batch_size)
+    cell = cell._replace(placement="fed" if fed else "resident")
+    if local_steps:
+        cell, parts = cell._replace(world_size=parts, sync=f"{LOCAL}:{local_steps}"), 1
+    protocol = Protocol(warmup_steps=1, steps=1, minimum_steps=1, seconds=0.0)
+    with tempfile.TemporaryDirectory(prefix="dlbench-reference-") as folder:
+        made, partial = Path(folder, "reference.npz"), path.with_suffix(".part")
+        settings = {"dtype": "float64"}
+        launch = Launch(cell, protocol, settings, folder, str(made), label_sets=parts, network=to_data(network))
+        variables = dict.fromkeys(_THREADS, str(threads))
+        request = LaunchRequest(launch, Path(sys.executable), variables, _TIMEOUT_SECONDS)
+        try:
+            outcome = launch_process(request).outcome
+            if outcome.status is not Status.OK:
+                return outcome.reason
+            shutil.copyfile(made, partial)
+            partial.replace(path)
+        except (FrameworkEnvironmentError, OSError) as error:
+            return str(error)
+    return ""
