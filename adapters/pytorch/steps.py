@@ -65,7 +65,7 @@ def leave_out_compiler() -> None:
 class EagerStep:
     """Forward, loss, backward and SGD of one resident mini-batch, as ordinary PyTorch.
 
-    ``fused``: one operator updates all parameters; ``clip`` is the largest norm of all gradients together (0: no limit).
+    ``fused``: one operator updates all parameters; ``clip`` is the largest norm of all gradients together (0: none).
     """
 
     def __init__(
