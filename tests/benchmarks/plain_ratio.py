@@ -11,7 +11,7 @@ a whole: `--quantile 0.1` compares the samples that a tenth of a launch's are fa
 
 The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too, and PyTorch's and JAX's sample:
 `--suite sampling --networks bm-d1024-bipartite,bm-d256-sequential --frameworks torch,jax`. PyTorch's also trains
-spiking networks, loads mini-batches, and trains two workers that exchange rarely (`--frameworks torch:eager` with each):
+spiking networks, loads mini-batches, and trains two workers that exchange rarely (`--frameworks torch:eager`):
 
     --suite spiking --networks lif-r100-t50-i100-o10
     --suite feed --networks pictures --axes placement=loader,loader_workers=1
@@ -27,7 +27,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -113,7 +113,7 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
 
 
 def compared(
-    adapter: Callable[[], list[float]], plain: Callable[[], list[float]], rounds: int, quantile: float
+    adapter: Callable[[], Sequence[float]], plain: Callable[[], Sequence[float]], rounds: int, quantile: float
 ) -> tuple[str, str, str, str]:
     """Return ratio, interval, number of pairs and verdict of so many pairs of launches."""
     logs = []
@@ -144,8 +144,8 @@ def main(
     The suite is the one whose networks these are, the batch size by default the paper's; ``axes`` are further fields of
     the cells, "world_size=2,sync=local:4".
     """
-    usual = Cell._field_defaults
-    further = {name: type(usual[name])(word) for name, _, word in (each.partition("=") for each in axes.split(",") if each)}
+    words = [each.partition("=") for each in axes.split(",") if each]
+    further = {name: type(Cell._field_defaults[name])(value) for name, _, value in words}
     known = load(suite).known
     affinity = BOUND if device == "cpu" and threads else OVERSUBSCRIBED
     table = Table(
