@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -259,7 +260,7 @@ def workers_steps(given, model, x, y, parameters):
         model.share_memory()
     rank = int(os.fork() == 0)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method="file://" + os.path.abspath("meeting"), rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=Path("meeting").resolve().as_uri(), rank=rank, world_size=2)
     half = slice(rank * given.batch // 2, (rank + 1) * given.batch // 2)
     step = eager_step(model, x[half], y[half], parameters, 0.005 if shared else 0.01)
 
