@@ -1,6 +1,6 @@
 """Makes the reference files that come with dlbench anew, one after another, on all CPUs that it may use.
 
-    .venv/bin/python suites/recipes/make_references.py [--networks fcn5 lstm32] [--missing]        in a clone
+In a clone: .venv/bin/python suites/recipes/make_references.py [--networks fcn5 lstm32] [--missing]
 """
 
 import argparse

@@ -32,13 +32,7 @@ def shipped(network: str, batch_size: int, parts: int = 1, local_steps: int = 0)
 
 
 def compute(
-    network: Network,
-    batch_size: int,
-    path: Path,
-    threads: int,
-    parts: int = 1,
-    local_steps: int = 0,
-    fed: bool = False,
+    network: Network, batch_size: int, path: Path, threads: int, parts: int = 1, local_steps: int = 0, fed: bool = False
 ) -> str:
     """Compute a reference and write it to ``path``, whole or not at all; return why not, empty where it is there.
 

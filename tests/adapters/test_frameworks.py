@@ -158,16 +158,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reference(only=OF_FEW),
         asked.reset(TRACED_OF_SAMPLING, only=SAMPLED),
     ],
-    "keras:tensorflow": [
-        *OF_KERAS,
-        asked.reference(jit_compile=True),
-        asked.threads_of_cells(),
-    ],
-    "keras:jax": [
-        *OF_KERAS,
-        asked.reference(jit_compile=False),
-        asked.queue(),
-    ],
+    "keras:tensorflow": [*OF_KERAS, asked.reference(jit_compile=True), asked.threads_of_cells()],
+    "keras:jax": [*OF_KERAS, asked.reference(jit_compile=False), asked.queue()],
     "keras:torch": [*OF_KERAS, asked.threads_of_cells()],
     "mxnet": [
         asked.feeding(),

@@ -76,8 +76,8 @@ def launch_once(
     """Carry out one launch of a framework in its own interpreter, with its variables, and return the outcome.
 
     The reference is the one shipped for this mini-batch; of other networks than dlbench's it is computed. With
-    ``cpus`` the cell is bound; ``variables`` go over the framework's own. ``of_cell`` are fields of the cell, None as if
-    not given; usually it is one thread on the CPU at the network's own mini-batch.
+    ``cpus`` the cell is bound; ``variables`` go over the framework's own. ``of_cell`` are fields of the cell, None as
+    if not given; usually it is one thread on the CPU at the network's own mini-batch.
     """
     specified = NETWORKS[network] if isinstance(network, str) else network
     interpreter = find_framework_python(framework.name)
