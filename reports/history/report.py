@@ -27,7 +27,7 @@ from dlbench.reports.history.nights import (
     History,
     Series,
 )
-from dlbench.reports.naming import group_name, name_of, rest_of
+from dlbench.reports.naming import counted, group_name, name_of, rest_of
 from dlbench.reports.report import Report
 from dlbench.reports.storage.networks import in_order
 
@@ -302,11 +302,6 @@ def level(cell: Series) -> str:
     if value is None:
         return "-"
     return f"{value:.3f} x" if cell.kind == RATIO else f"{number(value)} s"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return "1 night", "2 nights"."""
-    return f"{count} {noun}{'' if count == 1 or noun.endswith('s') else 's'}"
 
 
 if TYPE_CHECKING:
