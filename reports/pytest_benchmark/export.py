@@ -13,7 +13,7 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
-from dlbench.reports.cells import build_matrix
+from dlbench.reports.cells import build_matrix, grouped
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.json import finite, json_text, plain
 from dlbench.reports.naming import group_name, slug
@@ -145,11 +145,8 @@ def run_summary(run: Run) -> dict[str, Any]:
 
 def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> str:
     """Return the JSON file of one run; ``machine`` is the stored description of the machine it was made on."""
-    by_cell: dict[tuple[Cell, str], list[Record]] = {}
-    for record in records:
-        by_cell.setdefault((record.cell, record.side), []).append(record)
     benchmarks, holes, foreign = [], [], []
-    for (cell, side), found in by_cell.items():
+    for (cell, side), found in grouped(records, lambda record: (record.cell, record.side)).items():
         timed = counted(found)
         if not timed:
             holes += found
