@@ -24,7 +24,9 @@ from dlbench.reports.history.nights import (
     UNSEEN,
     ChangePoint,
     Difference,
+    Floats,
     History,
+    Objects,
     Series,
 )
 from dlbench.reports.naming import counted, group_name, name_of, rest_of
@@ -308,7 +310,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    _Dates = np.ndarray[tuple[int], np.dtype[np.object_]]
 
 PANELS = 24
 """On a page, at most."""
@@ -383,7 +384,7 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     plain_frame(panel)
 
 
-def _limit(panel: "Axes", cell: Series, *curves: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> None:
+def _limit(panel: "Axes", cell: Series, *curves: Floats) -> None:
     """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must not flatten it."""
     searched = cell.searched if cell.searched.any() else np.ones(len(cell), dtype=bool)
     values = curves[0][searched]
@@ -395,7 +396,7 @@ def _limit(panel: "Axes", cell: Series, *curves: "np.ndarray[tuple[int], np.dtyp
     panel.set_ylim(middle - 1.1 * half, middle + (1.6 if cell.changes else 1.1) * half)
 
 
-def _environments(panel: "Axes", cell: Series, dates: "_Dates") -> None:
+def _environments(panel: "Axes", cell: Series, dates: Objects) -> None:
     """Mark the nights with another environment at the foot, and name it where that leaves room."""
     for row, (place, event) in enumerate(cell.events):
         panel.axvline(dates[place], ymax=0.07, color=GREY, linewidth=1.2)
@@ -411,7 +412,7 @@ def _environments(panel: "Axes", cell: Series, dates: "_Dates") -> None:
             )
 
 
-def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: "_Dates", row: int) -> None:
+def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: Objects, row: int) -> None:
     colour = _VERMILLION if change.slower else _GREEN
     style = "--" if change.pending else "-"
     panel.axvline(dates[change.place], color=colour, linewidth=1.1, linestyle=style)
