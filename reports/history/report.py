@@ -61,7 +61,7 @@ def changes_page(history: History) -> Page:
     span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
     on = f"{counted(len(history.cells), 'series')} on {_names(history, history.cells)}"
     head = f"{counted(count, 'night')} ({span}), {on}."
-    return Page((head,), tuple(tables), tuple(_notes(history, history.everything)))
+    return Page((head,), tuple(tables), tuple(_notes(history)))
 
 
 def history_data(history: History) -> dict[str, Any]:
@@ -166,7 +166,6 @@ def _cells_table(history: History) -> Table:
         Column("", "", lambda series: rest_of(series.cell)),
         Column("", "nights", lambda series: int(series.searched.sum())),
         Column("", "level", level),
-        Column("", "", lambda series: line_of(series, 22)),
         Column(
             "",
             "changes",
@@ -202,14 +201,12 @@ def _environments_table(history: History) -> list[Table]:
     return [made] if found else []
 
 
-def _notes(history: History, lined: bool = False) -> list[str]:
+def _notes(history: History) -> list[str]:
     kinds = dict.fromkeys(series.kind for series in history.cells)
     lines = []
     if RATIO in kinds:
         lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
     lines += [f"s: {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
-    if lined:
-        lines.append("Bars: the nights, oldest first; higher is slower; a dot is a night that was not searched.")
     lines.append(
         f"A change is confirmed with {ENOUGH_NIGHTS} nights on both sides; p is adjusted over all series, at most "
         f"{FALSE_DISCOVERY_RATE:g} is reported."
@@ -229,7 +226,6 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     return lines
 
 
-_BARS = "▁▂▃▄▅▆▇█"
 _MOST_DIFFERENCES = 6
 _CLOSE = 2
 """Nights by which a change may be misplaced."""
@@ -243,26 +239,6 @@ def day(started: str) -> str:
 def size(change: ChangePoint) -> str:
     """Return a change in words: "5.1 % slower"."""
     return f"{abs(change.percent[0]):.1f} % {'slower' if change.slower else 'faster'}"
-
-
-def line_of(series: Series, width: int) -> str:
-    """Return the nights as a line of bars of at most ``width`` characters, each the mean of as many nights.
-
-    The lowest bar is the least, the highest the largest, unless they lie within 5 % of one another: noise does not fill
-    the line. Nights that took no part in the search are left out, a stretch of nothing but such is a dot.
-    """
-    parts = np.array_split(np.arange(len(series)), min(width, len(series)))
-    means = [float(series.logs[p][series.searched[p]].mean()) if series.searched[p].any() else None for p in parts]
-    known = [mean for mean in means if mean is not None]
-    if not known:
-        return "." * len(means)
-    middle = (max(known) + min(known)) / 2
-    span = max(max(known) - min(known), math.log(1.05))
-    steps = len(_BARS)
-    return "".join(
-        "." if mean is None else _BARS[min(steps - 1, max(0, int(((mean - middle) / span + 0.5) * steps)))]
-        for mean in means
-    )
 
 
 def significance(change: ChangePoint) -> str:
