@@ -430,7 +430,7 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
 
 
 def _fewest_launches(one: Summary, other: Summary, margin: float, confidence: float, power: float) -> int | None:
-    """Return from how many launches of each on Student's t finds a difference (of logarithms) as large as ``margin``."""
+    """Return from how many launches of each on Student's t finds a difference of logarithms as large as ``margin``."""
     variance = variance_of_launches(one) + variance_of_launches(other)
     of_others = sum(each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches)
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
