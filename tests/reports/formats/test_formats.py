@@ -210,14 +210,10 @@ def test_nothing_is_lost_and_everything_else_fits(words: list[str], width: int) 
     assert all(len(each) <= width for each in lines)
 
 
-def matrix_of(*records):
-    hosts = {make.MACHINE: HOST}
-    return build_matrix(Results(tuple(records), hosts, products={(make.MACHINE, "cpu", "float32"): ((1, 1e12),)}))
-
-
 def test_rows_networks_and_threads_are_named(tmp_path):
     records = [r for name in ("torch", "mxnet") for p in (1, 2) for r in make.launches(1.0, framework=name, threads=p)]
-    (written,) = of_matrix.REPORT.draw(matrix_of(*records), tmp_path / "m.svg", ReportOptions())
+    matrix = build_matrix(results_of(*records))
+    (written,) = of_matrix.REPORT.draw(matrix, tmp_path / "m.svg", ReportOptions())
     assert {"fcn5, mini-batch 64", "torch eager", "mxnet eager", "1", "2", "threads"} <= set(texts(written))
 
 
