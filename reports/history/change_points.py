@@ -180,16 +180,13 @@ def _pulled_in(values: Values, noise: float) -> Values:
 
     Two medians, since a single one over both sides would move the nights beside a step.
     """
-    from scipy.ndimage import median_filter
+    import pandas as pd
 
-    count, reach = len(values), _NEIGHBOURS
-    centred = median_filter(values, reach)
-    earlier, later = np.empty(count), np.empty(count)
-    earlier[reach:] = centred[reach // 2 : count - reach // 2 - 1]
-    later[: count - reach] = centred[reach // 2 + 1 : count - reach // 2]
-    for place in range(min(reach, count)):
-        earlier[place] = np.median(values[:place] if place else values[1 : reach + 1])
-        later[-1 - place] = np.median(values[-place:] if place else values[-reach - 1 : -1])
+    def medians_before(nights: Values) -> Values:
+        medians = pd.Series(nights).rolling(_NEIGHBOURS, min_periods=1).median().shift(1)
+        return np.asarray(medians.fillna(float(np.median(nights[1 : _NEIGHBOURS + 1]))))  # the first has none before it
+
+    earlier, later = medians_before(values), medians_before(values[::-1])[::-1]
     low, high = np.minimum(earlier, later), np.maximum(earlier, later)
     pulled: Values = np.clip(values, low - _ODD * noise, high + _ODD * noise)
     return pulled
