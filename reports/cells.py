@@ -362,12 +362,7 @@ def _of_one_name(groups: Iterable[Cell]) -> list[str]:
 def _device_order(column: Place) -> tuple[object, ...]:
     """Order devices by their numbers, and threads within everything else."""
     others = axes.sort_key(axes.without(column.cell, "device", "threads"))
-    return not column.on_cpu, numbered(column.device), others, column.threads or 0
-
-
-def numbered(device: str) -> list[tuple[int, str]]:
-    """Return a sort key of a device, cuda:2 before cuda:10."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in device.split(":")]
+    return not column.on_cpu, by_numbers(column.device), others, column.threads or 0
 
 
 def fair(cells: Iterable[CellResult]) -> list[CellResult]:
