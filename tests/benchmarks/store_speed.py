@@ -140,9 +140,7 @@ def copied(path: Path, url: str) -> None:
         _, records = delivery.copy(source, target)
         with target.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
-    print(
-        f"{records:,} records copied in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s"
-    )
+    print(f"{records:,} records copied in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s")
 
 
 def table_of(path: Path | str) -> Table:

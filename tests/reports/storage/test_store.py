@@ -146,10 +146,7 @@ def test_a_packed_store_is_read_and_never_written(tmp_path: Path) -> None:
 
 def test_eight_processes_write_one_store_at_the_same_time(path: Path) -> None:
     # The first to come creates it; no record is lost.
-    writers = [
-        multiprocessing.get_context("fork").Process(target=fill, args=(path, 10, f"run-{n}"))
-        for n in range(8)
-    ]
+    writers = [multiprocessing.get_context("fork").Process(target=fill, args=(path, 10, f"run-{n}")) for n in range(8)]
     for writer in writers:
         writer.start()
     for writer in writers:
