@@ -17,13 +17,13 @@ from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, Cell
 from dlbench.reports import flags
 from dlbench.reports.ceilings import TRANSFERS, gpu_ceilings
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, number, times, why_hole
 from dlbench.reports.naming import counted, group_name, head_of, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import Host
@@ -225,19 +225,14 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
 
 def headline(found: Feeds) -> list[str]:
     """Return for each machine how often mini-batches from elsewhere cost time, and where most."""
-    lines = []
-    for machine, here in grouped((each for each in found.rows if each.pair), lambda each: each.cell.machine).items():
-        costly = [(each, each.pair) for each in here if each.pair and each.pair.verdict == SLOWER]
-        head = f"{found.name(machine)}: feeding mini-batches to the step"
-        if not costly:
-            lines.append(f"{head} costs no significant time in {counted(len(here), 'cell')}.")
-            continue
-        most, pair = max(costly, key=lambda each: each[1].ratio.value)
-        cell = most.cell.cell
+
+    def where(each: Feeding, pair: Pair) -> str:
+        cell = each.cell.cell
         name = f"{_work(cell)}: {row_name(cell)}, {_how(cell)}, {place_name(_resident(cell))}"
-        share = f"costs time in {len(costly)} of {counted(len(here), 'cell')}"
-        lines.append(f"{head} {share}, most on {name}: {times(pair.ratio)} the resident time ({_verdict(most)}).")
-    return lines
+        return f"{name}: {times(pair.ratio)} the resident time ({_verdict(each)})"
+
+    pairs = [(each, each.pair) for each in found.rows if each.pair is not None]
+    return costs(found, pairs, "feeding mini-batches to the step costs", where)
 
 
 # Tables.
@@ -271,13 +266,12 @@ def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
         *axis_columns(lambda each: each.cell.cell),
         Column("", "mini-batch", lambda each: _how(each.cell.cell)),
         Column("", "p", lambda each: head_of(_resident(each.cell.cell))),
-        Column("status", None, lambda each: each.cell.status),
-        Column("reason", None, lambda each: each.cell.reason),
+        *attributes(lambda each: each.cell, "status", "reason"),
         Column(
             "seconds_per_minibatch",
             "s/batch",
             lambda each: each.cell.seconds,
-            lambda each: entry(each.cell, QUANTITIES["seconds"], set(common))._replace(
+            lambda each: entry(each.cell, QUANTITIES["seconds"], common)._replace(
                 best=Place(each.cell.machine, each.cell.cell) in best, interval=""
             ),
             MEDIAN,
