@@ -83,6 +83,10 @@ class NodeRatio:
     """None for the mean; seconds per mini-batch, or per GFLOP or GB."""
 
 
+OfNode = tuple[NodeRatio, list[NodeRatio]]
+"""The mean of a node, and its benchmarks, the slowest first."""
+
+
 @dataclass
 class Kind:
     """The nodes of one fingerprint."""
@@ -94,8 +98,13 @@ class Kind:
     """By benchmark that two nodes have, and node; the launch, or the reading, is the sampling unit."""
     missing: list[str] = field(default_factory=list)
     """A sentence for each gap."""
-    ratios: tuple[NodeRatio, ...] = ()
-    """Node by node, those that differ first, of each its mean first and then its benchmarks, the slowest first."""
+    judged: list[OfNode] = field(default_factory=list)
+    """The nodes that differ first."""
+
+    @property
+    def ratios(self) -> list[NodeRatio]:
+        """All ratios, node by node, the mean of each first."""
+        return [each for mean, on in self.judged for each in (mean, *on)]
 
 
 class Estimates(NamedTuple):
@@ -212,7 +221,7 @@ class _Nodes:
             self.aside[[row for row, rank in ranks.items() if rank > last], column] = True
         return bool(self.aside.sum() > before)
 
-    def ratios(self, benchmarks: "_Judged", nodes: "_Judged") -> list[NodeRatio]:
+    def ratios(self, benchmarks: "_Judged", nodes: "_Judged") -> list[OfNode]:
         """Return a ratio for each node's mean and each of its benchmarks, where there is another node."""
         flags = self.usual & ~self.aside
         others = flags.sum(axis=0) - flags
@@ -225,8 +234,8 @@ class _Nodes:
                 if not np.isnan(benchmarks[0][row, at])
             ]
             if of_node:
-                found.append(_ratio(nodes, (row,), node, MEAN, most[row], self.all_tested[row]))
-                found += sorted(of_node, key=lambda each: -each.ratio.value)
+                mean = _ratio(nodes, (row,), node, MEAN, most[row], self.all_tested[row])
+                found.append((mean, sorted(of_node, key=lambda each: -each.ratio.value)))
         return found
 
 
@@ -239,8 +248,8 @@ def _distances(judged: _Judged) -> Floats:
     return np.where(np.isin(judged[3], (SLOW, FAST)), judged[0], 0.0)
 
 
-def contrasts(kinds: Sequence[Kind]) -> list[list[NodeRatio]]:
-    """Return the ratios of each kind, node by node in the order of names."""
+def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
+    """Return the ratios of each kind's nodes, in the order of names."""
     found = [_Nodes(kind) for kind in kinds]
     while found:
         differences = [each.differences() for each in found]
