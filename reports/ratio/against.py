@@ -21,7 +21,7 @@ from typing import Any
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode, grouped
-from dlbench.reports.columns import MEDIAN, Column, begins, csv_rows, host_columns, objects, table, within
+from dlbench.reports.columns import Column, begins, csv_rows, host_columns, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing, items
 from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
@@ -30,8 +30,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
-from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import Row
+from dlbench.reports.ratio.pairs import Row, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
@@ -285,7 +284,7 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
 
 
 def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
-    seconds, ends = QUANTITIES["seconds"], ("low", "high")
+    ends = "low", "high"
 
     def past(pair: Pair) -> Entry:
         if pair.then is None:
@@ -306,13 +305,7 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
         Column("version", None, lambda pair: pair.build.version or None if pair.build else None),
         Column("threads", "p", lambda pair: pair.threads),
         Column("status", None, lambda pair: pair.now.status if pair.now else "not_measured"),
-        Column(
-            "seconds_now",
-            "s now",
-            lambda pair: pair.now and pair.now.seconds,
-            lambda pair: layout.entry(pair.now, seconds, set(common))._replace(best=False),
-            MEDIAN,
-        ),
+        seconds_column(lambda pair: pair.now, common, "seconds_now", "s now"),
         Column(
             "seconds_then",
             f"s {year}",
