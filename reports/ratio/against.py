@@ -3,13 +3,8 @@
 Cells of the same network at the paper's mini-batch and the same number of threads are compared, as long as both
 machines have a core for each thread: beyond that, threads share cores on one side only.
 
-The speed-up is the ratio of seconds: hardware and software together. Per peak is the ratio of the shares of peak,
-(operations per second now / the ceiling measured here) / (operations per second then / the theoretical peak of as many
-cores): the arithmetic rate of the cores is divided out, but not memory, caches, or what the scripts of then computed
-besides. Both sides count the operations of the network's specification here (`Family.training_flops`). A measured
-ceiling lies below the theoretical peak, so per peak favours the software of now.
-
-A number of then above the highest theoretical peak is not compared: it was not this network on that many cores.
+`_legend` says what the figures mean. A number of then above the highest theoretical peak is not compared: it was not
+this network on that many cores.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,7 +18,7 @@ from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode, grouped
 from dlbench.reports.columns import Column, begins, csv_rows, host_columns, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing, items
-from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
+from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
@@ -173,9 +168,8 @@ class Against:
 
     @property
     def common_flags(self) -> set[FlagKind]:
-        """Few launches, where all numbers of now are of few."""
-        timed = [pair.now for pair in self.pairs if pair.now is not None and pair.now.timed]
-        return {FEW_LAUNCHES} & layout.common_flags(timed)
+        """The flags that all numbers of now have."""
+        return layout.common_flags(pair.now for pair in self.pairs if pair.now is not None and pair.now.timed)
 
 
 def against(

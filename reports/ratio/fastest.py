@@ -2,9 +2,6 @@
 
 The cells that are compared, and what noise may explain, are as for the stars of a matrix. One thing differs: the
 fastest row with another tuning, which has a star where it is not clearly slower, is no rival here.
-
-A comparison is clear (all others are clearly slower), a tie (the fastest two are equivalent within 2 %, and no other
-may be faster by more), or undecided.
 """
 
 from collections import Counter
