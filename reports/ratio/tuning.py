@@ -8,10 +8,9 @@ in time.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -234,18 +233,13 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
 
 
 def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
-    """Return a unique name for each row of a machine: with threads and mini-batch where the network does not do."""
-    forms: tuple[Callable[[Cell], str], ...] = (
-        lambda cell: f"{row_name(cell)}: {cell.network}",
-        lambda cell: f"{row_name(cell)}: {cell.network}, {place_name(cell)}",
-        lambda cell: f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}",
-    )
-    cells = dict.fromkeys(worth.cell for worth in worths)
-    names: dict[Cell, str] = {}
-    for form in forms:
-        known = Counter(map(form, cells))
-        names |= {cell: form(cell) for cell in cells if cell not in names and known[form(cell)] == 1}
-    return {cell: names.get(cell, forms[-1](cell)) for cell in cells}
+    """Return a unique name for each row: with mini-batch and threads where the network's name does not do."""
+    short = {worth.cell: f"{row_name(worth.cell)}: {worth.cell.network}" for worth in worths}
+    known = Counter(short.values())
+    return {
+        cell: name if known[name] == 1 else f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}"
+        for cell, name in short.items()
+    }
 
 
 # Its tables.
@@ -304,34 +298,29 @@ def _means(found: Tuning) -> tuple[Column[Mean], ...]:
     )
 
 
-def _named(names: Mapping[Cell, str], worth: Worth) -> str:
-    return names[worth.cell]
-
-
 def _page(found: Tuning) -> Page:
     """Return tables of all settings over networks, of all settings on each, and of each setting."""
     were = "launch was" if found.disturbed == 1 else "launches were"
     disturbed = (f"{found.disturbed} {were} disturbed by other programs and left out.",) if found.disturbed else ()
     if not found.worths:
         return Page((SEARCHED if found.searched else NOTHING, *disturbed), (), ())
-    tables = []
+    tables, names = [], _names(found.worths)
     legend = dict.fromkeys(_LEGEND[:1])
+    together: tuple[Column[Worth], ...] = (
+        Column("", "row", lambda worth: names[worth.cell]),
+        Column("", "ratio", lambda worth: _shown(worth.alone)),
+        Column("", "pairs", lambda worth: worth.alone.pairs if worth.alone else None),
+        Column("", "verdict", lambda worth: worth.verdict or None),
+    )
     for machine, worths in found.machines.items():
         where = f", on {name_among(found.hosts, machine)}" if len(found.machines) > 1 else ""
-        names = _names(worths)
         if means := over_networks(worths):
             tables.append(table(_means(found), means, f"Tuned against as installed, over networks{where}"))
             legend[_OF_MEANS] = None
-        together: tuple[Column[Worth], ...] = (
-            Column("", "row", partial(_named, names)),
-            Column("", "ratio", lambda worth: _shown(worth.alone)),
-            Column("", "pairs", lambda worth: worth.alone.pairs if worth.alone else None),
-            Column("", "verdict", lambda worth: worth.verdict or None),
-        )
         if rows := [worth for worth in worths if not worth.setting and worth.alone]:
             tables.append(table(together, rows, f"Tuned against as installed{where}"))
         if judged := [worth for worth in worths if worth.setting and worth.verdict]:
-            tables.append(table(_WORTH, judged, f"Each setting{where}", group=partial(_named, names)))
+            tables.append(table(_WORTH, judged, f"Each setting{where}", group=lambda worth: names[worth.cell]))
             legend[_OF_SETTINGS] = None
     before = [f"On {found.hosts[machine].name}." for machine in found.machines] if len(found.machines) == 1 else []
     return Page((*before, *findings(found)), tuple(tables), (*disturbed, *legend, *_LEGEND[1:]))
@@ -339,10 +328,9 @@ def _page(found: Tuning) -> Page:
 
 def findings(found: Tuning) -> list[str]:
     """Return a sentence for each verdict that some settings have."""
-    sentences = []
+    sentences, names = [], _names(found.worths)
     for machine, worths in found.machines.items():
         where = f" ({name_among(found.hosts, machine)})" if len(found.machines) > 1 else ""
-        names = _names(worths)
         for said, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
             those = [each for each in worths if each.setting and each.verdict == said]
             on = grouped(those, lambda each: (each.setting, row_name(each.cell)))
