@@ -97,7 +97,7 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
             setting = str(settings.get(to_use, {}).get(THREAD_SETTING, ""))
         cpus = matrix.hosts[cell.machine].under(quota).effective_cpus or 1
         found.append(Taken(cell, cpus, unlimited, pair, setting))
-    judged = iter(with_verdicts([each.pair for each in found if each.pair is not None], lambda pair: True))
+    judged = iter(with_verdicts([each.pair for each in found if each.pair is not None]))
     return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in found))
 
 

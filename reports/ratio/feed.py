@@ -185,7 +185,7 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
     resident = {place: Place(place.machine, _resident(place.cell)) for place in fed}
     pairs = {place: pair_of(matrix.cells[place], matrix.cells.get(at)) for place, at in resident.items()}
     paired = {place: pair for place, pair in pairs.items() if pair is not None}
-    judged = dict(zip(paired, with_verdicts(list(paired.values()), lambda pair: True), strict=True))
+    judged = dict(zip(paired, with_verdicts(list(paired.values())), strict=True))
     families = {(each.cell.network, each.cell.specification): family_of_record(each) for each in results.records}
     links = {gpu[:2]: found[TRANSFERS] for gpu, found in reversed(gpu_ceilings(results).items())}
 

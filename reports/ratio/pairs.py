@@ -33,7 +33,7 @@ class Pair:
     p_value: float | None = None
     """Of Welch's t; None from too few launches."""
     verdict: str = ""
-    """On the cell; empty where none is asked for."""
+    """On the cell; empty for none."""
 
     @property
     def times(self) -> tuple[Summary, Summary]:
@@ -94,14 +94,12 @@ def mean_of(pairs: Sequence[Pair]) -> Mean:
     return Mean(mean_of_pairs([each.times for each in pairs]), tuple(pairs))
 
 
-def with_verdicts(pairs: Sequence[Pair], wanted: Callable[[Pair], bool]) -> list[Pair]:
-    """Return the pairs with p-values adjusted for their number, and with a verdict where it is wanted."""
+def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs with verdicts, and with p-values adjusted for their number."""
     p_values = [welch(*each.times) for each in pairs]
-    adjusted = iter(holm([each for each in p_values if each is not None]))
-    found = [
-        replace(each, p_value=None if p is None else next(adjusted)) for each, p in zip(pairs, p_values, strict=True)
-    ]
-    return [replace(each, verdict=verdict(each.ratio, each.p_value)) if wanted(each) else each for each in found]
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    known = [None if p is None else next(adjusted) for p in p_values]
+    return [replace(each, p_value=p, verdict=verdict(each.ratio, p)) for each, p in zip(pairs, known, strict=True)]
 
 
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:

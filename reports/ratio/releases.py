@@ -86,7 +86,7 @@ def releases(matrix: Matrix, records: Iterable[Record], runs: Iterable[Run]) -> 
         for series in grouped(cells, lambda each: (each.machine, axes.without(each.cell, "framework"))).values():
             if len(series) > 1:  # of an older run there may be one left that a newer one lacks
                 points += _points(series, newest)
-    judged = iter(with_verdicts([each.pair for each in points if each.pair], lambda pair: True))
+    judged = iter(with_verdicts([each.pair for each in points if each.pair]))
     return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in points))
 
 
