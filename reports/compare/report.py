@@ -338,7 +338,11 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
     rest = _bullets(notes), command, _bullets(words)
     room = MOST_CHARACTERS - sum(map(len, (before, about, *rest))) - 300
-    changed = [each for kind in _CHANGES for each in sorted(cells.get(kind, ()), key=_size, reverse=True)]
+    changed = [
+        each
+        for kind in _CHANGES
+        for each in sorted(cells.get(kind, ()), key=lambda cell: -abs(math.log(cell.judgement.ratio or 1.0)))
+    ]
     changes = _table([(*_fields(each), _finding(each)) for each in changed], room // 3)
     facts = _bullets(details_of(comparison.cells), room // 3)
     rows = [
@@ -353,10 +357,6 @@ def comparison_to_markdown(comparison: Comparison) -> str:
 
 def _fields(cell: CellComparison) -> tuple[str, str]:
     return name_of(cell.cell), ratio_of_cell(cell) + marks_of(cell)
-
-
-def _size(cell: CellComparison) -> float:
-    return abs(math.log(cell.judgement.ratio or 1.0))
 
 
 def _finding(cell: CellComparison) -> str:

@@ -76,10 +76,6 @@ def _resident(cell: Cell) -> Cell:
     return cell._replace(placement=_RESIDENT, loader_workers=0, storage=axes.BLANK.storage)
 
 
-def _resident_seconds(each: Feeding) -> float | None:
-    return None if each.pair is None else each.pair.times[1].median
-
-
 def _stall(each: Feeding) -> Ratio | None:
     return None if each.pair is None else each.pair.ratio.changed(lambda value: 1 - 1 / value)
 
@@ -276,7 +272,7 @@ def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
             ),
             MEDIAN,
         ),
-        Column("resident_seconds", None, _resident_seconds),
+        Column("resident_seconds", None, lambda each: each.pair and each.pair.times[1].median),
         Column("stall", "stall", _stall, lambda each: _per_cent(_stall(each)), VALUE),
         Column("minibatch_bytes", None, lambda each: each.bytes),
         Column("needed_bytes_per_second", "needs", _needed_rate, lambda each: _gigabytes(_needed_rate(each))),

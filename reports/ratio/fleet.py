@@ -8,7 +8,7 @@ slower everywhere. Only results of one build are compared: the build that most n
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, unquiet_reasons
-from dlbench.reports.cells import axis_value, grouped
-from dlbench.reports.columns import MEDIAN, VALUE, Column, csv_rows, host_columns, objects, table, within
+from dlbench.reports.cells import grouped
+from dlbench.reports.columns import MEDIAN, VALUE, Column, attributes, csv_rows, host_columns, objects, table, within
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import CONTENDED, SHARED_NODE
@@ -282,10 +282,6 @@ def _excuse(mean: NodeRatio, on: Iterable[NodeRatio]) -> str:
 # Its tables.
 
 
-def _axis(name: str) -> Callable[[Cell | str], Any]:
-    return lambda benchmark: None if isinstance(benchmark, str) else axis_value(benchmark, name)
-
-
 def _row(benchmark: Cell | str) -> str:
     if isinstance(benchmark, str):
         return f"{benchmark}, {'s/GB' if benchmark == BANDWIDTH else 's/GFLOP'}"
@@ -306,7 +302,7 @@ def _verdict(each: NodeRatio) -> Entry:
 
 _BENCHMARK: tuple[Column[Cell | str], ...] = (
     Column("benchmark", "", lambda each: each if isinstance(each, str) else "cell", _row),
-    *(Column(name, None, _axis(name)) for name in axes.NAMES),
+    *attributes(lambda each: None if isinstance(each, str) else each, *axes.NAMES),
 )
 _RATIO: tuple[Column[NodeRatio], ...] = (
     Column("node", None, lambda each: each.node.name),
@@ -333,7 +329,7 @@ _SPREAD: tuple[Column[Spread], ...] = (
     Column("by_noise", "noise", lambda spread: spread[4], lambda spread: _share(spread[4])),
 )
 _NODE: tuple[Column[OfNode], ...] = (
-    Column("node", "", lambda of: of[0].node.name, lambda of: Entry(of[0].node.name, marks=_marks(of[0].node))),
+    Column("node", "", lambda of: of[0].node.name, lambda of: _marked(of[0].node)),
     Column("", "mean", lambda of: of[0].ratio),
     Column("", "benchmarks", lambda of: len(of[1])),
     Column("", SLOW, lambda of: sum(each.verdict == SLOW for each in of[1]) or None),
@@ -351,8 +347,8 @@ def _raised(node: NodeSeen) -> list[Any]:
     return [kind for kind, raised in ((SHARED_NODE, node.shared), (CONTENDED, node.disturbed)) if raised]
 
 
-def _marks(node: NodeSeen) -> str:
-    return "".join(f" {kind.symbol}" for kind in _raised(node))
+def _marked(node: NodeSeen) -> Entry:
+    return Entry(node.name, marks="".join(f" {kind.symbol}" for kind in _raised(node)))
 
 
 def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
