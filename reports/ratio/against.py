@@ -18,7 +18,7 @@ from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode, grouped
 from dlbench.reports.columns import Column, attributes, begins, csv_rows, host_columns, objects, table, within
 from dlbench.reports.curve.curve import computes_nothing, items
-from dlbench.reports.flags import CONTENDED, FlagKind
+from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
@@ -159,8 +159,9 @@ class Against:
 
     @property
     def common_flags(self) -> set[FlagKind]:
-        """The flags that all numbers of now have."""
-        return layout.common_flags(pair.now for pair in self.pairs if pair.now is not None and pair.now.timed)
+        """Few launches, where all numbers of now are of few."""
+        timed = (pair.now for pair in self.pairs if pair.now is not None and pair.now.timed)
+        return {FEW_LAUNCHES} & layout.common_flags(timed)
 
 
 def against(
