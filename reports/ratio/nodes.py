@@ -186,7 +186,8 @@ class _Nodes:
                 at = names.index(name), column
                 values[at], enough[at] = math.log(summary.median), summary.covers_launches
                 self.common[at] = alike is not None and summary.covers_launches and name not in noisy
-                variance, freedoms[at] = alike if alike and self.common[at] else _own_variance(summary)
+                own = variance_of_launches(summary), summary.launches - 1 if summary.covers_launches else math.inf
+                variance, freedoms[at] = alike if alike and self.common[at] else own
                 variances[at] = variance / summary.launches
         self.means = Estimates(values, variances, freedoms)
         self.present = ~np.isnan(values)
@@ -343,8 +344,3 @@ def pooled_variance(times: Iterable[Summary]) -> tuple[float, int]:
     freedom = sum(len(each) - 1 for each in several)
     squares = math.fsum(float(np.var(each, ddof=1)) * (len(each) - 1) for each in several)
     return squares / max(1, freedom), freedom
-
-
-def _own_variance(summary: Summary) -> tuple[float, float]:
-    """Return the variance of a node's launches, of too few what is assumed of it, and its degrees of freedom."""
-    return variance_of_launches(summary), summary.launches - 1 if summary.covers_launches else math.inf
