@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -427,19 +427,11 @@ def deviation_of(baseline: Sequence[float], candidate: Sequence[float]) -> float
     return max(float(np.std(after - before, ddof=1)), 1e-6)
 
 
-class Outlook(NamedTuple):
-    """What a gate will do with a cell that is slower by so much."""
+def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> tuple[float, float]:
+    """Return with which probability a gate finds a slowdown (0.05 is 5 %), and the mean number of pairs.
 
-    found: float
-    """The probability of REGRESSION."""
-    pairs: float
-    """The mean number of pairs."""
-
-
-def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> Outlook:
-    """Return how often a gate finds a slowdown (0.05 is 5 %), and with how many pairs, by simulation with a fixed seed.
-
-    The logarithms of the pairs' ratios are normal with standard deviation ``deviation``.
+    By simulation with a fixed seed: the logarithms of the pairs' ratios are normal with standard deviation
+    ``deviation``.
     """
     shift, large, tolerated = (math.log1p(each) for each in (slowdown, rule.magnitude, rule.tolerance))
     going_on, found, pairs, before = np.ones(_SIMULATIONS, dtype=bool), 0, 0, 0
@@ -452,7 +444,7 @@ def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> Outlook:
         clear = ~is_large & (shift + deviation * upper < tolerated)
         unsuspected = (look.suspect < 1) & ~(is_large & (shift + deviation * suspect > 0))
         going_on &= ~(alarm | clear | unsuspected)
-    return Outlook(found / _SIMULATIONS, pairs / _SIMULATIONS)
+    return found / _SIMULATIONS, pairs / _SIMULATIONS
 
 
 @lru_cache(maxsize=64)
@@ -486,7 +478,7 @@ def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
     low, high = 0.0, math.log1p(rule.magnitude) + 10 * deviation
     for _ in range(16):
         middle = (low + high) / 2
-        enough = outlook(deviation, math.expm1(middle), rule).found >= POWER
+        enough = outlook(deviation, math.expm1(middle), rule)[0] >= POWER
         low, high = (low, middle) if enough else (middle, high)
     return math.expm1(high)
 
