@@ -14,11 +14,10 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import grid
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
 from dlbench.reports.naming import group_name, row_name, threads_name
 from dlbench.reports.ratio import pairs

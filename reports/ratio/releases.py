@@ -14,8 +14,7 @@ from pathlib import Path
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, table
-from dlbench.reports.formats.csv import VALUE
+from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, times, why_hole
 from dlbench.reports.history.nights import Difference, differences
 from dlbench.reports.history.report import difference_words
