@@ -303,7 +303,7 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
             "share_now",
             "% now",
             lambda pair: pair.share_now,
-            lambda pair: share(pair.share_now and (pair.share_now,) * 2),
+            lambda pair: share(None if pair.share_now is None else (pair.share_now, pair.share_now)),
         ),
         Column(
             "share_then", f"% {year}", lambda pair: _span(pair.share_then), lambda pair: share(pair.share_then), ends

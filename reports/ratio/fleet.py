@@ -178,9 +178,9 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
     for name, names in other_builds.items():
         on = listing(names)
         kind.missing.append(f"{name} is not compared on {on}, measured with another build than on most nodes.")
-    for these, nodes in grouped(lacking, lambda node: tuple(lacking[node])).items():
-        verb = "has" if len(nodes) == 1 else "have"
-        kind.missing.append(f"{listed(nodes)} {verb} no result of {listing(these)}, which other nodes have.")
+    for these, those in grouped(lacking, lambda node: tuple(lacking[node])).items():
+        verb = "has" if len(those) == 1 else "have"
+        kind.missing.append(f"{listed(those)} {verb} no result of {listing(these)}, which other nodes have.")
     if len(kind.nodes) > 1 and alone:
         kind.missing.append(f"Compared with nothing, since no two nodes have it of one build: {listed(alone, 2)}.")
 

@@ -55,9 +55,7 @@ def machines(matrix: Matrix) -> Machines:
         if machine != most:
             pairs = [pair for cell in cells[most].values() if (pair := pair_of(cells[machine].get(cell.cell), cell))]
             alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
-            judged = [
-                each if alike and _same_gpu(each) else replace(each, verdict="") for each in with_verdicts(pairs)
-            ]
+            judged = [each if alike and _same_gpu(each) else replace(each, verdict="") for each in with_verdicts(pairs)]
             found.append((machine, most, judged))
     return Compared(matrix, tuple(found))
 
