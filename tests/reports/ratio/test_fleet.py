@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import factory_of_records as make
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-import dlbench.reports
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Reading
 from dlbench.reports.errors import ReportError
@@ -236,16 +234,6 @@ def test_of_many_nodes_the_slowest_are_shown_and_the_others_counted():
     assert "55 further nodes: 55 like the others." in " ".join(text.split())
     assert text.index("n030") < text.index("n000")
     assert len(list(REPORT.as_rows(found).lines)) == 120
-
-
-def test_the_schema_describes_each_key():
-    content = REPORT.as_data(found_in(records(SLOW), {name: readings([1e11], [1e10]) for name in SLOW}))
-    schema = (Path(dlbench.reports.__path__[0]) / "SCHEMA.md").read_text()
-    chapter = schema.partition("## `dlbench report fleet --json`")[2].partition("\n## ")[0]
-    described = {*re.findall(r"`(\w+)`", chapter), *make.cell()._fields}
-    (kind,) = content["machines"]
-    for part in (content, kind, kind["nodes"][0], kind["ratios"][0], kind["spreads"][0]):
-        assert set(part) <= described
 
 
 # Nodes whose truth is known.
