@@ -167,8 +167,7 @@ def test_of_two_nodes_either_may_be_at_fault():
 def test_a_shared_or_disturbed_node_is_marked_and_that_may_be_why():
     busy = make.contention(steal_seconds=5.0)
     found = [each for each in records(SLOW) if each.node.name != "n3"]
-    for each in records({"n3": SLOW["n3"]}, shared=("2 other jobs",)):
-        found.append(replace(each, outcome=each.outcome._replace(contention=busy)))
+    found += make.changed(records({"n3": SLOW["n3"]}, shared=("2 other jobs",)), contention=busy)
     result = found_in(found)
     (line,) = REPORT.headline(result)
     assert "It was shared when it was measured (2 other jobs), which may be why." in line
