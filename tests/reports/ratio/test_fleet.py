@@ -106,38 +106,30 @@ def by_node(found):
     return nodes
 
 
-def ratios(found):
-    """Return every ratio by node and benchmark, and verdicts."""
-    nodes = by_node(found)
-    numbers = {
-        (name, each.get("network"), end): each["ratio"][end]
-        for name, node in nodes.items()
-        for each in (node, *node["on"])
-        for end in ("value", "low", "high")
-    }
+def ratios(times):
+    """Return by node and benchmark the value and ends of every ratio, and by node its verdict."""
+    nodes = by_node(found_in(times))
+    each_of = {(name, each.get("network")): each["ratio"] for name, of in nodes.items() for each in (of, *of["on"])}
+    numbers = {(*at, end): ratio[end] for at, ratio in each_of.items() for end in ("value", "low", "high")}
     return numbers, {name: node["verdict"] for name, node in nodes.items()}
 
 
+NAMES = ("n1", "n2", "n3", "n4")
 LAUNCHES = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=3)
-FLEETS = st.fixed_dictionaries(
-    {name: st.fixed_dictionaries({"fcn5": LAUNCHES, "fcn8": LAUNCHES}) for name in ("n1", "n2", "n3", "n4")}
-)
+FLEETS = st.fixed_dictionaries(dict.fromkeys(NAMES, st.fixed_dictionaries(dict.fromkeys(("fcn5", "fcn8"), LAUNCHES))))
 
 
-@given(FLEETS, st.randoms(use_true_random=False), st.permutations(("n1", "n2", "n3", "n4")), st.floats(0.25, 4.0))
+@given(FLEETS, st.randoms(use_true_random=False), st.permutations(NAMES), st.floats(0.25, 4.0))
 def test_names_order_and_scale_change_nothing(times, random, names, scale):
-    numbers, verdicts = ratios(found_in(records(times)))
-    shuffled = records(times)
-    random.shuffle(shuffled)
-    assert ratios(found_in(shuffled)) == (numbers, verdicts)
-    called = dict(zip(times, names, strict=True))
-    renamed, said = ratios(found_in(records({called[name]: each for name, each in times.items()})))
-    assert {called[name]: word for name, word in verdicts.items()} == said
-    assert renamed == pytest.approx(
-        {(called[name], *rest): value for (name, *rest), value in numbers.items()}, rel=1e-6
-    )
-    scaled = {n: {net: [scale * t for t in each] for net, each in nets.items()} for n, nets in times.items()}
-    assert ratios(found_in(records(scaled)))[0] == pytest.approx(numbers, rel=1e-5)
+    found, called = records(times), dict(zip(NAMES, names, strict=True))
+    numbers, verdicts = ratios(found)
+    random.shuffle(found)
+    assert ratios(found) == (numbers, verdicts)
+    renamed, said = ratios(records({called[name]: times[name] for name in NAMES}))
+    assert {name: said[called[name]] for name in NAMES} == verdicts
+    assert {at: renamed[called[at[0]], *at[1:]] for at in numbers} == pytest.approx(numbers, rel=1e-6)
+    scaled = {name: {net: [scale * t for t in of[net]] for net in of} for name, of in times.items()}
+    assert ratios(records(scaled))[0] == pytest.approx(numbers, rel=1e-5)
 
 
 def test_the_slow_node_is_named_with_its_ratio_and_on_what():
