@@ -30,7 +30,7 @@ from ..planning.framework import offered
 from ..planning.own import NETWORK
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
-from ..run import feeds, preparation
+from ..run import launch_files, preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
@@ -172,7 +172,7 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")
-    files = feeds.prepare(plan, machine, say)
+    files = launch_files.prepare_feeds(plan, machine, say)
     launch_runner = LaunchRunner(plan, run, profiled, sources, reference, machine=machine, feeds=files)
     with measuring(say, wait=True, computes=plan.computes), StatusLine(err) as status:
         say(f"launching {name_of(planned.cell)}")

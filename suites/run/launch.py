@@ -45,9 +45,9 @@ from ..errors import UsageError
 from ..planning import devices
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan, PlannedLaunch, binds, too_large
-from .feeds import FeedFiles
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
+from .launch_files import FeedFiles
 from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
 from .preparation import Reference
 from .quiet import QuietGate

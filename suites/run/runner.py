@@ -23,7 +23,7 @@ from ..display.progress import ProgressDisplay
 from ..display.screen import err, resume_command, say
 from ..errors import UsageError, interruptible
 from ..planning.plan import Plan
-from . import capabilities, feeds, preparation, quota, sides, weights
+from . import capabilities, launch_files, preparation, quota, sides
 from .duet import run_duet
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner
@@ -76,8 +76,8 @@ def run_plan(
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         reference = preparation.prepare_references(plan, machine, say)
-        large_weights = weights.prepare(plan, machine, say)
-        feed_files = feeds.prepare(plan, machine, say)
+        large_weights = launch_files.prepare_weights(plan, machine, say)
+        feed_files = launch_files.prepare_feeds(plan, machine, say)
         defaults = {}
         if not paired:
             place = capabilities.place_of(machine)

@@ -29,7 +29,7 @@ from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.planning import devices
 from dlbench.suites.planning.framework import Framework, find
-from dlbench.suites.run import feeds, preparation
+from dlbench.suites.run import launch_files, preparation
 from dlbench.suites.run.judge import judged, limits_of
 from dlbench.suites.run.launcher import LaunchRequest, launch_process
 
@@ -130,7 +130,8 @@ def launch_once(
         reference = None
     feed = None
     if placement in FED:
-        reference, feed = preparation.ensure(specified, size, print, fed=True), feeds.checked(specified, size, print)
+        reference = preparation.ensure(specified, size, print, fed=True)
+        feed = launch_files.checked_feeds(specified, size, print)
     chosen_settings = in_force(tuning, framework.tunable(mode, device, specified.family.name))
     launch = Launch(
         cell=cell,
