@@ -126,7 +126,7 @@ def _measure(given: Given, series: Series, rule: Rule, confidence: float, second
     check_count(plan, given.yes)
     if given.resume:
         with Store.open(delivery.local_or(given.store_file), create=False) as store:
-            unfinished = resume.unfinished(store, plan, machine, BISECTING, bare=False)
+            unfinished = resume.unfinished(store, plan, machine, BISECTING)
         sides.check_same(unfinished, described, rule)
         plan = replace(plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed)
     candidates = f"{counted(len(plan.cells), series.kind)} after {series.names[0]}, up to {series.names[-1]}"

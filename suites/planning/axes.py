@@ -318,8 +318,3 @@ class SuiteOverrides:
         """Return these choices with some changed; None takes one away."""
         kept = {"steps": self.steps, "builds": self.builds, "joining": self.joining, "own": self.own, **self.words}
         return SuiteOverrides(**{**kept, **changed})
-
-    @property
-    def narrows(self) -> bool:
-        """Whether anything but builds and adapters was chosen."""
-        return bool(self.words) or self.steps is not None or self.own is not None

@@ -100,7 +100,7 @@ def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) 
     assert text != SUITE
     (folder / "rows.toml").write_text(text)
     given = Given(**{name: default for name, (_, default) in compare.OPTIONS.items()}, interval="2%")
-    plan, _, _ = compare.planned(given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"])
+    plan, _ = compare.planned(given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"])
     assert {(cell.framework, cell.mode) for cell in plan.cells} == {("torch", "compile"), ("torch", "eager")}
     assert plan.interval is None  # that of `compare --now` is about pairs
 
