@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own, values
-from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, SuiteOverrides, narrowing_help, option_of
+from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS, AxisOption, SuiteOverrides, option_of
 
 DEFAULT_STORE = "dlbench.sqlite"
 
@@ -105,9 +105,17 @@ ADAPTER = several(
 
 AXES: Options = {each.key: option(each.option, each.help, metavar=each.metavar) for each in (*AXIS_OPTIONS, *LIMITS)}
 AXES_OF_A_CELL = {key: AXES[key] for key in KEYS if key not in ("networks", "frameworks", "threads_limit")}
-AXES_TO_SHOW: Options = {
-    each.key: option(each.option, narrowing_help(each), metavar=each.metavar) for each in AXIS_OPTIONS
-}
+
+
+def _to_show(axis: AxisOption) -> tuple[Any, Any]:
+    """Return the option that shows the stored cells of some values only."""
+    names = axis.example or ",".join(axis.known[:2])
+    first = names.partition(",")[0]
+    shown = f"`{first}` or `{names}` or `'{first[0]}*'`" if names else "`1` or `1,2,4`"
+    return option(axis.option, f"Only cells with these values: {shown}.", metavar=axis.metavar)
+
+
+AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
 LAUNCHES: Options = {
     "launches": option(
         "--launches",
