@@ -47,9 +47,7 @@ _BISECT: options.Options = {
     "repo": option("--repo", "Try the commits of this git repository, which needs --step.", metavar="PATH"),
     "build": option("--build", "Command for the shell that builds a commit, in its worktree.", metavar="CMD"),
     "build_limit": option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT})."),
-    "suite_name": option(
-        "--suite", "Suite that defines the network and how a launch measures: a name or a file.", str, "quick"
-    ),
+    "suite_name": options.suite_of_network("quick"),
     "confidence": option("--confidence", f"Probability of the answer with which the search ends ({CONFIDENCE:.0%})."),
 }
 _PYTHON = (

@@ -68,6 +68,12 @@ def takes(*tables: Options) -> Callable[[Callable[[Given], None]], Callable[...,
     return decorated
 
 
+def suite_of_network(usual: str) -> tuple[Any, Any]:
+    """Return the option of the suite that a network is taken from."""
+    text = "Suite that defines the network and its settings: a name, or a file ending in .toml."
+    return option("--suite", text, str, usual, metavar="SUITE")
+
+
 JSON = flag("--json", "Print JSON.")
 _OF_STORE: dict[str, Any] = {"envvar": "DLBENCH_STORE", "metavar": "FILE"}
 STORE = option("--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE)
@@ -82,13 +88,6 @@ OF_MACHINE = option("--machine", "Only the machine with this fingerprint.")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
 NO_QUIET_GATE = flag("--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches.")
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
-SUITE_OF_NETWORK = option(
-    "--suite",
-    "Suite that defines the network and the launch protocol: a name, or a file ending in .toml.",
-    str,
-    "tuning",
-    metavar="SUITE",
-)
 SUITE_OR_CLAIMS = argument("SUITE", "A suite's name, `claims`, or a file ending in .toml.")
 PYTHON = several(
     "--python",
