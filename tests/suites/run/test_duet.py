@@ -15,7 +15,7 @@ import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script
-from processes import PATIENCE, null_cell
+from processes import PATIENCE, null_cell, plan_of
 from properties import examples
 from recorded_trees import write_tree
 
@@ -25,10 +25,7 @@ from dlbench.reports.compare.comparison import common_time
 from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import PlannedLaunch, expand
-from dlbench.suites.planning.values import Capacity
+from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run.duet import choose, masks_of, run_duet
 from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import LaunchMonitor, launch_process, no_tick
@@ -131,9 +128,7 @@ def test_a_guest_is_answered_when_the_other_has_come_or_is_gone(words: list[str]
     assert not third.wrong
 
 
-PLAN = expand(
-    suite.load("quick"), SuiteOverrides(networks="fcn5", frameworks="null", threads="1"), Capacity(2, 2), seed=1
-)
+PLAN = plan_of(networks="fcn5", frameworks="null", threads="1")
 PROTOCOL = PLAN.protocol._replace(warmup_steps=2, steps=20, minimum_steps=2, seconds=0.5, maximum_warmup_steps=0)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import plan_of
 
 from dlbench.adapters.launch import batches, parity
 from dlbench.adapters.launch.batches import CHECKED, TIMED
@@ -12,16 +13,13 @@ from dlbench.adapters.launch.feeds import Feed, path_of
 from dlbench.adapters.networks import family_of, of_family
 from dlbench.adapters.protocol import FED
 from dlbench.hardware_probe import probe
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
-from dlbench.suites.planning.values import Capacity
+from dlbench.suites.planning.suite import load
 from dlbench.suites.run import launch_files
 
 NUMBERS = {"inputs": 1025, "hidden": [1024, 8], "outputs": 10, "activation": "relu"}
 NETWORK = of_family("wide", family_of({"family": "feedforward", "numbers": NUMBERS}))
 LARGE = next(iter(NETWORK.family.parameters()))
-FEED = suite.load("feed")
+FEED = load("feed")
 SIZE = 2
 
 
@@ -123,11 +121,11 @@ def test_where_no_file_can_be_written_it_is_said_once(check, words, tmp_path):
 
 
 def test_files_are_for_the_cells_that_take_mini_batches(tmp_path):
-    choices = SuiteOverrides(frameworks="torch,null", batch_sizes=str(SIZE), threads="1")
-    plan = expand(FEED, choices, Capacity(2, 2), 1)
+    chosen = {"batch_sizes": str(SIZE), "threads": "1"}
+    plan = plan_of("feed", frameworks="torch,null", **chosen)
     found = launch_files.prepare_feeds(plan, probe(), print)
     for cell in plan.cells:
         assert (found(cell) is not None) is (cell.placement in FED)
     assert len([*tmp_path.rglob("*.feed")]) == 2
-    alone = expand(FEED, choices.but(frameworks="null"), Capacity(2, 2), 1)
+    alone = plan_of("feed", frameworks="null", **chosen)
     assert not any(map(launch_files.prepare_feeds(alone, probe(), print), alone.cells))  # it computes nothing

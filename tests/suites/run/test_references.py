@@ -5,13 +5,11 @@ from pathlib import Path
 import pytest
 from fake_nvml import TWO, gpus
 from known_networks import NETWORKS
+from processes import plan_of
 
 from dlbench.adapters.networks import family_of, of_family
 from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import probe
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation
 from dlbench.suites.run.preparation import Reference, fitting
@@ -94,22 +92,22 @@ def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unc
 
 
 def test_in_a_plan_of_both_the_gpu_is_compared_with_what_the_cpu_needs_anyway(computed):
-    choices = SuiteOverrides(networks="lstm32", frameworks="torch,null", devices="cuda:0,cpu", batch_sizes="24,48")
-    plan = expand(suite.load("quick"), choices, Capacity(1, 1, gpus(TWO)), seed=0)
+    chosen = {"networks": "lstm32", "frameworks": "torch,null", "devices": "cuda:0,cpu", "batch_sizes": "24,48"}
+    plan = plan_of("quick", Capacity(1, 1, gpus(TWO)), **chosen)
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     assert computed == [("lstm32", 24), ("lstm32", 48)]
     for cell in plan.cells:
         found = reference(cell)
         assert found is not None
         assert (found.path.name.startswith(f"lstm32-b{cell.batch_size}-"), found.repeated_batch) == (True, None)
-    on_gpu = expand(suite.load("quick"), SuiteOverrides(frameworks="null", networks="fcn5"), Capacity(1, 1), seed=0)
-    assert preparation.prepare_references(on_gpu, probe(), lambda line: None)(on_gpu.cells[0]) is None
+    computes_nothing = plan_of(frameworks="null", networks="fcn5")
+    reference = preparation.prepare_references(computes_nothing, probe(), print)
+    assert reference(computes_nothing.cells[0]) is None
 
 
 def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_none(computed):
     words = {"networks": "lstm32", "frameworks": "torch", "threads": "1", "batch_sizes": "4", "world_sizes": "1,2"}
-    choices = SuiteOverrides(**words, sync="step,local:3,local:4,async")
-    plan = expand(suite.load("quick"), choices, Capacity(1, 1), seed=0)
+    plan = plan_of(**words, sync="step,local:3,local:4,async")
     reference = preparation.prepare_references(plan, probe(), lambda line: None)
     found = {(cell.world_size, cell.sync): reference(cell) for cell in plan.cells}
     assert computed == [("lstm32", 4, 2, 3), ("lstm32", 4, 2, 4)]

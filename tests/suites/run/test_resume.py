@@ -7,22 +7,17 @@ from types import SimpleNamespace
 
 import factory_of_records as make
 import pytest
+from processes import plan_of
 
 from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.storage.store import Store
 from dlbench.suites.environments import digests, environment
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning import suite, values
+from dlbench.suites.planning import values
 from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
-from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation, resume
 
 HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
-
-
-def plan_of(seed=1, **choices):
-    return expand(suite.load("quick"), SuiteOverrides(**choices), Capacity(2, 4), seed)
 
 
 @pytest.fixture
