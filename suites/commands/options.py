@@ -221,7 +221,12 @@ def own_steps(given: Given) -> own.OwnSteps | None:
 def interpreters(given: Given) -> list[str]:
     """Return the words of --python, each with its row: a path alone is the interpreter of every step."""
     steps = own_steps(given)
-    return own.interpreters(given.python or (), steps.names if steps else ())
+    rows = steps.names if steps else ()
+    return [
+        named
+        for word in given.python or ()
+        for named in ([word] if "=" in word or not rows else [f"{row}={word}" for row in rows])
+    ]
 
 
 def seconds_of(budget: str | None) -> float | None:
