@@ -193,7 +193,6 @@ def _places(names: Sequence[str], kind: str, good: str | None, bad: str | None) 
 
 
 def _of_builds(given: Given) -> Series:
-    """Return the interpreters of --python, in order."""
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
     builds = values.builds(given.python, name)
     chosen = builds[_places([each.name for each in builds], "build", given.good, given.bad)]
@@ -201,7 +200,6 @@ def _of_builds(given: Given) -> Series:
 
 
 def _of_releases(given: Given) -> Series:
-    """Return the releases of a framework on the package index, from good to bad."""
     if not given.good or not given.bad:
         raise UsageError("Name the releases between which it became slower, as in --good 0.4.20 --bad 0.12.0.")
     found = frameworks.find(given.framework.partition(":")[0])

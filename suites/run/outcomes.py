@@ -130,7 +130,6 @@ def read_answer(directory: Path, launch: Launch) -> Outcome:
 
 @cache
 def _model(kind: Any) -> type[BaseModel]:
-    """Return the model of a tuple of the protocol."""
     fields: dict[str, Any] = {
         name: (_checked(hint, name in _SIGNED), kind._field_defaults.get(name, ...))
         for name, hint in typing.get_type_hints(kind).items()
