@@ -158,4 +158,4 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         def tick(directory: Path) -> None:
             status.draw(f"  {read_phase(directory)[0] or 'starting'}")
 
-        return next(launch_runner.run_launch(planned, plan.protocol, tick=tick))
+        return launch_runner.attempt(planned, plan.protocol, tick=tick)

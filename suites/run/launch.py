@@ -1,6 +1,6 @@
-"""Runs one launch of a cell, with its attempts, and makes a Record of each; stores nothing.
+"""Runs launches of cells, with their attempts, and makes a Record of each; stores nothing.
 
-Each record is yielded when its launch has ended, so that a caller can store it before the next attempt begins. A
+Records are yielded when their launches have ended, so that a caller can store them before the next attempt begins. A
 disturbed launch is attempted again, at most ``most`` times in all; before each repetition the gate waits until the
 machine is quiet, and where it is not, there is none. `reports.storage.record.last_attempts` decides which one counts.
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launch_files import FeedFiles
-from .launcher import Launched, Launcher, LaunchRequest, Tick, no_tick, of_a_launch
+from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, no_tick, of_a_launch
 from .preparation import Reference
 from .quiet import QuietGate
 from .texts import Text
@@ -99,34 +99,22 @@ class LaunchRunner:
     def _limits(self) -> Limits | None:
         return None if self.machine is None else limits_of(self.machine, self.ceilings)
 
-    def run_launch(
-        self, planned: PlannedLaunch, protocol: Protocol, *, most: int = 1, skip: str = "", tick: Tick = no_tick
-    ) -> Iterator[Record]:
-        """Yield a record for each attempt, until one was not disturbed or ``most`` were made.
-
-        A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives one record of status
-        SKIPPED and starts nothing.
-        Raises FrameworkEnvironmentError where a launch cannot write its folder, and KeyboardInterrupt as it comes.
-        """
-        for attempt in range(most):
-            if attempt and self.gate is not None and not self.gate.before_repeat():
-                return
-            record = self.attempt(planned, protocol, attempt, skip=skip, tick=tick)
-            yield record
-            if not disturbed(record, self.host):
-                return
-
     def attempt(
         self,
         planned: PlannedLaunch,
         protocol: Protocol,
         attempt: int = 0,
+        tick: Tick = no_tick,
         *,
         skip: str = "",
-        tick: Tick = no_tick,
         meeting: threading.Barrier | None = None,
     ) -> Record:
-        """Return the record of one attempt at a launch; ``meeting`` is with the launch that runs at the same time."""
+        """Return the record of one attempt at a launch; ``meeting`` is with the launch that runs at the same time.
+
+        A row without interpreter, a reason to ``skip``, or a GPU that does not answer gives a record of status SKIPPED
+        and starts nothing. Raises FrameworkEnvironmentError where a launch cannot write its folder, and
+        KeyboardInterrupt as it comes.
+        """
         cell, source = planned.cell, self.sources[planned.cell.framework]
         network, framework = self.plan.network_of(cell), source.build.framework
         tunable = framework.tunable(cell.mode, cell.device, network.family.name)
@@ -294,6 +282,34 @@ class LaunchRunner:
                 f"{cell.all_threads} threads cannot be bound to as many CPUs here: this process may use fewer."
             )
         return list(mask)
+
+
+def run_attempts(
+    runners: Mapping[str, LaunchRunner],
+    launches: Sequence[PlannedLaunch],
+    protocol: Protocol,
+    *,
+    most: int = 1,
+    skip: str = "",
+    tick: Tick = no_tick,
+) -> Iterator[list[Record]]:
+    """Yield the records of each attempt at a launch, or at several at once, by the runner of its side.
+
+    There are attempts until no launch was disturbed, at most ``most``. Raises what `LaunchRunner.attempt` raises; no
+    process of any launch is left then.
+    """
+    gate = runners[launches[0].side].gate
+    for attempt in range(most):
+        if attempt and gate is not None and not gate.before_repeat():
+            return
+        meeting = threading.Barrier(len(launches)) if len(launches) > 1 else None
+        calls = [
+            partial(runners[each.side].attempt, each, protocol, attempt, skip=skip, meeting=meeting) for each in launches
+        ]
+        records = [calls[0](tick)] if meeting is None else at_once(calls, meeting, tick)
+        yield records
+        if not any(disturbed(record, runners[record.side].host) for record in records):
+            return
 
 
 _SYSTEM = "bin|boot|dev|etc|lib|lib32|lib64|opt|proc|sbin|sys|usr"

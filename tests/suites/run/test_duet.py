@@ -26,9 +26,9 @@ from dlbench.reports.storage.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
-from dlbench.suites.run.duet import choose, masks_of, run_duet
-from dlbench.suites.run.launch import LaunchRunner
-from dlbench.suites.run.launcher import LaunchMonitor, launch_process, no_tick
+from dlbench.suites.run.duet import choose, masks_of
+from dlbench.suites.run.launch import LaunchRunner, run_attempts
+from dlbench.suites.run.launcher import LaunchMonitor, launch_process
 
 MACHINE = probe()
 two_cpus = pytest.mark.skipif(
@@ -146,7 +146,7 @@ def duet(folder: Path, bodies: dict[str, str], limits: dict[str, float] | None =
     masks = masks_of(PLAN.cells[0], MACHINE.cpu)
     assert not isinstance(masks, str)
     pair = [PlannedLaunch(PLAN.cells[0], 0, side, cpus) for side, cpus in zip(bodies, masks, strict=True)]
-    (records,) = run_duet(runners, pair, PROTOCOL, 1, no_tick)
+    (records,) = run_attempts(runners, pair, PROTOCOL)
     return records
 
 

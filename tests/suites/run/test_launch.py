@@ -17,7 +17,7 @@ from dlbench.reports.storage.record import Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
-from dlbench.suites.run.launch import LaunchRunner
+from dlbench.suites.run.launch import LaunchRunner, run_attempts
 
 PLAN = plan_of(networks="fcn5", frameworks="torch", threads="1,2", affinity="bound,oversubscribed")
 MACHINE = probe()
@@ -41,7 +41,7 @@ def runner_with(launcher, **options):
 
 
 def records_of(runner, planned, protocol, **options):
-    return list(runner.run_launch(planned, protocol, **options))
+    return [record for (record,) in run_attempts({planned.side: runner}, (planned,), protocol, **options)]
 
 
 def planned(affinity="oversubscribed", threads=1):
