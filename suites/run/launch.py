@@ -175,8 +175,11 @@ class LaunchRunner:
         if source.interpreter is None or reason or isinstance(gpus, str):
             return Launched(Outcome(Status.SKIPPED, reason or (gpus if isinstance(gpus, str) else "")), 0.0), {}, None
         uuids = ",".join(gpu.uuid or "" for gpu in gpus) or None
-        framework, reference = source.build.framework, self.reference(cell)
-        chosen = in_force(cell.tuning, tunable)
+        framework, chosen = source.build.framework, in_force(cell.tuning, tunable)
+        reference, feed = self.reference(cell), self.feeds(cell)
+        text = self.text if protocol.curve_steps else None
+        # Another version of the adapters may not know of such files.
+        weights = self.weights(cell) if self.guest in (None, GUEST_DIRECTORY) else None
         cache = folders.make_folder(folders.cache_directory(framework))
         launch = Launch(
             cell,
@@ -189,22 +192,18 @@ class LaunchRunner:
             repeated_batch=None if reference is None else reference.repeated_batch,
             label_sets=1 if reference is None else reference.label_sets,
             network=to_data(self.plan.network_of(cell)),
+            weights=None if weights is None else str(weights),
+            text=None if text is None else str(text.file()),
+            feed=None if feed is None else str(feed.folder),
         )
-        # Another version of the adapters may not know of such files.
-        if self.guest in (None, GUEST_DIRECTORY) and (weights := self.weights(cell)) is not None:
-            launch = launch._replace(weights=str(weights))
-        if (feed := self.feeds(cell)) is not None:
-            launch = launch._replace(feed=str(feed.folder))
-            software["feed"] = feed.described
-        if launch.repeated_batch is not None:
-            software["repeated_batch"] = launch.repeated_batch
-        if launch.label_sets > 1:
-            software["label_sets"] = launch.label_sets
-        if self.plan.cold_start:
-            software["cold_start"] = True
-        if self.text is not None and protocol.curve_steps:
-            launch = launch._replace(text=str(self.text.file()))
-            software["text"] = self.text.described()
+        described = {
+            "feed": None if feed is None else feed.described,
+            "repeated_batch": launch.repeated_batch,
+            "label_sets": launch.label_sets if launch.label_sets > 1 else None,
+            "cold_start": self.plan.cold_start or None,
+            "text": None if text is None else text.described(),
+        }
+        software |= {key: value for key, value in described.items() if value is not None}
         variables = {
             **framework.launch_variables(cell.mode, cell.threads, source.folder, chosen),
             # What the driver compiles for a GPU is kept apart from the user's own.
@@ -225,12 +224,11 @@ class LaunchRunner:
         )
         # Of several GPUs, which do the same, the first is watched.
         watched = gpus[0].uuid if gpus else None
-        launched, telemetry = self._launch(request, watched, tick)
-        for _ in range(_SUSPENDED_REPEATS - 1):
+        for _ in range(_SUSPENDED_REPEATS):
+            launched, telemetry = self._launch(request, watched, tick)
             # Where this process was stopped meanwhile, its clock says nothing about the guest.
             if not launched.suspended or launched.outcome.status not in (Status.IMPLAUSIBLE, Status.TIMED_OUT):
                 break
-            launched, telemetry = self._launch(request, watched, tick)
         return launched, software, telemetry
 
     def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
