@@ -97,6 +97,8 @@ def test_a_wrong_suite_file_is_refused_by_file_and_key(call, content, part):
         (["list", "--json", ""], 2, ["--json has an empty value"]),
         (["report", "matrix", "--format", "jsn"], 2, ["Did you mean 'json'?"]),
         (["report", "threads", "--reference", "shi2061"], 2, ["Did you mean 'shi2016'?"]),
+        (["list", "--capabilities", "--against", "shi2016"], 2, ["gurari2021"]),
+        (["list", "--against", "gurari2021"], 2, ["--capabilities"]),
         (["explain", "/fcn5"], 2, ["is not a cell"]),
         (["explain", "null:fast/fcn5"], 2, ["null has no mode 'fast'"]),
         (["explain", "null/fcn5", "--batch-size", "8-16"], 2, ["and this means 9"]),
