@@ -31,7 +31,7 @@ from ..run import launch_files, preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.outcomes import read_phase
-from ..run.preparation import Reference
+from ..run.preparation import Reference, ReferenceKey
 from ..run.quiet import measuring
 from . import options
 from .options import Given, option, takes
@@ -145,8 +145,9 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         if cell.sync == ASYNC:
             return None
         workers = cell.world_size if cell.local_steps else 1
-        network, fed = plan.network_of(cell), cell.placement in FED
-        path = preparation.find(network, cell.batch_size, workers, cell.local_steps, fed)
+        fed = cell.placement in FED
+        wanted = ReferenceKey(plan.network_of(cell), cell.batch_size, workers, cell.local_steps, fed)
+        path = preparation.find(wanted)
         return None if path is None else Reference(path)
 
     run = preparation.new_run(plan, machine, "explain")

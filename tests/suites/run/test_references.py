@@ -12,7 +12,7 @@ from dlbench.adapters.reference import files as reference_files
 from dlbench.hardware_probe import probe
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation
-from dlbench.suites.run.preparation import Reference, fitting
+from dlbench.suites.run.preparation import Reference, ReferenceKey, fitting
 
 SHIPPED = {
     network: {
@@ -41,7 +41,7 @@ def computed(tmp_path, monkeypatch):
 
 def fit(network, size, on_cpu):
     said = []
-    return fitting(NETWORKS[network], size, on_cpu, said.append), said
+    return fitting(ReferenceKey(NETWORKS[network], size), on_cpu, said.append), said
 
 
 @pytest.mark.parametrize(("size", "workers", "computed_size"), [(192, 3, 8), (768, 3, 8), (75, 3, 25), (12, 3, 4)])
@@ -49,12 +49,12 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
     computed, size, workers, computed_size
 ):
     said = []
-    found = fitting(NETWORKS["resnet50"], size, False, said.append, equal_parts=workers)
+    wanted = ReferenceKey(NETWORKS["resnet50"], size, workers)
+    found = fitting(wanted, False, said.append)
     assert computed == [("resnet50", computed_size, workers)]
     assert (found.repeated_batch, found.label_sets) == (computed_size, workers)
     assert f"mini-batch {computed_size} with {workers} sets of labels" in said[0]
-    again = fitting(NETWORKS["resnet50"], size, False, pytest.fail, equal_parts=workers)
-    assert (again, len(computed)) == (found, 1)
+    assert (fitting(wanted, False, pytest.fail), len(computed)) == (found, 1)
 
 
 @pytest.mark.parametrize("network", SHIPPED)
@@ -77,7 +77,7 @@ def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
 
 
 def test_other_mini_batches_in_each_step_have_a_reference_of_their_own(computed):
-    found = [fitting(NETWORKS["lstm32"], 24, True, print, fed=fed) for fed in (False, True, True)]
+    found = [fitting(ReferenceKey(NETWORKS["lstm32"], 24, fed=fed), True, print) for fed in (False, True, True)]
     assert found[0].path != found[1].path == found[2].path
     assert computed == [("lstm32", 24), ("lstm32", 24)]
 
@@ -123,15 +123,15 @@ def small(**changes):
 
 
 def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
-    first = fitting(small(), 64, True, lambda line: None)
-    other = fitting(small(hidden=[33]), 64, True, lambda line: None)
+    first = fitting(ReferenceKey(small(), 64), True, print)
+    other = fitting(ReferenceKey(small(hidden=[33]), 64), True, print)
     assert computed == [("small", 64), ("small", 64)]
     assert first.path != other.path
-    assert fitting(small(), 64, True, pytest.fail) == first
+    assert fitting(ReferenceKey(small(), 64), True, pytest.fail) == first
 
 
 def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(computed):
-    found = fitting(small(), 2**15, False, lambda line: None)
+    found = fitting(ReferenceKey(small(), 2**15), False, print)
     assert computed == [("small", 8)]
     assert found.repeated_batch == 8
 
@@ -140,8 +140,7 @@ def test_a_mini_batch_too_large_for_a_reference_of_its_own_repeats_a_small_one(c
 def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(computed, chains, computed_chains):
     numbers = {"units": 400, "order": "sequential"}
     machine = of_family("machine", family_of({"family": "boltzmann", "numbers": numbers}))
-    one = fitting(machine, 1, True, lambda line: None)
-    found = fitting(machine, chains, True, lambda line: None)
+    one, found = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))
     assert computed == [("machine", 1), *([("machine", computed_chains)] * (chains > 1))]
     assert found.repeated_batch == (None if chains == computed_chains else computed_chains)
     assert (found == one) is (chains == 1)
