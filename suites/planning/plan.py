@@ -268,7 +268,7 @@ def _cells(
     ``threads`` gives the counts of a device under a CPU quota.
     """
     plain = {each.axis: values.parse_plain(each, choices[each.key] or suite.axes[each.key], capacity) for each in PLAIN}
-    plain["cpu_quota"] = _within("cpu_quota", plain["cpu_quota"], capacity.machine_cpus, choices)
+    plain["cpu_quota"] = _within("cpu_quota", plain["cpu_quota"], capacity.mask or capacity.cpus, choices)
     plain["loader_workers"] = _within("loader_workers", plain["loader_workers"], capacity.cpus, choices)
     idle = [key for key in ("loader_workers", "storage") if choices[key] and set(plain[key]) - {0, STORAGES[0]}]
     if idle and LOADER not in plain["placement"]:

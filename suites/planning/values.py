@@ -50,11 +50,6 @@ class Capacity:
     quota: float = 0.0
     """Of the cells whose threads are meant; 0: none."""
 
-    @property
-    def machine_cpus(self) -> int:
-        """The most CPUs that a quota can give."""
-        return self.mask or self.cpus
-
 
 @dataclass(frozen=True)
 class Build:
