@@ -169,9 +169,7 @@ def rule_given(given: Given, usual: Rule) -> Rule:
     return replace(usual, **chosen)
 
 
-def planned(
-    given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()
-) -> tuple[Plan, tuple[Side, Side]]:
+def planned(given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()) -> tuple[Plan, tuple[Side, Side]]:
     """Return the plan of a suite's cells, and baseline and candidate.
 
     ``baseline`` are the words of a baseline's interpreters. Raises UsageError.

@@ -88,9 +88,7 @@ AXIS_OPTIONS = (
         "NAMES",
         example="cpu,cuda:0",
     ),
-    AxisOption(
-        "precision", "precisions", f"Arithmetic precision: {', '.join(PRECISIONS)}.", "NAMES", known=PRECISIONS
-    ),
+    AxisOption("precision", "precisions", f"Arithmetic precision: {', '.join(PRECISIONS)}.", "NAMES", known=PRECISIONS),
     AxisOption(
         "placement",
         "placements",
@@ -203,9 +201,9 @@ class SuiteOverrides:
         """
         self.steps, self.builds, self.joining, self.own = steps, builds, joining, own
         words = {**(given or {}), **further}
-        self.words: Mapping[str, str] = {key: str(word) for key, word in words.items() if word is not None}
-        for key, word in self.words.items():
-            if not word.strip():
+        self.words: Mapping[str, str] = {key: str(each) for key, each in words.items() if each is not None}
+        for key, given_words in self.words.items():
+            if not given_words.strip():
                 raise UsageError(f"{option_of(key)} is empty. Give a value, or leave the option out.")
 
     def __getitem__(self, key: str) -> str:

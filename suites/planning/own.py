@@ -187,4 +187,3 @@ def register_steps(texts: list[str] | None) -> list[str] | None:
             raise UsageError(f"--step: {seen[made.name]} and {text} have one name. Rename one of the files.")
         framework.add(made)
     return texts
-

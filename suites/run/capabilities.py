@@ -234,4 +234,3 @@ def _threads(framework: Framework, source: Source, launcher: Launcher) -> dict[s
         words = f"{listed} and {own}, together" if by_both == asked else "not honoured"
     seen_by = {"by_nothing": by_nothing, "by_variables": by_variables, "by_calls": by_calls, "by_both": by_both}
     return {"asked": asked, **seen_by, "variables": names, "words": words}
-

@@ -63,4 +63,3 @@ def choose(pairing: str, cells: Sequence[Cell], cpu: Cpu) -> tuple[dict[Cell, Ma
     if refused and not found:
         raise UsageError(f"No cell can be measured in duet pairs. {refused[0]}. Use --pairing sequential.")
     return found, [f"sequential pairs of {each}" for each in refused]
-

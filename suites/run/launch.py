@@ -302,7 +302,8 @@ def run_attempts(
             return
         meeting = threading.Barrier(len(launches)) if len(launches) > 1 else None
         calls = [
-            partial(runners[each.side].attempt, each, protocol, attempt, skip=skip, meeting=meeting) for each in launches
+            partial(runners[each.side].attempt, each, protocol, attempt, skip=skip, meeting=meeting)
+            for each in launches
         ]
         records = [calls[0](tick)] if meeting is None else at_once(calls, meeting, tick)
         yield records

@@ -112,4 +112,3 @@ def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-

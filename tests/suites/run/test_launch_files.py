@@ -110,9 +110,7 @@ def test_a_launch_draws_what_it_cannot_map(weights, damage):
     assert np.array_equal(batches.weight(NETWORK, LARGE, folder=str(weights)), batches.weight(NETWORK, LARGE))
 
 
-@pytest.mark.parametrize(
-    ("check", "words"), [(check_weights, "each launch draws them"), (check_feeds, "are left out")]
-)
+@pytest.mark.parametrize(("check", "words"), [(check_weights, "each launch draws them"), (check_feeds, "are left out")])
 def test_where_no_file_can_be_written_it_is_said_once(check, words, tmp_path):
     (tmp_path / "weights").touch()  # where a folder belongs
     said = []

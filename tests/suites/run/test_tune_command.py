@@ -65,4 +65,3 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(a
     shown = dlbench("report", "matrix", *store, "--json")
     assert json.loads(shown.stdout) == []
     assert json.loads(dlbench("report", "matrix", *store, "--run", "latest", "--json").stdout)
-
