@@ -120,7 +120,7 @@ def test_a_guest_is_answered_when_the_other_has_come_or_is_gone(words: list[str]
         one.recv(10)
     other.sendall(last.encode() + b"\n")
     assert [guest.recv(10) for guest in (one, other)] == [b"{}\n"] * 2
-    assert first.held_seconds >= 0.3
+    assert first.held_seconds > 0.2  # the guest waited for 0.3 s, the monitor from when it had read the word
     third, alone = monitor(broken := threading.Barrier(2))
     alone.sendall(BEGIN.encode() + b"\n")
     broken.abort()

@@ -29,7 +29,7 @@ def store():
 CHOICES = [
     {},
     {"frameworks": "null,torch:compile", "launches": "3", "steps": 2},
-    {"frameworks": "null", "launches": "4-9", "interval": "3%", "affinity": "bound,oversubscribed"},
+    {"frameworks": "null", "launches": "4-9", "interval": "3%", "threads": "1,2", "affinity": "bound,oversubscribed"},
 ]
 
 
