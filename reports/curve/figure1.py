@@ -4,8 +4,8 @@ A curve is one row of the matrix at one place (machine, device, threads, precisi
 mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput X(b) is
 b / T(b): examples a second, for the recurrent networks sequences.
 
-The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`clearly_slower`):
-the same speed for less memory.
+The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`judge`): the same speed for
+less memory.
 
 The knee is the smallest mini-batch from which no larger one pays: throughput grows to none of them by `PAYS` or more
 for each doubling, X(c) / X(b) < (1 + PAYS) ** log2(c / b) for every c > b. So one slow size in the middle makes no
@@ -19,7 +19,6 @@ memory errors or a clock that disagrees with the wall clock, unless that is so o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
@@ -48,7 +47,7 @@ from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import place_name, row_name
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
-from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
+from dlbench.reports.statistics import Ratio, Summary, judge, ratio
 from dlbench.reports.storage.hosts import Host
 
 PAYS = 0.10
@@ -126,17 +125,15 @@ def shown(point: Point, quantity: str) -> Numbers | None:
     return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
 
-def _per_item(batch_size: int, seconds: Summary) -> Summary:
-    low, high = (None if end is None else end / batch_size for end in (seconds.low, seconds.high))
-    launches = tuple(each / batch_size for each in seconds.launch_medians)
-    return replace(seconds, median=seconds.median / batch_size, low=low, high=high, launch_medians=launches)
+def _gain(size: int, other: int, times: Mapping[int, Summary]) -> Ratio:
+    """Return throughput at another size over that at a size."""
+    return ratio(times[size], times[other]).changed(lambda value: value * other / size)
 
 
 def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     """Return the rising mini-batch sizes whose throughput is not clearly lower than the highest."""
-    each = {size: _per_item(size, seconds) for size, seconds in times.items()}
-    fastest = min(each.values(), key=lambda summary: summary.median, default=None)
-    return tuple(sorted(size for size, of in each.items() if fastest is not None and not clearly_slower(of, fastest)))
+    fastest = min(times, key=lambda size: times[size].median / size, default=0)
+    return tuple(size for size in sorted(times) if judge(_gain(size, fastest, times)) != "worse")
 
 
 def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
@@ -156,8 +153,7 @@ def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
 
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
     """Return throughput at the larger size over that at the smaller, for each doubling between them."""
-    found = ratio(_per_item(size, times[size]), _per_item(larger, times[larger]))
-    power = 1 / math.log2(larger / size)
+    found, power = _gain(size, larger, times), 1 / math.log2(larger / size)
     return found.changed(lambda value: value**power, f"{found.method}, for each doubling")
 
 
