@@ -100,7 +100,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     values = [value for cell in shown if (value := QUANTITIES[quantity].value(cell)) is not None]
     if any(low is not None for _, low, _ in values):
         coverage = _lesser_coverage(shown) if QUANTITIES[quantity].of_time else ""
-        lines.append(f"± half-width of the 95 % interval (the wider side){coverage}")
+        lines.append(layout.HALF_WIDTH + coverage)
     lines += axes.legends(column.cell for column in matrix.columns)
     common = _common(matrix)
     lines += layout.flag_lines(shown, common)

@@ -208,7 +208,7 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
             "brackets where the intervals leave room for another."
         )
     if any(value is not None and value[1] is not None for value in (shown(point, quantity) for point in points)):
-        lines.append("± half-width of the 95 % interval (the wider side)")
+        lines.append(layout.HALF_WIDTH)
     if any(point.seconds is not None and not point.takes_part for point in points):
         lines.append(
             "Sizes of an older environment, without a parity check, or disturbed by other programs or a slowed GPU, do "

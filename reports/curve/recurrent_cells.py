@@ -345,7 +345,7 @@ def _findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
 def _legend(found: CellStudy, quantity: str) -> Iterator[str]:
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
     if quantity != "loss" and cells:
-        yield "± half-width of the 95 % interval (the wider side)"
+        yield layout.HALF_WIDTH
         yield from layout.flag_lines(cells, _SAID_ONCE)
     if found.times:
         yield (

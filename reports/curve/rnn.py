@@ -43,16 +43,7 @@ from dlbench.reports.naming import extra_of_place, place_name, row_name, threads
 from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
 from dlbench.reports.published import study as published_study
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
-from dlbench.reports.statistics import (
-    ENOUGH_LAUNCHES,
-    LAUNCH_DEVIATION,
-    Contrast,
-    Ratio,
-    Summary,
-    contrast,
-    geometric_mean,
-    ratio,
-)
+from dlbench.reports.statistics import Contrast, Ratio, Summary, contrast, geometric_mean, ratio
 from dlbench.reports.storage.hosts import Host, name_among
 from dlbench.reports.storage.networks import Networks, networks_of
 
@@ -537,7 +528,7 @@ def _sizes(sizes: Sequence[Size], of: int) -> str:
 
 
 def _legend(found: Study) -> Iterator[str]:
-    yield "± half-width of the 95 % interval (the wider side); iN: N inputs and outputs instead of 2."
+    yield f"{layout.HALF_WIDTH}; iN: N inputs and outputs instead of 2."
     if any(curve.found["fits"] for curve in found.curves):
         yield (
             "c: fixed time per update, s: time per time step, each ± half of its 95 % interval (none from two "
@@ -551,10 +542,7 @@ def _legend(found: Study) -> Iterator[str]:
     if found.threads:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
         if any(each["p_adjusted"] is None for pays in found.threads for each in pays["sizes"]):
-            yield (
-                f"Of fewer than {ENOUGH_LAUNCHES} launches the interval of the ratio decides, widened by the deviation "
-                f"between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} without enough)."
-            )
+            yield layout.WIDENED
     if found.crossings:
         yield (
             "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. Devices "

@@ -211,7 +211,7 @@ def _exactness_tables(found: Study) -> Iterator[Table]:
 
 
 def _legend(found: Study, common: set[Any], quantity: str) -> Iterator[str]:
-    yield "± half-width of the 95 % interval (the wider side)"
+    yield layout.HALF_WIDTH
     if found.exactness:
         yield (
             "All at once (synchronous) is Little's dynamics, which samples another law; sequential and bipartite "

@@ -56,7 +56,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import row_name, threads_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, judge, ratio
+from dlbench.reports.statistics import Ratio, judge, ratio
 from dlbench.reports.storage.record import Record, last_attempts
 
 NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
@@ -459,13 +459,10 @@ def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> 
             "stale: updates by other workers between a worker's first read of the parameters in a step and its own "
             "update, median and maximum."
         )
-    few = (
-        f"; of a ratio with fewer than {ENOUGH_LAUNCHES} launches on a side from their steps, widened by the "
-        f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} without enough)"
-    )
-    few = few if any(point.cell.has(flags.FEW_LAUNCHES) for point in points) else ""
     shares = ", of doubling and exchange in percentage points" * bool(figures & {DOUBLING, EXCHANGE})
-    lines.append(f"± half-width of the 95 % interval (the wider side){shares}{few}")
+    lines.append(layout.HALF_WIDTH + shares)
+    if any(point.cell.has(flags.FEW_LAUNCHES) for point in points):
+        lines.append(layout.WIDENED)
     if any(_figure(way, gain) is None for way, gain in gains if way in figures | {STRONG}):
         lines.append(f"{layout.MISSING} the rival was not measured, or cannot be used")
     return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]

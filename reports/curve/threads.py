@@ -49,12 +49,11 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
 from dlbench.reports.disturbance import THROTTLED_SHARE
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
+from dlbench.reports.formats.layout import BEST, HOLES, WIDENED, Entry, Page, Table, interval, number, times
 from dlbench.reports.naming import extra_of_place, group_name, row_name, threads_name
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
-    LAUNCH_DEVIATION,
     MOST_LAUNCHES,
     SIGNIFICANCE,
     WORSE,
@@ -477,11 +476,6 @@ def _workload(cell: Cell) -> str:
 
 
 _IRRELEVANT = (flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED)
-FEW_LAUNCHES_LEGEND = (
-    f"Fewer than {ENOUGH_LAUNCHES} launches: their steps do not show how launches differ, so each interval vs best "
-    f"is widened by the deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} where "
-    "they are too few), and such a count has no p-value."
-)
 WAIT_LEGEND = "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' defaults."
 LAWS_LEGEND = (
     "Scaling laws, of p threads on p CPUs: Amdahl S(p) = 1/(s + (1-s)/p); USL (Universal Scalability Law) "
@@ -627,7 +621,7 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
     headings = dict.fromkeys(column.heading for curve in curves for column in _shown(curve))
     columns = "; ".join(legend for heading in headings if (legend := _LEGENDS.get(heading or "")))
     lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(map(bound, curves)) else ''}; {columns}."]
-    lines += [FEW_LAUNCHES_LEGEND] if flags.FEW_LAUNCHES in raised else []
+    lines += [f"{WIDENED} Such a count has no p-value."] if flags.FEW_LAUNCHES in raised else []
     known = any(point.cell.observed and point.cell.observed.wait_policy is not None for point in points)
     lines += [WAIT_LEGEND] if known else []
     fits: list[Fits] = [curve.found["fits"] for curve in curves if curve.found["fits"]]
