@@ -16,7 +16,7 @@ from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
-from dlbench.reports.formats.layout import MISSING, Entry
+from dlbench.reports.formats.layout import MISSING, Entry, number
 from dlbench.reports.statistics import Contrast, Summary, adjust
 from dlbench.reports.storage.hosts import Host
 
@@ -163,6 +163,16 @@ def items(of: Callable[[Row], Mapping[str, Any]], *names: str, **fields: Any) ->
 def found_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
     """Return columns of what was found of curves, or of points; ``fields`` as for `items`."""
     return items(lambda each: each.found, *names, **fields)
+
+
+def found_column(name: str, heading: str, written: Callable[[Any], str] = number) -> Column[Point]:
+    """Return a column of what was found of points, an empty field where that is nothing."""
+
+    def text(point: Point) -> str:
+        value = point.found.get(name)
+        return "" if value is None else written(value)
+
+    return Column(name, heading, lambda point: point.found.get(name), text)
 
 
 def curve_objects(

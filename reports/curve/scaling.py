@@ -49,6 +49,7 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    found_column,
     found_columns,
     usable,
 )
@@ -326,11 +327,6 @@ def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
     return _column(heading, text)
 
 
-def _found_column(name: str, heading: str, written: Callable[[Any], str] = layout.number) -> Column[Point]:
-    """Return a column of what was found of a point; an empty field where there is nothing."""
-    return _column(heading, lambda point: "" if point.found[name] is None else written(point.found[name]))
-
-
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
     """Yield the table of speed-ups and that of time saved and losses; columns that would be empty are left out."""
 
@@ -367,9 +363,9 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     further = filled(
         _gain_column(DOUBLING, "doubling"),
         _gain_column(EXCHANGE, "exchange"),
-        _found_column("loss", "loss"),
-        _found_column("seconds_to_target", "s to loss"),
-        _found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
+        found_column("loss", "loss"),
+        found_column("seconds_to_target", "s to loss"),
+        found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
     )
     if further:
         points = [point for point in curve.points if any(each.entry(point).text for each in further)]

@@ -43,14 +43,16 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    found_column,
     found_columns,
     usable,
 )
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
 from dlbench.reports.disturbance import THROTTLED_SHARE
-from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.layout import BEST, HOLES, WIDENED, Entry, Page, Table, interval, number, times
-from dlbench.reports.naming import extra_of_place, group_name, row_name, threads_name
+from dlbench.reports.formats.csv import MEDIAN, VALUE
+from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, entry, number, times
+from dlbench.reports.naming import counted, extra_of_place, group_name, row_name, threads_name
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
@@ -112,12 +114,6 @@ def name_of(curve: Curve) -> str:
     return row_name(curve.cell._replace(mode="") if curve.cell.mode == "2016" else curve.cell)
 
 
-def default_of(curve: Curve) -> int | None:
-    """Return the framework's own thread count, where it is known."""
-    found: int | None = curve.found["default_threads"]
-    return found
-
-
 def _default(cells: Sequence[CellResult]) -> int | None:
     """Return the threads that a row takes by itself: as a cell of its own shows, else as was asked without a quota."""
     taken = [each.observed.taken_threads for each in cells if each.observed and not each.column.threads]
@@ -134,13 +130,13 @@ def _left_out(matrix: Matrix) -> Iterator[str]:
     on_cpu = [place for place in matrix.cells if place.on_cpu]
     if workers := sum(column.world_size > 1 for column in on_cpu):
         yield (
-            f"Not shown: {workers} cell{'s' if workers != 1 else ''} of several workers, which threads alone do not "
-            "explain; `dlbench report scaling` shows them."
+            f"Not shown: {counted(workers, 'cell')} of several workers, which threads alone do not explain; `dlbench "
+            "report scaling` shows them."
         )
     shown = {axes.without(column.cell, "threads") for column in on_cpu if column.threads}
     own = (column for column in on_cpu if column.world_size == 1 and not column.threads)
     if unset := sum(axes.without(column.cell, "threads") not in shown for column in own):
-        yield f"Not shown: {unset} cell{'s' if unset != 1 else ''} for which no thread count was set."
+        yield f"Not shown: {counted(unset, 'cell')} for which no thread count was set."
 
 
 def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
@@ -257,7 +253,7 @@ _FAILURES = {
 
 def advice(curve: Curve) -> str:
     """Return one sentence: the count to use, the cost of one thread or more, and any doubt."""
-    best, timed, default = curve.found["best_threads"], curve.timed, default_of(curve)
+    best, timed, default = curve.found["best_threads"], curve.timed, curve.found["default_threads"]
     if best is None:
         return "nothing was timed"
     partly = ", the best of those not disturbed" if len(curve.taking_part) < len(timed) else ""
@@ -475,7 +471,7 @@ def _workload(cell: Cell) -> str:
 # Tables, JSON and CSV.
 
 
-_IRRELEVANT = (flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED)
+_IRRELEVANT = {flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED}
 WAIT_LEGEND = "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' defaults."
 LAWS_LEGEND = (
     "Scaling laws, of p threads on p CPUs: Amdahl S(p) = 1/(s + (1-s)/p); USL (Universal Scalability Law) "
@@ -498,32 +494,21 @@ _LEGENDS = {
 """Of the columns of a table, by their headings: widths in characters, and meanings."""
 
 
-def _found(name: str, heading: str, form: str) -> Column[Point]:
+def _evidence(
+    name: str,
+    heading: str,
+    form: Callable[[float], str],
+    of: Callable[[Point], Any] = lambda point: point.cell.observed,
+) -> Column[Point]:
     def text(point: Point) -> str:
-        value = point.found.get(name)
-        return "" if value is None else f"{value:{form}}"
-
-    return Column(name, heading, lambda point: point.found.get(name), text)
-
-
-def _observed(name: str, heading: str, form: Callable[[float], str]) -> Column[Point]:
-    def text(point: Point) -> str:
-        value = getattr(point.cell.observed, name, None)
+        value = getattr(of(point), name, None)
         return "" if value is None or not point.cell.shown else form(value)
 
     return Column("", heading, lambda point: None, text)
 
 
-def _ceiling(point: Point) -> str:
-    share = point.cell.ceiling_fraction
-    return "" if share is None or not point.cell.shown else f"{share:.0%}"
-
-
 def _seconds(point: Point) -> Entry:
-    if not point.cell.shown or (seconds := point.cell.seconds) is None:
-        return Entry(HOLES[point.cell.status], hole=True)
-    marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in _IRRELEVANT)
-    return Entry(number(seconds.median) + interval(seconds) + marks)
+    return entry(point.cell, QUANTITIES["seconds"], _IRRELEVANT)._replace(best=False)
 
 
 def _count(point: Point) -> Entry:
@@ -546,12 +531,12 @@ _EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involu
 _POINT: tuple[Column[Point], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
-    Column("seconds_per_minibatch", "s/batch", lambda point: point.cell.seconds, _seconds, ("median", "low", "high")),
+    Column("seconds_per_minibatch", "s/batch", lambda point: point.cell.seconds, _seconds, MEDIAN),
     Column("used", None, lambda point: point.seconds is not None),
     Column("takes_part", None, lambda point: point.takes_part),
-    _found("speedup", "speed-up", ".2f"),
-    _found("efficiency", "eff.", ".2f"),
-    _found("serial_fraction", "serial", ".3f"),
+    found_column("speedup", "speed-up", "{:.2f}".format),
+    found_column("efficiency", "eff.", "{:.2f}".format),
+    found_column("serial_fraction", "serial", "{:.3f}".format),
     *cell_columns("ceiling_fraction"),
     Column(
         "penalty",
@@ -568,20 +553,19 @@ _POINT: tuple[Column[Point], ...] = (
         lambda point: point.cell.observed,
         fields=(*_EVIDENCE, "throttled_share", "wait_policy"),
     ),
-    _observed("waiting_per_wall", "wait", "{:.2f}".format),
-    _observed("cpu_per_wall", "busy", "{:.2f}".format),
-    _observed("cpu_seconds_per_step", "CPU s", number),
-    _observed("involuntary_switches_per_step", "switches", "{:.1f}".format),
-    _observed("throttled_share", "quota", lambda share: f"{share:.0%}" if share > 0.001 else ""),
-    Column("", "ceil", lambda point: None, _ceiling),
+    _evidence("waiting_per_wall", "wait", "{:.2f}".format),
+    _evidence("cpu_per_wall", "busy", "{:.2f}".format),
+    _evidence("cpu_seconds_per_step", "CPU s", number),
+    _evidence("involuntary_switches_per_step", "switches", "{:.1f}".format),
+    _evidence("throttled_share", "quota", lambda share: f"{share:.0%}" if share > 0.001 else ""),
+    _evidence("ceiling_fraction", "ceil", "{:.0%}".format, lambda point: point.cell),
     *cell_columns("flags"),
 )
 _CURVE: tuple[Column[Curve], ...] = (
     *curve_columns("threads"),
     *attributes(lambda curve: curve.host, "physical_cores", "logical_cpus", "effective_cpus"),
     Column("computes", None, computes),
-    *found_columns("best_threads"),
-    *found_columns("default_threads"),
+    *found_columns("best_threads", "default_threads"),
     Column("advice", None, advice),
     Column("mechanism", None, mechanism),
 )
