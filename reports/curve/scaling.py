@@ -53,6 +53,7 @@ from dlbench.reports.curve.curve import (
     found_columns,
     usable,
 )
+from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import row_name, threads_name, work_name
@@ -83,12 +84,6 @@ class Training(NamedTuple):
     ended: str = ""
     """Why the further steps ended early; empty where they did not."""
     staleness: Mapping[str, float] | None = None
-
-    def steps_to(self, target: float) -> float:
-        """Return after how many steps the loss is first this low, linear in between."""
-        steps, losses = zip(*self.losses, strict=True)
-        last = next(place for place, loss in enumerate(losses) if loss <= target) + 1
-        return float(np.interp(-target, -np.minimum.accumulate(losses[:last]), steps[:last]))
 
 
 def trainings(records: Iterable[Record]) -> dict[Place, Training]:
@@ -207,8 +202,8 @@ def _point(cell: CellResult, seen: _Seen, targets: Mapping[tuple[int, int], floa
     target = steps = seconds = None
     if training.losses and cell.timed is not None and not seen.doubt(cell):
         target = targets[team.threads, team.batch_size]
-        steps = training.steps_to(target)
-        seconds = steps * cell.timed.median
+        steps = steps_to(target, *zip(*training.losses, strict=True))
+        seconds = steps and steps * cell.timed.median
     found |= {
         "shares_cpus": count > 1 and team.on_cpu and cpus is not None and threads > cpus,
         "losses": [list(point) for point in training.losses],

@@ -10,7 +10,7 @@ here. The share is the largest of `SHARES` that any network reached.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,15 @@ SETTING = ("cell", "layers", "size")
 Losses = Mapping[str, Mapping[tuple[str, int, int], float]]
 """Losses by the name of a text and the parts of `SETTING` of a network."""
 _CELLS = ("rnn", "gru", "lstm")
+
+
+def steps_to(loss: float, steps: Sequence[float], losses: Sequence[float]) -> float | None:
+    """Return after how many steps the loss is first this low, linear between the known ones; None: never."""
+    below = next((place for place, each in enumerate(losses) if each <= loss), None)
+    if below is None:
+        return None
+    before = max(0, below - 1)
+    return float(np.interp(-loss, [-losses[before], -losses[below]], [steps[before], steps[below]]))
 
 
 class Net(NamedTuple):
@@ -113,12 +122,8 @@ class Training(NamedTuple):
         return float(np.interp(step, self.middles, self.losses))
 
     def steps_to(self, loss: float) -> float | None:
-        """Return after how many steps the loss is first this low, linear between blocks; None: never."""
-        below = next((place for place, each in enumerate(self.losses) if each <= loss), None)
-        if not below:
-            return None if below is None else self.middles[0]
-        (x, y), (u, v) = ((self.middles[place], self.losses[place]) for place in (below - 1, below))
-        return x + (u - x) * (y - loss) / (y - v)
+        """Return after how many steps the loss is first this low, see `steps_to`."""
+        return steps_to(loss, self.middles, self.losses)
 
 
 class Learnt(NamedTuple):
