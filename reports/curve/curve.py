@@ -22,7 +22,6 @@ from dlbench.reports.storage.hosts import Host
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
-Row = TypeVar("Row")
 
 
 class Point(NamedTuple):
@@ -151,18 +150,9 @@ def cell_columns(*names: str) -> tuple[Column[Point], ...]:
     return tuple(replace(each, key="seconds_per_minibatch") if each.key == "seconds" else each for each in columns)
 
 
-def items(of: Callable[[Row], Mapping[str, Any]], *names: str, **fields: Any) -> tuple[Column[Row], ...]:
-    """Return columns of these items for JSON and CSV; ``fields`` are the parts of those that are objects."""
-
-    def column(name: str) -> Column[Row]:
-        return Column(name, None, lambda row: of(row).get(name), fields=fields.get(name, ()))
-
-    return tuple(column(name) for name in names)
-
-
 def found_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
-    """Return columns of what was found of curves, or of points; ``fields`` as for `items`."""
-    return items(lambda each: each.found, *names, **fields)
+    """Return columns of what was found of curves, or of points; ``fields`` as for `attributes`."""
+    return attributes(lambda each: each.found, *names, **fields)
 
 
 def found_column(name: str, heading: str, written: Callable[[Any], str] = number) -> Column[Point]:

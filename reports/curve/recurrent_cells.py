@@ -22,7 +22,7 @@ from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_t
 from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, attributes, csv_rows, objects, within
 from dlbench.reports.curve import pictures
-from dlbench.reports.curve.curve import Curve, Point, cell_columns, curve_columns, grid, items
+from dlbench.reports.curve.curve import Curve, Point, cell_columns, curve_columns, grid
 from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
@@ -379,7 +379,7 @@ _SPEED: tuple[Column[Any], ...] = within(
     ),
     itemgetter(1),
 )
-_TIME: tuple[Column[_Row], ...] = items(
+_TIME: tuple[Column[_Row], ...] = attributes(
     lambda row: row[2], "text", "loss", "steps_to_target", "hours_to_target", "pareto", hours_to_target=VALUE
 )
 

@@ -32,7 +32,6 @@ from dlbench.reports.curve.curve import (
     find_knee,
     found_columns,
     grid,
-    items,
     usable,
 )
 from dlbench.reports.curve.fits import Crossing, crossing, fit_line
@@ -576,13 +575,13 @@ _CROSSING = ("what", "first", "second", *_SERIES, "where", "units", "interval", 
 
 def rnn_data(found: Study) -> dict[str, Any]:
     """Return a JSON object: the curves, the conclusions, and the published study beside."""
-    threads = (*_OF_ROW, *items(dict, *_SERIES, "against", "faster_from", "sizes"))
-    compared = (*_OF_ROW, *items(dict, "times_fastest", "sizes", "of", "fastest_at"))
+    threads = (*_OF_ROW, *attributes(dict, *_SERIES, "against", "faster_from", "sizes"))
+    compared = (*_OF_ROW, *attributes(dict, "times_fastest", "sizes", "of", "fastest_at"))
     return {
         "updates_of_a_run": UPDATES,
         "lines": curve_objects(found.curves, _CURVE, _POINT, "sizes"),
         "threads": objects(threads, found.threads),
-        "crossings": objects(items(dict, *_CROSSING), found.crossings),
+        "crossings": objects(attributes(dict, *_CROSSING), found.crossings),
         "compared": objects(compared, found.compared),
         "beside": None if found.beside is None else rnn_data(found.beside),
         "notes": list(found.notes),

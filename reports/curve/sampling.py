@@ -16,7 +16,7 @@ from dlbench.adapters.families import Machine
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import quantities
 from dlbench.reports.cells import CellResult, Matrix, grouped
-from dlbench.reports.columns import VALUE, Column, objects, within
+from dlbench.reports.columns import VALUE, Column, attributes, objects, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
@@ -30,7 +30,6 @@ from dlbench.reports.curve.curve import (
     curve_rows,
     found_columns,
     grid,
-    items,
     usable,
 )
 from dlbench.reports.curve.fits import crossing
@@ -239,7 +238,7 @@ _POINT: tuple[Column[Point], ...] = (
 )
 _EXACTNESS: tuple[Column[Any], ...] = (
     *within(curve_columns("batch_size"), itemgetter("curve")),
-    *items(dict, "units", "order", "chains", "ratio", ratio=VALUE),
+    *attributes(dict, "units", "order", "chains", "ratio", ratio=VALUE),
 )
 _CROSSING = ("network", "specification", "what", "first", "second", "where", "chains", "interval", "clear")
 
@@ -248,7 +247,7 @@ def _data(found: Study) -> dict[str, Any]:
     """Return a JSON object: the curves, the crossings, and what exactness costs."""
     return {
         "lines": curve_objects(found.curves, _CURVE, _POINT),
-        "crossings": objects(items(dict, *_CROSSING, "smallest", "largest"), found.crossings),
+        "crossings": objects(attributes(dict, *_CROSSING, "smallest", "largest"), found.crossings),
         "exactness": objects(_EXACTNESS, found.exactness),
         "notes": list(found.notes),
     }
