@@ -150,9 +150,8 @@ def _panel(drawn: "Axes", panel: Panel, picture: Picture) -> None:
     aside = (panel.ticks[-1] / panel.ticks[0]) ** _ASIDE if panel.ticks else 1.0
     for place, line in enumerate(panel.lines):
         _line(drawn, line, aside ** (place - (len(panel.lines) - 1) / 2))
-    if panel.ticks:
-        pictures.gridded(drawn, panel.title, panel.ticks[:: math.ceil(len(panel.ticks) / _TICKS)])
-    else:
+    pictures.gridded(drawn, panel.title, panel.ticks[:: math.ceil(len(panel.ticks) / _TICKS) or 1])
+    if not panel.ticks:
         _few_ticks(drawn, panel)
     _vertical_ticks(drawn, picture)
 
@@ -182,7 +181,6 @@ def _line(drawn: "Axes", line: Line, aside: float) -> None:
 def _few_ticks(drawn: "Axes", panel: Panel) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    drawn.set_title(panel.title, fontsize=9, loc="left")
     drawn.set_xlabel(panel.across, fontsize=8)
     if panel.linear:
         drawn.set_xlim(left=0)
@@ -191,9 +189,6 @@ def _few_ticks(drawn: "Axes", panel: Panel) -> None:
         drawn.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         drawn.xaxis.set_minor_formatter(NullFormatter())
-    drawn.grid(color="#dddddd", linewidth=0.5)
-    drawn.set_axisbelow(True)
-    pictures.plain_frame(drawn)
 
 
 def _vertical_ticks(drawn: "Axes", picture: Picture) -> None:

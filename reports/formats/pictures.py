@@ -120,14 +120,15 @@ def bars(panel: "Axes", along: Sequence[float], found: Sequence[Interval], down:
     panel.errorbar(x, y, markersize=4, elinewidth=0.9, **ends, **style)
 
 
-def gridded(panel: "Axes", title: str, sizes: Sequence[float]) -> None:
-    """Give a panel a title, ticks at these sizes across, and a grid behind what it shows."""
+def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
+    """Give a panel a title, a grid behind what it shows, and ticks at these sizes across, if there are any."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+    if sizes:
+        panel.xaxis.set_major_locator(FixedLocator(sizes))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_minor_locator(NullLocator())
     panel.set_title(title, fontsize=9, loc="left")
-    panel.xaxis.set_major_locator(FixedLocator(sizes))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.xaxis.set_minor_locator(NullLocator())
     panel.grid(color="#dddddd", linewidth=0.5)
     panel.set_axisbelow(True)
     plain_frame(panel)
@@ -244,10 +245,7 @@ def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | N
     # Written when it is drawn, behind what makes a figure's other texts inert.
     panel.set_yticks(range(len(content.names)), [visible(name, _MOST) for name in content.names])
     panel.set_ylim(len(content.names) - 0.4, -0.6)
-    panel.set_title(content.title, fontsize=9, loc="left")
-    panel.grid(axis="both", color="#dddddd", linewidth=0.5)
-    panel.set_axisbelow(True)
-    plain_frame(panel)
+    gridded(panel, content.title)
 
 
 def _few_ticks(panel: "Axes", content: Panel) -> None:
