@@ -34,7 +34,7 @@ from dlbench.reports.curve.curve import (
     grid,
     usable,
 )
-from dlbench.reports.curve.fits import Crossing, crossing, fit_line
+from dlbench.reports.curve.fits import crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table, number
@@ -484,23 +484,8 @@ def _crossing_tables(found: Study) -> Iterator[Table]:
     for each in found.crossings:
         size = _size_of(each)
         row = f"{each['what']}: {each['first']['name']}, {each['second']['name']}"
-        fields[_work(each["curve"], size), "", row, _column(size)] = Entry(where(each["at"]))
+        fields[_work(each["curve"], size), "", row, _column(size)] = Entry(each["at"].words)
     yield from _pivot("n_rec from which on the second is faster", fields, corner="")
-
-
-def where(at: Crossing) -> str:
-    """Return where a crossing is: "96 (60 to 140)", "below 10", "above 500", "none"."""
-
-    def units(value: float) -> str:
-        if value == 0:
-            return f"below {at.smallest}"
-        return f"above {at.largest}" if math.isinf(value) else number(value)
-
-    if not at.clear:
-        return "none"
-    if at.low is None or at.high is None or at.low == at.high:
-        return units(at.units)
-    return f"{units(at.units)} ({units(at.low)} to {units(at.high)})"
 
 
 def _compared_tables(found: Study) -> Iterator[Table]:

@@ -33,7 +33,6 @@ from dlbench.reports.curve.curve import (
     usable,
 )
 from dlbench.reports.curve.fits import crossing
-from dlbench.reports.curve.rnn import where
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
 from dlbench.reports.naming import rest_of, work_name
@@ -108,21 +107,17 @@ def _crossings(curves: list[Curve]) -> Iterator[dict[str, Any]]:
             min((curve for curve in of if at in curve.times), key=lambda curve: curve.times[at].median)
             for at in (chains[0], chains[-1])
         )
-        if few is not many:
-            yield from _crossed(of[0].cell, "rows", _name(few, of), few.times, _name(many, of), many.times)
         kinds = grouped(of, lambda curve: curve.cell.on_cpu)
+        pairs: list[tuple[str, str, Times, str, Times]] = []
+        if few is not many:
+            pairs.append(("rows", _name(few, of), few.times, _name(many, of), many.times))
         if len(kinds) == 2:
-            yield from _crossed(
-                of[0].cell, "devices", "the CPUs", best_times(kinds[True]), "the GPUs", best_times(kinds[False])
-            )
-
-
-def _crossed(
-    cell: Cell, what: str, first: str, of_first: Times, second: str, of_second: Times
-) -> Iterator[dict[str, Any]]:
-    if (at := crossing(of_first, of_second)) is not None:
-        named = {"network": cell.network, "specification": cell.specification, "first": first, "second": second}
-        yield {**named, "what": what, **at.data("chains"), "words": where(at)}
+            pairs.append(("devices", "the CPUs", best_times(kinds[True]), "the GPUs", best_times(kinds[False])))
+        for what, first, of_first, second, of_second in pairs:
+            if (at := crossing(of_first, of_second)) is not None:
+                network = {name: getattr(of[0].cell, name) for name in ("network", "specification")}
+                named = {"first": first, "second": second, "what": what}
+                yield {**network, **named, **at.data("chains"), "words": at.words}
 
 
 def _exactness(curves: list[Curve]) -> Iterator[dict[str, Any]]:

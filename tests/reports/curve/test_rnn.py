@@ -14,7 +14,7 @@ from records_of_claims import small, tables_of
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.fits import crossing, fit_line
-from dlbench.reports.curve.rnn import Size, Study, faster_from, growth, study, threads_words, where
+from dlbench.reports.curve.rnn import Size, Study, faster_from, growth, study, threads_words
 from dlbench.reports.curve.rnn import published as study_of_2017
 from dlbench.reports.statistics import Summary, published, summarise
 from dlbench.reports.storage.store import Store
@@ -81,9 +81,9 @@ def test_a_crossing_of_two_powers_is_found_again(at: float, gain: float, slope: 
     second = {n: published((n / at) ** slope) for n in UNITS}
     found = crossing(first, second)
     if at < UNITS[0]:
-        assert (found.units, where(found)) == (0.0, "below 10")
+        assert (found.units, found.words) == (0.0, "below 10")
     elif at > UNITS[-1]:
-        assert (found.units, where(found)) == (math.inf, "above 500")
+        assert (found.units, found.words) == (math.inf, "above 500")
     else:
         assert found.units == pytest.approx(at, rel=1e-6)
     assert (found.low, found.high) == (None, None)
