@@ -38,7 +38,7 @@ from dlbench.reports.curve.fits import crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.naming import extra_of_place, place_name, row_name, threads_name, work_name
+from dlbench.reports.naming import group_name, place_name, row_name, threads_name
 from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
 from dlbench.reports.published import study as published_study
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
@@ -138,8 +138,8 @@ def _name(cell: Cell) -> str:
 
 
 def _place_name(cell: Cell) -> str:
-    """Return the threads or the device in words: "2 threads", "cuda:0"."""
-    return (place_name(cell) if cell.on_cpu else "") or cell.device + extra_of_place(cell)
+    """Return the threads or the device in words: "2 threads", "cuda:0, 1 thread"; "cpu" where no count is known."""
+    return place_name(cell) or cell.device
 
 
 def _found(times: Times) -> dict[str, list[dict[str, Any]]]:
@@ -329,10 +329,9 @@ def rnn_page(found: Study, quantity: str) -> Page:
 
 
 def _pivot(
-    title: str, fields: Mapping[Field, Entry], notes: Iterable[tuple[str, str]] = (), corner: str = "n_rec"
+    title: str, fields: Mapping[Field, Entry], notes: Mapping[str, Sequence[str]], corner: str = "n_rec"
 ) -> Iterator[Table]:
     """Yield a table for each subtitle, in their order, with its notes."""
-    said = list(dict.fromkeys(notes))
     for subtitle, of_subtitle in grouped(fields, lambda field: field[0]).items():
         heads = {column for *_, column in of_subtitle}
         columns = sorted(heads, key=lambda head: (head.startswith("i"), int(head.removeprefix("i"))))
@@ -340,8 +339,7 @@ def _pivot(
         for heading, block in grouped(of_subtitle, lambda field: field[1]).items():
             lines += [(Entry(heading),)] if heading else []
             lines += grid({field[2:]: fields[field] for field in block}, columns)
-        of_table = tuple(note for of, note in said if of == subtitle)
-        yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), of_table)
+        yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), tuple(notes.get(subtitle, ())))
 
 
 def _title(study: Study, curve: Curve, size: Size) -> str:
@@ -357,7 +355,7 @@ def _work_of(curve: Curve) -> Cell:
 def _work(curve: Curve, size: Size) -> str:
     """Return the work: "relu, mini-batch 1"; with other inputs than the usual ones the time steps too."""
     steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
-    return f"{work_name(_work_of(curve)._replace(network=size.activation))}, mini-batch {curve.cell.batch_size}{steps}"
+    return group_name(_work_of(curve)._replace(network=size.activation)) + steps
 
 
 def _column(size: Size) -> str:
@@ -382,9 +380,9 @@ def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
     title, value = QUANTITIES[quantity]
     common = layout.common_flags(p.cell for curve in found.curves for p in curve.points if p.cell.shown)
     fields: dict[Field, Entry] = {}
-    notes: list[tuple[str, str]] = []
+    missing: dict[str, list[tuple[str, str, str]]] = {}
     for curve in found.curves:
-        name, missing = _name(curve.cell), dict[str, list[tuple[str, str, str]]]()
+        name = _name(curve.cell)
         for size, cell, *_ in curve.points:
             subtitle = _title(found, curve, size)
             entry = layout.entry(cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
@@ -394,7 +392,7 @@ def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
             if not cell.shown:
                 where = f"n_rec {size.hidden}, n_steps {_series_name(size)}"
                 missing.setdefault(subtitle, []).append((layout.why_hole(cell), name, where))
-        notes += [(subtitle, reason) for subtitle, several in missing.items() for reason in layout.reasons(several)]
+    notes = {subtitle: layout.reasons(several) for subtitle, several in missing.items()}
     yield from _pivot(title.capitalize(), fields, notes)
 
 
@@ -418,16 +416,15 @@ def _microseconds(found: Ratio) -> str:
     return number(found.value * 1e6) + half
 
 
-def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> list[tuple[str, str]]:
-    """Return notes of (title, head, saying, series) as (title, note): a head's sayings, each with its time steps."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for title, head, saying, size in sayings:
-        found.setdefault((title, head), {}).setdefault(saying, []).append(_series_name(size))
+def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> dict[str, list[str]]:
+    """Return by the title the notes of (title, head, saying, series): a head's sayings, each with its time steps."""
+    notes: dict[str, list[str]] = {}
+    for (title, head), of_head in grouped(sayings, operator.itemgetter(0, 1)).items():
+        said = grouped(of_head, operator.itemgetter(2)).items()
+        words = (f"{saying} (n_steps {', '.join(_series_name(size) for *_, size in of)})" for saying, of in said)
+        notes.setdefault(title, []).append(f"{head} {'; '.join(words)}.")
+    return notes
 
-    def joined(several: Mapping[str, Sequence[str]]) -> str:
-        return "; ".join(f"{saying} (n_steps {', '.join(steps)})" for saying, steps in several.items())
-
-    return [(title, f"{head} {joined(several)}.") for (title, head), several in found.items()]
 
 
 def _growth_tables(found: Study) -> Iterator[Table]:
@@ -485,7 +482,7 @@ def _crossing_tables(found: Study) -> Iterator[Table]:
         size = _size_of(each)
         row = f"{each['what']}: {each['first']['name']}, {each['second']['name']}"
         fields[_work(each["curve"], size), "", row, _column(size)] = Entry(each["at"].words)
-    yield from _pivot("n_rec from which on the second is faster", fields, corner="")
+    yield from _pivot("n_rec from which on the second is faster", fields, {}, corner="")
 
 
 def _compared_tables(found: Study) -> Iterator[Table]:
