@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
-from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
+from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
@@ -85,20 +84,20 @@ def study(matrix: Matrix, records: Sequence[Record]) -> CellStudy:
 
 def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
     nets = {(each.cell.network, each.cell.specification, each.cell.batch_size): net_of(each) for each in records}
-    found: dict[tuple[tuple[int, int, int], Place, Cell], list[Point]] = {}
+    points = []
     for cell in matrix.cells.values():
         group = cell.group
         net = nets.get((group.network, group.specification, group.batch_size))
         if net is not None and (group.precision, group.placement) == ("float32", "resident"):
-            found.setdefault((net.work, cell.column, cell.row), []).append(Point(net, cell, cell.timed))
-    keys = sorted(found, key=lambda key: (key[0], matrix.columns.index(key[1]), key[2]))
+            points.append(Point(net, cell, cell.timed))
+    points.sort(key=lambda each: (each.at.work, matrix.columns.index(each.cell.column), each.cell.row, each.at.order))
     return tuple(
         Curve(
             matrix.hosts[place.machine],
-            axes.without(found[work, place, row][0].cell.cell, "network", "specification", "batch_size"),
-            tuple(sorted(found[work, place, row], key=lambda point: point.at.order)),
+            axes.without(of[0].cell.cell, "network", "specification", "batch_size"),
+            tuple(of),
         )
-        for work, place, row in keys
+        for (_, place, _), of in grouped(points, lambda each: (each.at.work, each.cell.column, each.cell.row)).items()
     )
 
 

@@ -36,7 +36,7 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, Cell, Status
 from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, Place, group_of, row_of
+from dlbench.reports.cells import CellResult, Matrix, Place, group_of, grouped, row_of
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -88,12 +88,10 @@ class Training(NamedTuple):
 
 def trainings(records: Iterable[Record]) -> dict[Place, Training]:
     """Return what the records say of each cell; of different numbers of further steps the newest counts."""
-    found: dict[Place, list[Record]] = {}
-    for record in sorted(last_attempts(records), key=lambda record: record.started):
-        if record.outcome.status is Status.OK:
-            place = Place(record.machine, axes.project(record.cell, axes.NAMES))
-            found.setdefault(place, []).append(record)
-    return {place: _training(of_cell) for place, of_cell in found.items()}
+    good = [record for record in last_attempts(records) if record.outcome.status is Status.OK]
+    good.sort(key=lambda record: record.started)
+    of_cells = grouped(good, lambda record: Place(record.machine, axes.project(record.cell, axes.NAMES)))
+    return {place: _training(of_cell) for place, of_cell in of_cells.items()}
 
 
 def _training(records: list[Record]) -> Training:

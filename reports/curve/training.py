@@ -189,10 +189,7 @@ def losses_of(learnt: Iterable[Learnt]) -> Losses:
     for each in learnt:
         for net in each.nets:
             if (loss := each.loss(net)) is not None:
-                embedded = f", embedding {net.embedding}" if net.embedding else ""
-                text, digest, *_ = each.text
-                name = f"{text} {digest[:6]}, {net.steps} steps, mini-batch {net.batch_size}{embedded}"
-                found.setdefault(name, {})[net.cell, net.layers, net.size] = loss
+                found.setdefault(f"{each.title}, {net.work_name}", {})[net.cell, net.layers, net.size] = loss
     return found
 
 
@@ -232,9 +229,8 @@ def training_of(record: Record) -> Training | None:
         return None
     if not points and not outcome.curve_ended:
         return None
-    row, cell = row_of(record.cell), record.cell
     of_run = (record.machine, record.run, steps, losses, outcome.test_loss, outcome.curve_ended)
-    return Training(net, text, row, cell.adapter, *of_run)
+    return Training(net, text, row_of(record.cell), record.cell.adapter, *of_run)
 
 
 def _text_of(given: Any) -> Text | None:
