@@ -16,7 +16,7 @@ from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
-from dlbench.reports.naming import group_name, place_heading, row_name, short_extra
+from dlbench.reports.naming import group_name, head_of, place_heading, row_name
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
@@ -48,11 +48,8 @@ def _table(matrix: Matrix, quantity: str) -> Table:
 
 def column_name(matrix: Matrix, column: Place) -> str:
     """Return the heading of a column: threads or device, and workers, behind the letter of one of many machines."""
-    peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
-    name = str(column.threads or "own") if column.on_cpu and column.threads is not None else column.device
-    if column.device != "cpu" and column.threads and len({peer.threads for peer in peers}) > 1:
-        name += f"/{column.threads}"
-    name = short_extra(name, column.cell)
+    peers = {peer.threads for peer in matrix.columns_of(column.machine) if peer.device == column.device}
+    name = head_of(column.cell) if len(peers) > 1 else place_heading(column.cell)
     return f"{_letter(matrix, column.machine)}:{name}" if len(matrix.machines) > 1 else name
 
 

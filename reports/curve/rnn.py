@@ -38,7 +38,7 @@ from dlbench.reports.curve.fits import crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.naming import group_name, place_name, row_name, threads_name
+from dlbench.reports.naming import group_name, place_name, rest_of, row_name, threads_name
 from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
 from dlbench.reports.published import study as published_study
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
@@ -132,16 +132,6 @@ def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]
     return found
 
 
-def _name(cell: Cell) -> str:
-    """Return a row at a place in words: "torch eager, 2 threads"."""
-    return f"{row_name(cell)}, {_place_name(cell)}"
-
-
-def _place_name(cell: Cell) -> str:
-    """Return the threads or the device in words: "2 threads", "cuda:0, 1 thread"; "cpu" where no count is known."""
-    return place_name(cell) or cell.device
-
-
 def _found(times: Times) -> dict[str, list[dict[str, Any]]]:
     """Return straight lines over the time steps, and the growth over the units."""
     lines, grown = series(times, "steps"), series(times)
@@ -220,7 +210,7 @@ def _crossings_of_threads(
     """Yield from how many units on a row is faster with more threads."""
     for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
         first, second = (
-            (_place_name(each.cell) + _of_machine(curves, hosts, each), each, each.times) for each in (one, more)
+            (place_name(each.cell) + _of_machine(curves, hosts, each), each, each.times) for each in (one, more)
         )
         yield from _crossed(first, second, row_name(more.cell))
 
@@ -382,7 +372,7 @@ def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     missing: dict[str, list[tuple[str, str, str]]] = {}
     for curve in found.curves:
-        name = _name(curve.cell)
+        name = rest_of(curve.cell)
         for size, cell, *_ in curve.points:
             subtitle = _title(found, curve, size)
             entry = layout.entry(cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
@@ -401,7 +391,7 @@ def _line_tables(found: Study) -> Iterator[Table]:
     for curve in found.curves:
         for fit in curve.found["fits"]:
             rows = together.setdefault(_title(found, curve, Size(0, 0, activation=fit["activation"])), [])
-            heading = (Entry(_name(curve.cell)),)
+            heading = (Entry(rest_of(curve.cell)),)
             rows += [] if heading in rows else [heading]
             residual = "" if fit["largest_residual"] is None else f"{fit['largest_residual']:.1%}"
             estimates = (_microseconds(fit["fixed"]), _microseconds(fit["per_step"]))
@@ -432,7 +422,7 @@ def _growth_tables(found: Study) -> Iterator[Table]:
     knees: list[tuple[str, str, str, Size]] = []
     for curve in found.curves:
         for each in curve.found["growth"]:
-            series, name = _size_of(each), _name(curve.cell)
+            series, name = _size_of(each), rest_of(curve.cell)
             title = _title(found, curve, series)
             knees.append((title, f"{name}: knee", knee_words(**each["knee"]), series))
             for size in each["sizes"]:
@@ -462,7 +452,7 @@ def _threads_tables(found: Study) -> Iterator[Table]:
         sayings.append((title, f"{row_name(curve.cell)}:", threads_words(curve.cell.threads, pays), series))
         for each in pays["sizes"]:
             entry = layout.multiple(each["ratio"], best=each["verdict"] == "better")
-            fields[title, _name(curve.cell), each["hidden"], _column(series)] = entry
+            fields[title, rest_of(curve.cell), each["hidden"], _column(series)] = entry
     yield from _pivot("T with a thread for each core over T with one", fields, _sayings(sayings))
 
 
@@ -491,7 +481,7 @@ def _compared_tables(found: Study) -> Iterator[Table]:
         rows = together.setdefault(_title(found, each["curve"], Size(0, 0)), [])
         mean = layout.multiple(each["times_fastest"], best=not rows)
         over, wins = f"{each['sizes']} of {each['of']}", _sizes(each["fastest_at"], each["of"])
-        rows.append((Entry(_name(each["curve"].cell)), mean, Entry(over), Entry(wins)))
+        rows.append((Entry(rest_of(each["curve"].cell)), mean, Entry(over), Entry(wins)))
     for title, lines in together.items():
         head = ("", "mean", "over", "fastest at n_rec")
         yield Table(f"T over T of the fastest row: {title}", head, tuple(lines), words=True)
