@@ -273,31 +273,23 @@ def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
     Compared are the networks that at least half as many curves have as the one that most have: being the fastest of
     few is no merit.
     """
-
-    def usual(curve: Curve) -> Times:
-        return {size: seconds for size, seconds in curve.times.items() if size == Size(size.hidden, size.steps)}
-
-    for of in grouped(filter(usual, curves), lambda curve: (curve.host.fingerprint, _work_of(curve))).values():
-        together = [(curve, usual(curve)) for curve in of]
-        count = Counter(size for _, times in together for size in times)
-        sizes = sorted(size for size, curves in count.items() if 2 * curves >= max(count.values()))
-        fastest = {
-            size: min((times for _, times in together if size in times), key=lambda times: times[size].median)
-            for size in sizes
-        }
+    for of in grouped(curves, lambda curve: (curve.host.fingerprint, _work_of(curve))).values():
+        count = Counter(size for curve in of for size in curve.times if size == Size(size.hidden, size.steps))
+        sizes = sorted(size for size, several in count.items() if 2 * several >= max(count.values()))
+        fastest = best_times(of)
         itself = Ratio(1.0, 1.0, 1.0, "the fastest itself")
         rows: list[dict[str, Any]] = []
-        for curve, times in together:
+        for curve in of:
+            times = {size: seconds for size, seconds in curve.times.items() if size in sizes}
             ratios = [
-                itself if fastest[size] is times else ratio(seconds, fastest[size][size])
-                for size, seconds in times.items()
-                if size in fastest
+                itself if fastest[size] is seconds else ratio(seconds, fastest[size]) for size, seconds in times.items()
             ]
-            if ratios and len(together) > 1:
-                wins = tuple(size for size in sizes if fastest[size] is times)
+            if ratios:
+                wins = tuple(size for size in sizes if fastest[size] is times.get(size))
                 mean = {"times_fastest": geometric_mean(ratios), "sizes": len(ratios), "of": len(sizes)}
                 rows.append({"curve": curve, **mean, "fastest_at": wins})
-        yield from sorted(rows, key=lambda row: row["times_fastest"].value)
+        if len(rows) > 1:
+            yield from sorted(rows, key=lambda row: row["times_fastest"].value)
 
 
 # Tables.
