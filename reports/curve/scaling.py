@@ -4,26 +4,21 @@ Training is data-parallel: each of w workers computes the gradients of its equal
 ``step`` all average them, and each makes the same update; a step lasts until the slowest has. With ``local:H`` each
 updates parameters of its own, and all average these after every H steps; with ``async`` each updates parameters that
 all share, and none waits. T(w, b) is the seconds of a step of w workers on a mini-batch of b examples altogether, its
-share of an exchange included, with all else the same: network, framework and mode, machine, device, threads of each
-worker, precision, placement, affinity, and the environment (build).
+share of an exchange included, with all else the same, the build too.
 
 - Strong scaling (Amdahl 1967, "Validity of the single processor approach to achieving large scale computing
-  capabilities"): the same work on more workers. Speed-up S = T(1, b) / T(w, b), efficiency S / w.
-- Weak scaling (Gustafson 1988, "Reevaluating Amdahl's law"): the work grows with the workers. Speed-up is that of the
-  throughput, (w b / T(w, w b)) / (b / T(1, b)) = w T(1, b) / T(w, w b), efficiency T(1, b) / T(w, w b).
-- Against one process: on a CPU as many threads could also work in one process. T'(1, b) / T(w, b), where T' is of one
-  worker with w times as many threads: above 1 the workers are faster. This is the fair rival there, since the
-  speed-ups above compare more threads with fewer.
-- Doubling the workers saves 1 - T(w, b) / T(w / 2, b) of a step's time.
-- Exchanging less often saves 1 - T / T(step) of it, as many workers on both sides: with many local steps nearly all
-  that exchanging and waiting take.
+  capabilities"): speed-up S = T(1, b) / T(w, b), efficiency S / w.
+- Weak scaling (Gustafson 1988, "Reevaluating Amdahl's law"): speed-up w T(1, b) / T(w, w b), that of the throughput;
+  efficiency T(1, b) / T(w, w b).
+- Against one process: T'(1, b) / T(w, b), where T' is of one worker with w times as many threads. On a CPU this is the
+  fair rival: the speed-ups above compare more threads with fewer.
+- Doubling the workers saves 1 - T(w, b) / T(w / 2, b) of a step's time, exchanging less often 1 - T / T(step).
 - Seconds to a loss: the further steps of each launch (`Protocol.loss_steps`) until the loss is as low as all cells of
-  these threads and this mini-batch reached, times T. Nothing proves the mathematics of ``async``, so a cell of it whose
-  last loss is more than `ALIKE` off that of ``step`` is in no ratio.
+  these threads and this mini-batch reached, times T.
 
-Intervals are those of `statistics.ratio`, changed by the same functions. A cell that failed parity, used more threads
-than asked or was measured with another build is in no ratio; the reason stands in its place. CPU workers with more
-threads altogether than the machine has CPUs share these, and then no speed-up can be expected.
+In no ratio is a cell that failed parity, used more threads than asked or was measured with another build, nor one of
+``async`` whose last loss is more than `ALIKE` off that of ``step``; the reason stands in its place. CPU workers with
+more threads altogether than the machine has CPUs share these, and then no speed-up can be expected.
 """
 
 import math
