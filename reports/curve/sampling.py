@@ -157,21 +157,16 @@ def _page(found: Study, quantity: str) -> Page:
 
 
 def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
-    chains = sorted({point.at for curve in curves for point in curve.points})
-    rows: list[tuple[Entry, ...]] = []
-    holes: list[tuple[str, str, str]] = []
-    for curve in curves:
-        name, points = rest_of(curve.cell), {point.at: point for point in curve.points}
-        rows.append((Entry(name), *(_entry(points.get(at), quantity, common) for at in chains)))
-        holes += [(layout.why_hole(each.cell), name, str(each.at)) for each in curve.points if not each.cell.shown]
+    points = [(rest_of(curve.cell), point) for curve in curves for point in curve.points]
+    entries = {(name, point.at): _entry(point, quantity, common) for name, point in points}
+    holes = [(layout.why_hole(point.cell), name, str(point.at)) for name, point in points if not point.cell.shown]
+    chains = sorted({point.at for _, point in points})
     first = curves[0]
     title = f"{QUANTITIES[quantity][0]}: {work_name(first.cell)} ({first.found['words']}), on {first.host.name}"
-    return Table(title, ("chains", *map(str, chains)), tuple(rows), tuple(layout.reasons(holes)))
+    return Table(title, ("chains", *map(str, chains)), tuple(grid(entries, chains)), tuple(layout.reasons(holes)))
 
 
-def _entry(point: Point | None, quantity: str, common: set[Any]) -> Entry:
-    if point is None:
-        return Entry(MISSING)
+def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
     found, (_, key, factor) = layout.entry(point.cell, quantities.QUANTITIES["seconds"], common), QUANTITIES[quantity]
     if found.hole:
         return found

@@ -22,7 +22,7 @@ more threads altogether than the machine has CPUs share these, and then no speed
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -291,10 +291,6 @@ def scaling_page(found: Curves) -> layout.Page:
     return layout.Page(tuple(before), tuple(tables), tuple(_legend(found, points, common)))
 
 
-def _column(heading: str, text: Callable[[Point], layout.Entry | str]) -> Column[Point]:
-    return Column("", heading, lambda point: None, text)
-
-
 def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
     """Return a column of a figure of a comparison, the first one without a name."""
 
@@ -312,7 +308,7 @@ def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
         ends = [abs(end - found.value) for end in (found.low, found.high) if end is not None]
         return f"{100 * found.value:.0f}" + (f"±{math.ceil(100 * max(ends))}" if ends else "") + "%"
 
-    return _column(heading, text)
+    return Column("", heading, text)
 
 
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
@@ -337,8 +333,8 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     ]
     columns = [
         *keys,
-        _column("s/batch", seconds),
-        _column("items/s", items),
+        Column("", "s/batch", seconds),
+        Column("", "items/s", items),
         _gain_column(STRONG, "strong"),
         _gain_column(STRONG, "eff.", "efficiency"),
         *filled(

@@ -504,7 +504,7 @@ def _evidence(
         value = getattr(of(point), name, None)
         return "" if value is None or not point.cell.shown else form(value)
 
-    return Column("", heading, lambda point: None, text)
+    return Column("", heading, text)
 
 
 def _seconds(point: Point) -> Entry:
