@@ -216,13 +216,12 @@ def _gain(way: str, rival: Cell, team: CellResult, seen: _Seen) -> Gain:
     threads = f" of {threads_name(rival.threads)}" * (rival.on_cpu and rival.threads > 0)
     which = f"{workers}{threads} at mini-batch {rival.batch_size}" + f", {rival.sync}" * (rival.world_size > 1)
     reason = seen.doubt(team)
-    if not reason and other is None:
-        reason = f"{which} was not measured"
-    elif not reason and other is not None:
-        if doubt := seen.doubt(other):
-            reason = f"{which}: {doubt}"
-        elif other.environment != team.environment:
-            reason = f"{which} was measured with another build"
+    if reason or other is None:
+        reason = reason or f"{which} was not measured"
+    elif doubt := seen.doubt(other):
+        reason = f"{which}: {doubt}"
+    elif other.environment != team.environment:
+        reason = f"{which} was measured with another build"
     gain: Gain = {**dict.fromkeys(WAYS[way]), "reason": reason, "measured": other is not None}
     if reason or other is None or other.timed is None or team.timed is None:
         return gain
@@ -242,12 +241,6 @@ def teams_of(curve: Curve) -> list[Point]:
 
 def _gains(point: Point) -> dict[str, Gain]:
     return {way: point.found[way] for way in WAYS if point.found[way] is not None}
-
-
-def _figure(way: str, gain: Gain) -> Ratio | None:
-    """Return the first figure of a comparison."""
-    figure: Ratio | None = gain[WAYS[way][0]]
-    return figure
 
 
 def _row(curve: Curve) -> str:
@@ -407,7 +400,7 @@ def _verdict(curve: Curve, team: Point, speedup: Ratio) -> str:
 
 def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> list[str]:
     gains = [gain for point in points for gain in _gains(point).items()]
-    figures = {way for way, gain in gains if _figure(way, gain) is not None}
+    figures = {way for way, gain in gains if gain[WAYS[way][0]] is not None}
     lines = [
         "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
         "speed-up over one worker on the same mini-batch (Amdahl 1967); weak throughput over that of one worker on a "
@@ -443,7 +436,7 @@ def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> 
     lines.append(layout.HALF_WIDTH + shares)
     if any(point.cell.has(flags.FEW_LAUNCHES) for point in points):
         lines.append(layout.WIDENED)
-    if any(_figure(way, gain) is None for way, gain in gains if way in figures | {STRONG}):
+    if any(gain[WAYS[way][0]] is None for way, gain in gains if way in figures | {STRONG}):
         lines.append(f"{layout.MISSING} the rival was not measured, or cannot be used")
     return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]
 
