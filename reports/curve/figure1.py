@@ -44,7 +44,7 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import place_name, row_name
+from dlbench.reports.naming import counted, place_name, row_name
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import Ratio, Summary, judge, ratio
@@ -191,11 +191,11 @@ def _table(title: str, curves: Sequence[Curve], quantity: str, common: set[flags
 
 def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
     entry = layout.entry(point.cell, QUANTITIES[quantity], common)
-    if (value := shown(point, quantity)) is None:
+    if shown(point, quantity) is None:
         return entry
     knee = _KNEE if curve.found["knee"] and curve.found["knee"]["batch_size"] == point.at else ""
     best = point.at == curve.found["best_batch_size"]
-    return entry._replace(interval=layout.deviation(*value), marks=entry.marks + knee, best=best)
+    return entry._replace(marks=entry.marks + knee, best=best)
 
 
 def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[str]:
@@ -218,9 +218,7 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
     lines += axes.legends(curve.cell for curve in found.curves)
     if count := len(found.left_out):
         networks = ", ".join(dict.fromkeys(curve.cell.network for curve in found.left_out))
-        lines.append(
-            f"Not shown: {count} row{'s' if count != 1 else ''} measured at one mini-batch size only ({networks})."
-        )
+        lines.append(f"Not shown: {counted(count, 'row')} measured at one mini-batch size only ({networks}).")
     return [*lines, *found.notes]
 
 
