@@ -72,7 +72,8 @@ class Curves(NamedTuple):
 
     curves: tuple[Curve, ...]
     notes: tuple[str, ...]
-    left_out: tuple[Curve, ...] = ()
+    conclusions: Mapping[str, Any] = {}
+    """What it finds of several curves together, by the keys of JSON."""
 
 
 def find_knee(axis: str, found: Mapping[int, Found], *tests: Callable[[Found], bool]) -> dict[str, int | None]:

@@ -85,7 +85,8 @@ def figure1(matrix: Matrix) -> Curves:
     found = along(matrix.cells.values(), "batch_size")
     curves = [_curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]
     shown = [curve for curve in curves if len(curve.points) > 1] or curves
-    return Curves(tuple(shown), matrix.notes, tuple(curve for curve in curves if curve not in shown))
+    left_out = [curve for curve in curves if curve not in shown]
+    return Curves(tuple(shown), matrix.notes, {"left_out": left_out})
 
 
 def _curve(host: Host, key: Place, cells: Iterable[CellResult]) -> Curve:
@@ -216,9 +217,9 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
         )
     lines += layout.flag_lines((point.cell for point in points), common)
     lines += axes.legends(curve.cell for curve in found.curves)
-    if count := len(found.left_out):
-        networks = ", ".join(dict.fromkeys(curve.cell.network for curve in found.left_out))
-        lines.append(f"Not shown: {counted(count, 'row')} measured at one mini-batch size only ({networks}).")
+    if left_out := found.conclusions["left_out"]:
+        networks = ", ".join(dict.fromkeys(curve.cell.network for curve in left_out))
+        lines.append(f"Not shown: {counted(len(left_out), 'row')} measured at one mini-batch size only ({networks}).")
     return [*lines, *found.notes]
 
 
@@ -369,7 +370,7 @@ REPORT = Report(
             {"network": network, "lines": curve_objects(list(curves), _CURVE, _POINT)}
             for network, curves in groupby(found.curves, lambda curve: curve.cell.network)
         ],
-        "left_out": objects(_KEYS, found.left_out),
+        "left_out": objects(_KEYS, found.conclusions["left_out"]),
         "notes": list(found.notes),
     },
     rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),

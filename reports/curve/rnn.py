@@ -11,6 +11,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, takewhile
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, objects, within
 from dlbench.reports.curve.curve import (
     Curve,
+    Curves,
     Point,
     adjust_together,
     along,
@@ -43,7 +45,7 @@ from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2
 from dlbench.reports.published import study as published_study
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
 from dlbench.reports.statistics import Contrast, Ratio, Summary, contrast, geometric_mean, ratio
-from dlbench.reports.storage.hosts import Host, name_among
+from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.storage.networks import Networks, networks_of
 
 FAMILY = "elman"
@@ -75,26 +77,11 @@ Side = tuple[str, Curve, Times]
 """One side of a crossing: its name; a device with the fastest of its curves at each size, or one thread count."""
 
 
-class Study(NamedTuple):
-    """The content of the report; its rows are keyed as in JSON, with the `Curve` that they are of."""
-
-    hosts: Mapping[str, Host]
-    curves: tuple[Curve, ...]
-    threads: list[dict[str, Any]]
-    """Of each row with one thread and with as many as cores."""
-    crossings: list[dict[str, Any]]
-    compared: list[dict[str, Any]]
-    """By machine and work, there the fastest first."""
-    notes: tuple[str, ...]
-    beside: "Study | None" = None
-    """A published study to be shown beside."""
-
-
-def study(matrix: Matrix, networks: Networks) -> Study:
+def study(matrix: Matrix, networks: Networks) -> Curves:
     """Return the study of these networks in the matrix."""
     curves = [
         Curve(
-            matrix.hosts[place.machine],
+            replace(matrix.hosts[place.machine], name=name_among(matrix.hosts, place.machine)),
             place.cell,
             tuple(Point(size, cell, usable(cell)) for size, cell in sorted(cells.items(), key=operator.itemgetter(0))),
         )
@@ -102,9 +89,13 @@ def study(matrix: Matrix, networks: Networks) -> Study:
     ]
     curves = [curve._replace(found=_found(curve.times)) for curve in curves]
     pays = _threads(curves)
-    crossings = [*_crossings_of_threads(curves, pays, matrix.hosts), *_crossings_of_places(curves, matrix.hosts)]
-    notes = matrix.notes if curves else ()
-    return Study(matrix.hosts, tuple(curves), pays, crossings, list(_compared(curves)), notes)
+    conclusions = {
+        "threads": pays,
+        "crossings": [*_crossings_of_threads(curves, pays), *_crossings_of_places(curves)],
+        "compared": list(_compared(curves)),
+        "beside": None,
+    }
+    return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
 def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellResult]]:
@@ -204,34 +195,32 @@ def faster_from(verdicts: Mapping[int, str]) -> int | None:
     return better[-1] if better else None
 
 
-def _crossings_of_threads(
-    curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]], hosts: Mapping[str, Host]
-) -> Iterator[dict[str, Any]]:
+def _crossings_of_threads(curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a row is faster with more threads."""
     for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
         first, second = (
-            (place_name(each.cell) + _of_machine(curves, hosts, each), each, each.times) for each in (one, more)
+            (place_name(each.cell) + _of_machine(curves, each), each, each.times) for each in (one, more)
         )
         yield from _crossed(first, second, row_name(more.cell))
 
 
-def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> Iterator[dict[str, Any]]:
+def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a framework is faster on another device, or another machine, each at its best."""
     shared_axes = ("framework", "batch_size", "precision", "placement", "storage", "tuning")
     for shared, alike in grouped(curves, lambda curve: axes.project(curve.cell, shared_axes)).items():
         sides: list[Side] = []
         for (_, device), of in grouped(alike, lambda curve: (curve.host.fingerprint, curve.cell.device)).items():
-            sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best_times(of)))
+            sides.append((device + _of_machine(curves, of[0]), of[0], best_times(of)))
         for first, second in combinations(sides, 2):
             swap = first[1].cell.on_cpu is second[1].cell.on_cpu
             ordered = (first, second) if swap or first[1].cell.on_cpu else (second, first)
             yield from _crossed(*ordered, row_name(shared), swap=swap)
 
 
-def _of_machine(curves: Iterable[Curve], hosts: Mapping[str, Host], curve: Curve) -> str:
+def _of_machine(curves: Iterable[Curve], curve: Curve) -> str:
     """Return the suffix that names a machine where there are several."""
     several = len({each.host.fingerprint for each in curves}) > 1
-    return f" of {name_among(hosts, curve.host.fingerprint)}" if several else ""
+    return f" of {curve.host.name}" if several else ""
 
 
 def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterator[dict[str, Any]]:
@@ -299,11 +288,11 @@ Field = tuple[str, str, Any, str]
 """Where an entry stands: its table's subtitle, a heading in it, a row under that, and a column."""
 
 
-def rnn_page(found: Study, quantity: str) -> Page:
+def rnn_page(found: Curves, quantity: str) -> Page:
     """Return the five tables; with a published study beside, its times and lines too."""
     if not found.curves:
         return Page((NOTHING,), (), found.notes)
-    both = [found, *([found.beside] if found.beside is not None else [])]
+    both: list[Curves] = [found, *filter(None, [found.conclusions["beside"]])]
     tables = [table for each in both for table in (*_times_tables(each, quantity), *_line_tables(each))]
     tables += [*_growth_tables(found), *_threads_tables(found), *_crossing_tables(found), *_compared_tables(found)]
     title = "Small recurrent networks: n_rec units down, n_steps time steps across."
@@ -324,9 +313,9 @@ def _pivot(
         yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), tuple(notes.get(subtitle, ())))
 
 
-def _title(study: Study, curve: Curve, size: Size) -> str:
+def _title(curve: Curve, size: Size) -> str:
     """Return the subtitle of a table: "AMD EPYC, relu, mini-batch 1"."""
-    return f"{name_among(study.hosts, curve.host.fingerprint)}, {_work(curve, size)}"
+    return f"{curve.host.name}, {_work(curve, size)}"
 
 
 def _work_of(curve: Curve) -> Cell:
@@ -358,7 +347,7 @@ def _size_of(row: Mapping[str, Any]) -> Size:
     return Size(0, *(row[name] for name in _SERIES))
 
 
-def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
+def _times_tables(found: Curves, quantity: str) -> Iterator[Table]:
     title, value = QUANTITIES[quantity]
     common = layout.common_flags(p.cell for curve in found.curves for p in curve.points if p.cell.shown)
     fields: dict[Field, Entry] = {}
@@ -366,7 +355,7 @@ def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
     for curve in found.curves:
         name = rest_of(curve.cell)
         for size, cell, *_ in curve.points:
-            subtitle = _title(found, curve, size)
+            subtitle = _title(curve, size)
             entry = layout.entry(cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
             if not entry.hole and cell.seconds is not None:
                 entry = entry._replace(text=number(value(cell.seconds.median, size)))
@@ -378,11 +367,11 @@ def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
     yield from _pivot(title.capitalize(), fields, notes)
 
 
-def _line_tables(found: Study) -> Iterator[Table]:
+def _line_tables(found: Curves) -> Iterator[Table]:
     together: dict[str, list[tuple[Entry, ...]]] = {}
     for curve in found.curves:
         for fit in curve.found["fits"]:
-            rows = together.setdefault(_title(found, curve, Size(0, 0, activation=fit["activation"])), [])
+            rows = together.setdefault(_title(curve, Size(0, 0, activation=fit["activation"])), [])
             heading = (Entry(rest_of(curve.cell)),)
             rows += [] if heading in rows else [heading]
             residual = "" if fit["largest_residual"] is None else f"{fit['largest_residual']:.1%}"
@@ -409,13 +398,13 @@ def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> dict[str, list[st
 
 
 
-def _growth_tables(found: Study) -> Iterator[Table]:
+def _growth_tables(found: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     knees: list[tuple[str, str, str, Size]] = []
     for curve in found.curves:
         for each in curve.found["growth"]:
             series, name = _size_of(each), rest_of(curve.cell)
-            title = _title(found, curve, series)
+            title = _title(curve, series)
             knees.append((title, f"{name}: knee", knee_words(**each["knee"]), series))
             for size in each["sizes"]:
                 fields[title, name, size["hidden"], _column(series)] = _growth_entry(size["ratio"], size["exponent"])
@@ -435,12 +424,12 @@ def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> 
     return value if ends == [value, value] else f"{value} ({ends[0]} to {ends[1]})"
 
 
-def _threads_tables(found: Study) -> Iterator[Table]:
+def _threads_tables(found: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     sayings: list[tuple[str, str, str, Size]] = []
-    for pays in found.threads:
+    for pays in found.conclusions["threads"]:
         curve, series = pays["curve"], _size_of(pays)
-        title = _title(found, curve, series)
+        title = _title(curve, series)
         sayings.append((title, f"{row_name(curve.cell)}:", threads_words(curve.cell.threads, pays), series))
         for each in pays["sizes"]:
             entry = layout.multiple(each["ratio"], best=each["verdict"] == "better")
@@ -458,19 +447,19 @@ def threads_words(threads: int, pays: Mapping[str, Any]) -> str:
     return f"use 1 thread below n_rec {pays['faster_from']}"
 
 
-def _crossing_tables(found: Study) -> Iterator[Table]:
+def _crossing_tables(found: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
-    for each in found.crossings:
+    for each in found.conclusions["crossings"]:
         size = _size_of(each)
         row = f"{each['what']}: {each['first']['name']}, {each['second']['name']}"
         fields[_work(each["curve"], size), "", row, _column(size)] = Entry(each["at"].words)
     yield from _pivot("n_rec from which on the second is faster", fields, {}, corner="")
 
 
-def _compared_tables(found: Study) -> Iterator[Table]:
+def _compared_tables(found: Curves) -> Iterator[Table]:
     together: dict[str, list[tuple[Entry, ...]]] = {}
-    for each in found.compared:
-        rows = together.setdefault(_title(found, each["curve"], Size(0, 0)), [])
+    for each in found.conclusions["compared"]:
+        rows = together.setdefault(_title(each["curve"], Size(0, 0)), [])
         mean = layout.multiple(each["times_fastest"], best=not rows)
         over, wins = f"{each['sizes']} of {each['of']}", _sizes(each["fastest_at"], each["of"])
         rows.append((Entry(rest_of(each["curve"].cell)), mean, Entry(over), Entry(wins)))
@@ -490,7 +479,7 @@ def _sizes(sizes: Sequence[Size], of: int) -> str:
     return f"{len(sizes)} of {of}" + (f": {'; '.join(words)}" if sizes else "")
 
 
-def _legend(found: Study) -> Iterator[str]:
+def _legend(found: Curves) -> Iterator[str]:
     yield f"{layout.HALF_WIDTH}; iN: N inputs and outputs instead of 2."
     if any(curve.found["fits"] for curve in found.curves):
         yield (
@@ -502,11 +491,11 @@ def _legend(found: Study) -> Iterator[str]:
             f"^: T grows as n_rec to this power, from the size before. Knee: the fewest units that take over {FLAT:g} "
             "times as long as the fewest; in brackets: others that the intervals allow."
         )
-    if found.threads:
+    if found.conclusions["threads"]:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
-        if any(each["p_adjusted"] is None for pays in found.threads for each in pays["sizes"]):
+        if any(each["p_adjusted"] is None for pays in found.conclusions["threads"] for each in pays["sizes"]):
             yield layout.WIDENED
-    if found.crossings:
+    if found.conclusions["crossings"]:
         yield (
             "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. Devices "
             "stand for the fastest mode and thread count of a framework."
@@ -537,38 +526,40 @@ _POINT = (
 _CROSSING = ("what", "first", "second", *_SERIES, "where", "units", "interval", "clear", "smallest", "largest")
 
 
-def rnn_data(found: Study) -> dict[str, Any]:
+def rnn_data(found: Curves) -> dict[str, Any]:
     """Return a JSON object: the curves, the conclusions, and the published study beside."""
+    beside = found.conclusions["beside"]
     threads = (*_OF_ROW, *attributes(dict, *_SERIES, "against", "faster_from", "sizes"))
     compared = (*_OF_ROW, *attributes(dict, "times_fastest", "sizes", "of", "fastest_at"))
     return {
         "updates_of_a_run": UPDATES,
         "lines": curve_objects(found.curves, _CURVE, _POINT, "sizes"),
-        "threads": objects(threads, found.threads),
-        "crossings": objects(attributes(dict, *_CROSSING), found.crossings),
-        "compared": objects(compared, found.compared),
-        "beside": None if found.beside is None else rnn_data(found.beside),
+        "threads": objects(threads, found.conclusions["threads"]),
+        "crossings": objects(attributes(dict, *_CROSSING), found.conclusions["crossings"]),
+        "compared": objects(compared, found.conclusions["compared"]),
+        "beside": beside and rnn_data(beside),
         "notes": list(found.notes),
     }
 
 
-def rnn_rows(found: Study) -> Rows:
+def rnn_rows(found: Curves) -> Rows:
     """Return a CSV line for each time, missing ones and those of the study beside too."""
-    beside = () if found.beside is None else found.beside.curves
-    return curve_rows([*found.curves, *beside], _CURVE, _POINT)
+    beside = found.conclusions["beside"]
+    return curve_rows([*found.curves, *(beside.curves if beside else ())], _CURVE, _POINT)
 
 
-def published() -> Study:
+def published() -> Curves:
     """Return the study of 2017 without its first trials, which its author calls strangely long."""
     return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
 
 
-def _analyse(source: Source) -> Study:
+def _analyse(source: Source) -> Curves:
     reference = source.options.reference
     if reference == BRANDFONBRENER2017:
         return published()
     found = study(source.matrix(), {} if reference else networks_of(source.results().records))
-    return found._replace(beside=published()) if source.options.against else found
+    beside = published() if source.options.against else None
+    return found._replace(conclusions={**found.conclusions, "beside": beside})
 
 
 REPORT = Report(

@@ -9,7 +9,7 @@ all units at once.
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import Machine
@@ -20,6 +20,7 @@ from dlbench.reports.columns import VALUE, Column, attributes, objects, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    Curves,
     Point,
     along,
     best_times,
@@ -54,16 +55,7 @@ Times = Mapping[int, Summary]
 """Seconds of a step by chains."""
 
 
-class Study(NamedTuple):
-    """The content of the report; ``crossings`` and ``exactness`` are keyed as in JSON."""
-
-    curves: tuple[Curve, ...]
-    crossings: list[dict[str, Any]]
-    exactness: list[dict[str, Any]]
-    notes: tuple[str, ...]
-
-
-def study(matrix: Matrix, records: Iterable[Record]) -> Study:
+def study(matrix: Matrix, records: Iterable[Record]) -> Curves:
     """Return the study of the sampling machines in the matrix."""
     machines = {
         _network(each.cell): family for each in records if isinstance(family := family_of_record(each), Machine)
@@ -75,7 +67,8 @@ def study(matrix: Matrix, records: Iterable[Record]) -> Study:
         found = {**dict(zip(_OF_MACHINE, numbers, strict=True)), "words": machine.words()}
         points = sorted((_point(cell, machine.decisions) for cell in cells), key=lambda point: point.at)
         curves.append(Curve(matrix.hosts[place.machine], place.cell, tuple(points), found))
-    return Study(tuple(curves), list(_crossings(curves)), list(_exactness(curves)), matrix.notes if curves else ())
+    conclusions = {"crossings": list(_crossings(curves)), "exactness": list(_exactness(curves))}
+    return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
 def _network(cell: Cell) -> tuple[str, str]:
@@ -141,7 +134,7 @@ def _exactness(curves: list[Curve]) -> Iterator[dict[str, Any]]:
 # Tables.
 
 
-def _page(found: Study, quantity: str) -> Page:
+def _page(found: Curves, quantity: str) -> Page:
     """Return a table of each network on each machine, the crossings, and what exactness costs."""
     if not found.curves:
         return Page((NOTHING,), (), found.notes)
@@ -177,17 +170,17 @@ def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
     )
 
 
-def _crossing_tables(found: Study) -> Iterator[Table]:
+def _crossing_tables(found: Curves) -> Iterator[Table]:
     rows = tuple(
-        layout.entries(each["network"], each["first"], each["second"], each["words"]) for each in found.crossings
+        layout.entries(each["network"], each["first"], each["second"], each["words"]) for each in found.conclusions["crossings"]
     )
     if rows:
         head = ("", "of few chains", "of many", "chains from which on")
         yield Table("Fastest of few chains, and from how many on the fastest of many is faster", head, rows, words=True)
 
 
-def _exactness_tables(found: Study) -> Iterator[Table]:
-    for units, of in sorted(grouped(found.exactness, itemgetter("units")).items()):
+def _exactness_tables(found: Curves) -> Iterator[Table]:
+    for units, of in sorted(grouped(found.conclusions["exactness"], itemgetter("units")).items()):
         curves = [each["curve"] for each in of]
         entries = {
             (_name(each["curve"], curves), (each["order"], each["chains"])): layout.multiple(each["ratio"])
@@ -199,14 +192,14 @@ def _exactness_tables(found: Study) -> Iterator[Table]:
         yield Table(f"T over T of all at once: {units} units", head, tuple(grid(entries, columns)), spans=spans)
 
 
-def _legend(found: Study, common: set[Any], quantity: str) -> Iterator[str]:
+def _legend(found: Curves, common: set[Any], quantity: str) -> Iterator[str]:
     yield layout.HALF_WIDTH
-    if found.exactness:
+    if found.conclusions["exactness"]:
         yield (
             "All at once (synchronous) is Little's dynamics, which samples another law; sequential and bipartite "
             "sweeps are exact, and a bipartite machine has no weights within its halves."
         )
-    if found.crossings:
+    if found.conclusions["crossings"]:
         yield "Crossings: in brackets the 95 % interval; none: at no number of chains do the times differ clearly."
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
     if quantity == "joules":
@@ -233,12 +226,12 @@ _EXACTNESS: tuple[Column[Any], ...] = (
 _CROSSING = ("network", "specification", "what", "first", "second", "where", "chains", "interval", "clear")
 
 
-def _data(found: Study) -> dict[str, Any]:
+def _data(found: Curves) -> dict[str, Any]:
     """Return a JSON object: the curves, the crossings, and what exactness costs."""
     return {
         "lines": curve_objects(found.curves, _CURVE, _POINT),
-        "crossings": objects(attributes(dict, *_CROSSING, "smallest", "largest"), found.crossings),
-        "exactness": objects(_EXACTNESS, found.exactness),
+        "crossings": objects(attributes(dict, *_CROSSING, "smallest", "largest"), found.conclusions["crossings"]),
+        "exactness": objects(_EXACTNESS, found.conclusions["exactness"]),
         "notes": list(found.notes),
     }
 
