@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, product
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
@@ -21,7 +21,7 @@ from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_t
 from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, attributes, csv_rows, objects, within
 from dlbench.reports.curve import pictures
-from dlbench.reports.curve.curve import Curve, Point, cell_columns, curve_columns, grid
+from dlbench.reports.curve.curve import Curve, Curves, Point, cell_columns, curve_columns, grid
 from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
@@ -61,25 +61,14 @@ _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
 _SAID_ONCE = {flags.FEW_LAUNCHES}
 
 
-class CellStudy(NamedTuple):
-    """The content of the report; its rows are keyed as in JSON."""
-
-    curves: tuple[Curve, ...]
-    """Over networks (`Net`)."""
-    learnt: tuple[Learnt, ...]
-    times: list[dict[str, Any]]
-    """A network trained in a row, a ``point`` of a ``curve``: the time to the target of what it has ``learnt``."""
-    findings: list[dict[str, Any]]
-    notes: tuple[str, ...]
-
-
-def study(matrix: Matrix, records: Sequence[Record]) -> CellStudy:
-    """Return the study of a matrix's cells and of the trainings of these records."""
+def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
+    """Return the curves of a matrix over networks (`Net`), and what was learnt in these records."""
     curves, learnt = _curves(matrix, records), learnt_of(records)
     ended = [each for of_text in learnt for each in of_text.nets.values() if each.ended]
     notes = [f"{each.net.name}: training in {each.row.framework} ended: {each.ended}" for each in ended]
     times = [row for each in learnt for row in _times(curves, each)]
-    return CellStudy(curves, learnt, times, list(_findings(curves, learnt, times)), (*notes, *matrix.notes))
+    conclusions = {"texts": learnt, "times": times, "findings": list(_findings(curves, learnt, times))}
+    return Curves(curves, (*notes, *matrix.notes), conclusions)
 
 
 def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
@@ -187,17 +176,17 @@ def flops(net: Net) -> int:
 # Tables.
 
 
-def cells_page(found: CellStudy, quantity: str = "seconds", against: str = "") -> Page:
+def cells_page(found: Curves, quantity: str = "seconds", against: str = "") -> Page:
     """Return speeds, losses, times to a loss, and findings, as tables."""
-    if not found.curves and not found.learnt:
+    if not found.curves and not found.conclusions["texts"]:
         return Page((NOTHING,), (), found.notes)
     tables = [] if quantity == "loss" else [_speeds(curve, quantity) for curve in found.curves]
-    tables += [table for each in found.learnt for table in _loss_tables(each)]
+    tables += [table for each in found.conclusions["texts"] for table in _loss_tables(each)]
     tables += _published_tables() if against else []
-    tables += [] if quantity == "loss" else _times_tables(found.times)
-    tables += [_findings_table(found.findings)] if found.findings else []
+    tables += [] if quantity == "loss" else _times_tables(found.conclusions["times"])
+    tables += [_findings_table(findings)] if (findings := found.conclusions["findings"]) else []
     before = [f"On {name}." for name in dict.fromkeys(curve.host.name for curve in found.curves)]
-    before += _order_lines(losses_of(found.learnt), against) if against else []
+    before += _order_lines(losses_of(found.conclusions["texts"]), against) if against else []
     return Page(tuple(before), tuple(tables), tuple(_legend(found, quantity)))
 
 
@@ -341,12 +330,12 @@ def _findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
     return Table("Findings", ("", "finding", "verdict"), tuple(rows), tuple(notes), words=True)
 
 
-def _legend(found: CellStudy, quantity: str) -> Iterator[str]:
+def _legend(found: Curves, quantity: str) -> Iterator[str]:
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
     if quantity != "loss" and cells:
         yield layout.HALF_WIDTH
         yield from layout.flag_lines(cells, _SAID_ONCE)
-    if found.times:
+    if found.conclusions["times"]:
         yield (
             f"{layout.BEST} no other network in any row of the machine is both clearly faster and lower. The time "
             "is steps to the loss times seconds per update; its interval is that of the seconds. Steps are known to "
@@ -357,7 +346,7 @@ def _legend(found: CellStudy, quantity: str) -> Iterator[str]:
             f"anew. The share of the way is the largest of {', '.join(f'{each:.0%}' for each in SHARES)} that a "
             "network reached."
         )
-    if any(each.confirmed is False for of_text in found.learnt for each in of_text.nets.values()):
+    if any(each.confirmed is False for of_text in found.conclusions["texts"] for each in of_text.nets.values()):
         yield f"{NOT_CONFIRMED} another framework's means of blocks differ by {ALIKE:.0%} or more: do not rely on it"
     yield from found.notes
 
@@ -383,24 +372,24 @@ _TIME: tuple[Column[_Row], ...] = attributes(
 )
 
 
-def cells_data(found: CellStudy) -> dict[str, Any]:
+def cells_data(found: Curves) -> dict[str, Any]:
     """Return a JSON object: texts with their curves, speeds, times to a loss, findings."""
     speeds: list[_Row] = [(curve, point, {}) for curve in found.curves for point in curve.points]
     return {
-        "texts": [_text(each) for each in found.learnt],
+        "texts": [_text(each) for each in found.conclusions["texts"]],
         "speeds": objects((*_PLACE, *_SPEED), speeds),
-        "times": objects((*_PLACE, *_TIME), [(row["curve"], row["point"], row) for row in found.times]),
-        "findings": [_finding(**each) for each in found.findings],
+        "times": objects((*_PLACE, *_TIME), [(row["curve"], row["point"], row) for row in found.conclusions["times"]]),
+        "findings": [_finding(**each) for each in found.conclusions["findings"]],
         "notes": list(found.notes),
     }
 
 
-def cells_rows(found: CellStudy) -> Rows:
+def cells_rows(found: Curves) -> Rows:
     """Return a CSV line for each speed, and for each text on which its network was trained."""
     rows: list[_Row] = []
     for curve in found.curves:
         for point in curve.points:
-            times = [row for row in found.times if row["curve"] is curve and row["point"] is point]
+            times = [row for row in found.conclusions["times"] if row["curve"] is curve and row["point"] is point]
             rows += [(curve, point, row) for row in times or [{}]]
     return csv_rows((*_PLACE, *_SPEED, *_TIME), rows)
 
@@ -451,7 +440,7 @@ def _finding(name: str, finding: str, evidence: Evidence) -> dict[str, Any]:
 # The picture.
 
 
-def _picture(found: CellStudy, learnt: Learnt) -> pictures.Picture:
+def _picture(found: Curves, learnt: Learnt) -> pictures.Picture:
     """Return a page: a panel against steps, then one for each curve against seconds.
 
     A cell has a colour, the number of layers a kind of line, a size a mark.
@@ -503,8 +492,8 @@ text (char). `--against karpathy2016` adds the published losses.""",
     page=lambda found, options: cells_page(found, options.quantity, options.against),
     data=cells_data,
     rows=cells_rows,
-    draw=lambda found, path, options: pictures.draw((_picture(found, each) for each in found.learnt), path),
-    drawable=lambda found: any(each.steps for of in found.learnt for each in of.nets.values()),
+    draw=lambda found, path, options: pictures.draw((_picture(found, each) for each in found.conclusions["texts"]), path),
+    drawable=lambda found: any(each.steps for of in found.conclusions["texts"] for each in of.nets.values()),
     suggestion="recurrent cells: speed, loss, and time to a loss",
     applies=lambda cells: any(each.network.startswith("char-") for each in cells),
     options=frozenset({QUANTITY, ALL_RUNS}),
