@@ -64,8 +64,12 @@ _SAID_ONCE = {flags.FEW_LAUNCHES}
 def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
     """Return the curves of a matrix over networks (`Net`), and what was learnt in these records."""
     curves, learnt = _curves(matrix, records), learnt_of(records)
-    ended = [each for of_text in learnt for each in of_text.nets.values() if each.ended]
-    notes = [f"{each.net.name}: training in {each.row.framework} ended: {each.ended}" for each in ended]
+    notes = [
+        f"{net.name}: training in {each.record.cell.framework} ended: {ended}"
+        for of_text in learnt
+        for net, each in of_text.nets.items()
+        if (ended := each.record.outcome.curve_ended)
+    ]
     times = [row for each in learnt for row in _times(curves, each)]
     conclusions = {"texts": learnt, "times": times, "findings": list(_findings(curves, learnt, times))}
     return Curves(curves, (*notes, *matrix.notes), conclusions)
@@ -246,7 +250,7 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
     good: dict[tuple[str, str, int], list[float]] = {}
     for net, each in nets.items():
         for check in each.checks:
-            by, main, steps = check["framework"], each.row.framework, check["steps"]
+            by, main, steps = check["framework"], each.record.cell.framework, check["steps"]
             if check["difference"] < ALIKE:
                 good.setdefault((main, by, steps), []).append(check["difference"])
             else:
@@ -405,8 +409,10 @@ def _text(learnt: Learnt) -> dict[str, Any]:
         "curves": [
             {
                 **net._asdict(),
-                **{name: getattr(each.row, name) for name in ("framework", "mode")},
-                **{name: getattr(each, name) for name in ("machine", "run", "test_loss", "ended")},
+                **{name: getattr(each.record.cell, name) for name in ("framework", "mode")},
+                **{name: getattr(each.record, name) for name in ("machine", "run")},
+                "test_loss": each.record.outcome.test_loss,
+                "ended": each.record.outcome.curve_ended,
                 "loss": learnt.loss(net),
                 "steps_to_target": each.steps_to(learnt.target),
                 "blocks": [list(block) for block in zip(each.steps, each.losses, strict=True)],
