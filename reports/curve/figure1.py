@@ -44,7 +44,7 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import counted, place_name, row_name
+from dlbench.reports.naming import counted, place_name, row_name, work_name
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import Ratio, Summary, judge, ratio
@@ -261,23 +261,11 @@ def _knee_words(curve: Curve) -> str:
 
 
 def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
-    """Return each place in words: threads or device, and axes of the work and machines that differ or are unusual."""
+    """Return each place in words: threads or device, unusual axes of the work, and machines where there are several."""
     places = {place_of(curve): curve.host for curve in curves}
-    differing = [
-        axis
-        for axis in axes.of_role(axes.GROUP)
-        # A usual value is named where others stand beside it.
-        if axis.usual is not None and {getattr(place.cell, axis.name) for place in places} != {axis.usual}
-    ]
     several = len({place.machine for place in places}) > 1
     return {
-        place: ", ".join(
-            [
-                place_name(place.cell),
-                *(axis.long.format(getattr(place.cell, axis.name)) for axis in differing),
-                *([host.name] if several else []),
-            ]
-        )
+        place: place_name(place.cell) + work_name(place.cell) + (f", {host.name}" if several else "")
         for place, host in places.items()
     }
 

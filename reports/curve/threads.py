@@ -243,12 +243,7 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
 # A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
 # seconds, or is switched so many times as often.
 MORE_WAITING, MORE_CPU, MORE_SWITCHES = 0.1, 1.2, 10.0
-_FAILURES = {
-    Status.IMPLAUSIBLE: "implausible",
-    Status.CRASHED: "crashed",
-    Status.TIMED_OUT: "timed out",
-    Status.OUT_OF_MEMORY: "out of memory",
-}
+_FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
 
 
 def advice(curve: Curve) -> str:
@@ -293,13 +288,9 @@ def _stake(curve: Curve, best: int) -> list[str]:
 def _disturbance(timed: Iterable[Point]) -> Iterator[str]:
     disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
     if disturbed:
-        ending, were, do = ("s", "were", "do") if len(disturbed) > 1 else ("", "was", "does")
+        counts = "" if all(point.takes_part for point in disturbed) else ", which does not count"
         where = ", ".join(str(point.at) for point in disturbed)
-        counts = "" if all(point.takes_part for point in disturbed) else f" and {do} not count"
-        threads = f"thread{'s' if where != '1' else ''}"
-        yield (
-            f"the measurement{ending} with {where} {threads} {were} disturbed{counts}: measure again on a quiet machine"
-        )
+        yield f"disturbed with {where}{counts}: measure again on a quiet machine"
 
 
 def _costs(values: Iterable[tuple[int, float]]) -> Iterator[str]:
@@ -456,9 +447,9 @@ def _failed(curve: Curve, limit: int) -> str:
     """Return the counts beyond the limit at which a network that runs within it fails, and how; else an empty text."""
     if bound(curve) or not any(point.at <= limit for point in curve.timed):
         return ""
-    failed = (point for point in curve.points if point.at > limit and point.cell.status in _FAILURES)
-    by_status = grouped(failed, lambda point: point.cell.status)
-    said = [f"{_FAILURES[each]} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()]
+    failed = (point for point in curve.points if point.at > limit and point.cell.status in _FAILED)
+    by_status = grouped(failed, lambda point: point.cell.status.value.replace("_", " "))
+    said = [f"{each} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()]
     return f"{_workload(curve.cell)} ({', '.join(said)})" if said else ""
 
 
