@@ -41,7 +41,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.naming import place_name, rest_of, row_name
+from dlbench.reports.naming import counted, place_name, rest_of, row_name
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.record import Record
@@ -259,7 +259,7 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
                     f"in a block up to step {steps}."
                 )
     for (main, by, steps), differences in good.items():
-        count = f"{len(differences)} curve{'s' if len(differences) != 1 else ''}"
+        count = counted(len(differences), "curve")
         shown = f"{most:.2%}" if (most := max(differences)) >= 0.0001 else "0.01 %"
         yield f"{by} confirms {count} of {main}: means of blocks up to step {steps} differ by {shown} at most."
     if any(each.confirmed is None for each in nets.values()):
