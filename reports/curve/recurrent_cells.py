@@ -19,7 +19,7 @@ from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
-from dlbench.reports.columns import Column, attributes, csv_rows, objects, within
+from dlbench.reports.columns import Column, attributes, csv_rows, objects, table, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import Curve, Curves, Point, cell_columns, curve_columns, grid
 from dlbench.reports.curve.training import (
@@ -185,7 +185,7 @@ def cells_page(found: Curves, quantity: str = "seconds", against: str = "") -> P
     if not found.curves and not found.conclusions["texts"]:
         return Page((NOTHING,), (), found.notes)
     tables = [] if quantity == "loss" else [_speeds(curve, quantity) for curve in found.curves]
-    tables += [table for each in found.conclusions["texts"] for table in _loss_tables(each)]
+    tables += [each for learnt in found.conclusions["texts"] for each in _loss_tables(learnt)]
     tables += _published_tables() if against else []
     tables += [] if quantity == "loss" else _times_tables(found.conclusions["times"])
     tables += [_findings_table(findings)] if (findings := found.conclusions["findings"]) else []
@@ -323,15 +323,31 @@ def _time(row: Mapping[str, Any], unit: str) -> tuple[Entry, ...]:
     )
 
 
+def _verdict(finding: Mapping[str, Any]) -> Entry:
+    found: Evidence = finding["evidence"]
+    holds = f", {found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
+    return Entry(found.verdict.value + holds, hole=found.verdict is Answer.DIFFERS)
+
+
+def _numbers(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"what": question.what, "answer": answer, "claimed": question.claimed, **(plain(question.found) or {})}
+        for question, answer in finding["evidence"].figures
+    ]
+
+
+_FINDING: tuple[Column[Mapping[str, Any]], ...] = (
+    Column("name", "", itemgetter("name")),
+    Column("finding", "finding", itemgetter("finding")),
+    Column("verdict", "verdict", lambda finding: finding["evidence"].verdict, _verdict),
+    *attributes(itemgetter("evidence"), "holds", "of"),
+    Column("numbers", None, _numbers),
+)
+
+
 def _findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
-    rows, notes = [], []
-    for each in findings:
-        found = each["evidence"]
-        holds = f", {found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
-        verdict = Entry(found.verdict.value + holds, hole=found.verdict is Answer.DIFFERS)
-        rows.append((Entry(each["name"]), Entry(each["finding"]), verdict))
-        notes += [f"{each['name']}: {figures(found)}."] if found.of else []
-    return Table("Findings", ("", "finding", "verdict"), tuple(rows), tuple(notes), words=True)
+    notes = [f"{each['name']}: {figures(each['evidence'])}." for each in findings if each["evidence"].of]
+    return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
 def _legend(found: Curves, quantity: str) -> Iterator[str]:
@@ -383,7 +399,7 @@ def cells_data(found: Curves) -> dict[str, Any]:
         "texts": [_text(each) for each in found.conclusions["texts"]],
         "speeds": objects((*_PLACE, *_SPEED), speeds),
         "times": objects((*_PLACE, *_TIME), [(row["curve"], row["point"], row) for row in found.conclusions["times"]]),
-        "findings": [_finding(**each) for each in found.conclusions["findings"]],
+        "findings": objects(_FINDING, found.conclusions["findings"]),
         "notes": list(found.notes),
     }
 
@@ -420,25 +436,6 @@ def _text(learnt: Learnt) -> dict[str, Any]:
                 "checks": list(each.checks),
             }
             for net, each in learnt.nets.items()
-        ],
-    }
-
-
-def _finding(name: str, finding: str, evidence: Evidence) -> dict[str, Any]:
-    return {
-        "name": name,
-        "finding": finding,
-        "verdict": evidence.verdict.value,
-        "holds": evidence.holds,
-        "of": evidence.of,
-        "numbers": [
-            {
-                "what": question.what,
-                "answer": answer.value,
-                "claimed": plain(question.claimed),
-                **({} if question.found is None else plain(question.found)),
-            }
-            for question, answer in evidence.figures
         ],
     }
 
