@@ -407,8 +407,7 @@ def _findings(head: str, here: Sequence[Curve], past: str, limit: int) -> list[s
     compared = [found for each in here for found in _past(each, past)]
     tested = [found for found in compared if found.tested]
     some_only = bool(tested) and len(tested) < len(compared)
-    names = dict.fromkeys(map(name_of, here))
-    said = [_finding([each for each in here if name_of(each) == name], past, some_only, limit) for name in names]
+    said = [_finding(of_one, past, some_only, limit) for of_one in grouped(here, name_of).values()]
     if not any(said):
         return []
     rule = f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
