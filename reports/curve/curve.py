@@ -17,7 +17,7 @@ from dlbench.reports.cells import CellResult, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, number
-from dlbench.reports.statistics import Contrast, Summary, adjust
+from dlbench.reports.statistics import Contrast, Summary, holm
 from dlbench.reports.storage.hosts import Host
 
 Key = TypeVar("Key", bound=Hashable)
@@ -110,10 +110,15 @@ def usable(cell: CellResult) -> Summary | None:
 
 
 def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key, Contrast]]:
-    """Return the comparisons of several rows, adjusted for the number of all."""
+    """Return the comparisons of several rows, those with a p-value adjusted for the number of all."""
     rows = list(several)
-    adjusted = iter(adjust([each for row in rows for each in row.values()]))
-    return [{key: next(adjusted) for key in row} for row in rows]
+    p_values = [each.p_value for row in rows for each in row.values() if each.p_value is not None]
+    adjusted = iter(holm(p_values))
+
+    def adjust(each: Contrast) -> Contrast:
+        return each if each.p_value is None else replace(each, p_adjusted=next(adjusted), family=len(p_values))
+
+    return [{key: adjust(each) for key, each in row.items()} for row in rows]
 
 
 def computes_nothing(cell: CellResult) -> bool:
