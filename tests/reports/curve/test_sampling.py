@@ -110,6 +110,3 @@ def test_the_report_in_numbers_and_words(command: Call) -> None:
         assert max(map(len, out.splitlines())) <= 80
     code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--format", "csv")
     assert len(out.strip().splitlines()) == 1 + 13
-    code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--quantity", "seconds")
-    assert (code, out) == (2, "")
-    assert "choose one of update, rate, joules" in " ".join(errors.split())
