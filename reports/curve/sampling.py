@@ -16,7 +16,7 @@ from dlbench.adapters.families import Machine
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import quantities
 from dlbench.reports.cells import CellResult, Matrix, grouped
-from dlbench.reports.columns import VALUE, Column, attributes, objects, within
+from dlbench.reports.columns import VALUE, Column, attributes, objects, table, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
@@ -145,7 +145,10 @@ def _page(found: Curves, quantity: str) -> Page:
         for of in grouped(of_machine, lambda curve: _network(curve.cell)).values()
     ]
     before = "An update is the decision of a unit (Boltzmann) or a transition (McCulloch-Pitts) in one chain."
-    tables += [*_crossing_tables(found), *_exactness_tables(found)]
+    if crossings := found.conclusions["crossings"]:
+        title = "Fastest of few chains, and from how many on the fastest of many is faster"
+        tables.append(table(_CROSSING, crossings, title, words=True))
+    tables += _exactness_tables(found)
     return Page((before,), tuple(tables), tuple(_legend(found, common, quantity)))
 
 
@@ -168,15 +171,6 @@ def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
     return found._replace(
         text=number(factor * point.found[key]), interval="" if quantity == "joules" else found.interval
     )
-
-
-def _crossing_tables(found: Curves) -> Iterator[Table]:
-    rows = tuple(
-        layout.entries(each["network"], each["first"], each["second"], each["words"]) for each in found.conclusions["crossings"]
-    )
-    if rows:
-        head = ("", "of few chains", "of many", "chains from which on")
-        yield Table("Fastest of few chains, and from how many on the fastest of many is faster", head, rows, words=True)
 
 
 def _exactness_tables(found: Curves) -> Iterator[Table]:
@@ -223,14 +217,21 @@ _EXACTNESS: tuple[Column[Any], ...] = (
     *within(curve_columns("batch_size"), itemgetter("curve")),
     *attributes(dict, "units", "order", "chains", "ratio", ratio=VALUE),
 )
-_CROSSING = ("network", "specification", "what", "first", "second", "where", "chains", "interval", "clear")
+_CROSSING: tuple[Column[Any], ...] = (
+    Column("network", "", itemgetter("network")),
+    *attributes(dict, "specification", "what"),
+    Column("first", "of few chains", itemgetter("first")),
+    Column("second", "of many", itemgetter("second")),
+    *attributes(dict, "where", "chains", "interval", "clear", "smallest", "largest"),
+    Column("", "chains from which on", itemgetter("words")),
+)
 
 
 def _data(found: Curves) -> dict[str, Any]:
     """Return a JSON object: the curves, the crossings, and what exactness costs."""
     return {
         "lines": curve_objects(found.curves, _CURVE, _POINT),
-        "crossings": objects(attributes(dict, *_CROSSING, "smallest", "largest"), found.conclusions["crossings"]),
+        "crossings": objects(_CROSSING, found.conclusions["crossings"]),
         "exactness": objects(_EXACTNESS, found.conclusions["exactness"]),
         "notes": list(found.notes),
     }
