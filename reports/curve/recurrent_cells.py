@@ -340,7 +340,7 @@ _FINDING: tuple[Column[Mapping[str, Any]], ...] = (
     Column("name", "", itemgetter("name")),
     Column("finding", "finding", itemgetter("finding")),
     Column("verdict", "verdict", lambda finding: finding["evidence"].verdict, _verdict),
-    *attributes(itemgetter("evidence"), "holds", "of"),
+    *attributes(lambda finding: finding["evidence"], "holds", "of"),
     Column("numbers", None, _numbers),
 )
 
@@ -495,7 +495,9 @@ text (char). `--against karpathy2016` adds the published losses.""",
     page=lambda found, options: cells_page(found, options.quantity, options.against),
     data=cells_data,
     rows=cells_rows,
-    draw=lambda found, path, options: pictures.draw((_picture(found, each) for each in found.conclusions["texts"]), path),
+    draw=lambda found, path, options: pictures.draw(
+        (_picture(found, each) for each in found.conclusions["texts"]), path
+    ),
     drawable=lambda found: any(each.steps for of in found.conclusions["texts"] for each in of.nets.values()),
     suggestion="recurrent cells: speed, loss, and time to a loss",
     applies=lambda cells: any(each.network.startswith("char-") for each in cells),

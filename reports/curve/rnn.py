@@ -198,9 +198,7 @@ def faster_from(verdicts: Mapping[int, str]) -> int | None:
 def _crossings_of_threads(curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a row is faster with more threads."""
     for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
-        first, second = (
-            (place_name(each.cell) + _of_machine(curves, each), each, each.times) for each in (one, more)
-        )
+        first, second = ((place_name(each.cell) + _of_machine(curves, each), each, each.times) for each in (one, more))
         yield from _crossed(first, second, row_name(more.cell))
 
 
@@ -395,7 +393,6 @@ def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> dict[str, list[st
         words = (f"{saying} (n_steps {', '.join(_series_name(size) for *_, size in of)})" for saying, of in said)
         notes.setdefault(title, []).append(f"{head} {'; '.join(words)}.")
     return notes
-
 
 
 def _growth_tables(found: Curves) -> Iterator[Table]:

@@ -178,12 +178,18 @@ def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
 
 def test_the_target_is_the_largest_share_that_any_network_reached_and_others_never_come_there():
     lengths = {0.9: 200, 0.8: 300, 0.5: 800}
-    shares = {share: study_of(launches(0.01, blocks(falling(n)))).conclusions["texts"][0].share for share, n in lengths.items()}
+    shares = {
+        share: study_of(launches(0.01, blocks(falling(n)))).conclusions["texts"][0].share
+        for share, n in lengths.items()
+    }
     assert shares == {share: share for share in lengths}
     assert study_of(launches(0.01, blocks(falling(5000)))).conclusions["texts"][0].share == 0.9  # none came half way
     both = [*launches(0.01, blocks(falling(200))), *launches(0.005, blocks(falling(900)), of=network("rnn"))]
     found = study_of(both)
-    assert {row["point"].at.cell: row["hours_to_target"] is None for row in found.conclusions["times"]} == {"gru": False, "rnn": True}
+    assert {row["point"].at.cell: row["hours_to_target"] is None for row in found.conclusions["times"]} == {
+        "gru": False,
+        "rnn": True,
+    }
     assert "not in 600" in shown(found)
 
 

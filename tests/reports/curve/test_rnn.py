@@ -152,7 +152,10 @@ def test_lines_threads_crossings_and_rows() -> None:
     assert all(abs(fit["fixed"].value) < 1e-5 * fit["hidden"] for fit in fits)
     assert {each["knee"]["hidden"] for each in one.found["growth"] if each["inputs"] == 2} == {100}
     assert {pays["faster_from"] for pays in of.conclusions["threads"] if pays["curve"].cell.threads == 4} == {100}
-    crossings = {(each["what"], each["first"]["name"], each["second"]["name"]): each["at"] for each in of.conclusions["crossings"]}
+    crossings = {
+        (each["what"], each["first"]["name"], each["second"]["name"]): each["at"]
+        for each in of.conclusions["crossings"]
+    }
     at = crossings["torch eager", "1 thread of a machine [m-one]", "4 threads of a machine [m-one]"]
     # Linear in the logarithms between 10 units, where one thread takes 10 / 25 of four, and 100, where it is 100 / 70.
     assert at.units == pytest.approx(10 ** (1 + math.log(25 / 10) / math.log(25 / 10 * 100 / 70)))
@@ -161,7 +164,8 @@ def test_lines_threads_crossings_and_rows() -> None:
     assert on_gpu.units == pytest.approx(100 * 5 ** (math.log(200 / 70) / math.log(270 / 70)))
     assert ("torch", "cpu of a machine [m-one]", "cpu of a machine [m-two]") in crossings
     compared = {
-        (each["curve"].cell.mode, each["curve"].cell.device, each["curve"].cell.threads): each for each in of.conclusions["compared"]
+        (each["curve"].cell.mode, each["curve"].cell.device, each["curve"].cell.threads): each
+        for each in of.conclusions["compared"]
     }
     assert {each["curve"].host.fingerprint for each in of.conclusions["compared"]} == {make.MACHINE}
     assert set(compared) == {("eager", "cpu", 1), ("eager", "cpu", 4), ("eager", "cuda:0", 4), ("loop", "cpu", 1)}
