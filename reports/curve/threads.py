@@ -288,7 +288,7 @@ def _stake(curve: Curve, best: int) -> list[str]:
 def _disturbance(timed: Iterable[Point]) -> Iterator[str]:
     disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
     if disturbed:
-        counts = "" if all(point.takes_part for point in disturbed) else ", which does not count"
+        counts = "" if all(point.takes_part for point in disturbed) else " (not counted)"
         where = ", ".join(str(point.at) for point in disturbed)
         yield f"disturbed with {where}{counts}: measure again on a quiet machine"
 

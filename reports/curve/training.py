@@ -181,7 +181,8 @@ def losses_of(learnt: Iterable[Learnt]) -> Losses:
     for each in learnt:
         for net in each.nets:
             if (loss := each.loss(net)) is not None:
-                found.setdefault(f"{each.title}, {net.work_name}", {})[net.cell, net.layers, net.size] = loss
+                name = f"{each.text[0]} {each.text[1][:6]}, {net.work_name}"
+                found.setdefault(name, {})[net.cell, net.layers, net.size] = loss
     return found
 
 

@@ -238,8 +238,8 @@ def test_a_disturbed_count_takes_no_part() -> None:
     found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
     assert best(found) == 1
     assert advice(found) == (
-        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; disturbed with 2, which "
-        "does not count: measure again on a quiet machine"
+        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; disturbed with 2 (not "
+        "counted): measure again on a quiet machine"
     )
     assert [point.takes_part for point in found.points] == [True, False, True]
     # It is still shown beside the best, but without any claim: eight threads are compared with one.
