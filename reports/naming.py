@@ -89,8 +89,8 @@ def _short(cell: Cell, axis: axes.Axis) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return "1 node", "2 nodes"."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    """Return "1 node", "2 nodes", "2 series"."""
+    return f"{count} {what}{'' if count == 1 or what.endswith('s') else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

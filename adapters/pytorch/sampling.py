@@ -52,7 +52,7 @@ class TorchSampler(Sampler):
     """``compiled``: by inductor; ``graph``: a step is one CUDA graph."""
 
     def __init__(self, family: Any, device: str, compiled: bool, graph: bool) -> None:
-        super().__init__(family, lambda array: torch.from_numpy(array).to(device), self._program)
+        super().__init__(family, lambda array: torch.tensor(array, device=device), self._program)
         self.compiled, self.graphs = compiled, graph
         self.captured_bytes = 0
         self._graph: Any = None

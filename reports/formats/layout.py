@@ -154,7 +154,7 @@ def multiple(found: Ratio, marks: str = "", best: bool = False) -> Entry:
     return Entry(f"{number(found.value)}x", deviation(found.value, found.low, found.high), marks, best)
 
 
-def entry(cell: CellResult | None, quantity: Quantity, without: set[FlagKind]) -> Entry:
+def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagKind]) -> Entry:
     """Return the entry of a cell."""
     if cell is None:
         return Entry(MISSING)

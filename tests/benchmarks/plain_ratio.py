@@ -10,7 +10,12 @@ ratios of medians (adapter / plain) with Student's 95 % interval over the pairs,
 a whole: `--quantile 0.1` compares the samples that a tenth of a launch's are faster than, instead of the medians.
 
 The scripts train fcn5, fcn8, lstm32 and lstm64, PyTorch's alexnet and resnet50 too, and PyTorch's and JAX's sample:
-`--suite sampling --networks bm-d1024-bipartite,bm-d256-sequential --frameworks torch,jax`.
+`--suite sampling --networks bm-d1024-bipartite,bm-d256-sequential --frameworks torch,jax`. PyTorch's also trains
+spiking networks, loads mini-batches, and trains two workers that exchange rarely (`--frameworks torch:eager`):
+
+    --suite spiking --networks lif-r100-t50-i100-o10
+    --suite feed --networks pictures --axes placement=loader,loader_workers=1
+    --suite sync --networks mlp --axes world_size=2,sync=local:4        and sync=async
 
 On a GPU, where PyTorch alone has a plain script: `--frameworks torch:eager,torch:compile --device cuda:0`, with
 DLBENCH_PYTHON_TORCH naming a build that drives it.
@@ -22,7 +27,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,13 +38,14 @@ from rich.table import Table
 from scipy import stats
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import BOUND, OVERSUBSCRIBED, Cell, Launch, Protocol
+from dlbench.adapters.protocol import BOUND, FED, OVERSUBSCRIBED, Cell, Launch, Protocol
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.cpu import bound_mask, probe_cpu
 from dlbench.suites.environments import environment, folders
 from dlbench.suites.planning import values
 from dlbench.suites.planning.framework import Framework, find, modes_meant, offered
 from dlbench.suites.planning.suite import load
+from dlbench.suites.run import feeds
 from dlbench.suites.run.launcher import LaunchRequest, guest_environment, launch_process
 
 YARDSTICK = Path(__file__).resolve().parent / "plain" / "yardstick.py"
@@ -57,27 +63,30 @@ def order_of(framework: Framework, cell: Cell, network: Network, steps: int) -> 
     if interpreter is None or (framework.name not in offered() and not given):
         raise NoSamplesError(environment.locate(framework).reason)
     chosen = in_force(cell.tuning, framework.tunable(cell.mode, cell.device, network.family.name))
-    cpus = bound_mask(probe_cpu(), cell.threads) if cell.affinity == BOUND else None
+    cpus = bound_mask(probe_cpu(), cell.all_threads) if cell.affinity == BOUND else None
     if cell.affinity == BOUND and cpus is None:
-        raise NoSamplesError(f"{cell.threads} threads cannot be bound to as many CPUs here")
+        raise NoSamplesError(f"{cell.all_threads} threads cannot be bound to as many CPUs here")
     settings = framework.launch_settings(cell.mode, chosen)
     cache = str(folders.make_folder(folders.cache_directory(framework)))
     on = None if cpus is None else list(cpus)
     launch = Launch(cell, Protocol(3, steps, steps, 0.0), settings, cache, cpus=on, network=to_data(network))
+    if cell.placement in FED:
+        files = feeds.checked(network, cell.batch_size, print)
+        launch = launch._replace(feed=str(files.folder) if files else None)
     variables = framework.launch_variables(cell.mode, cell.threads, interpreter.parent.parent, chosen)
     return LaunchRequest(launch, interpreter, variables, 900.0)
 
 
-def adapter_samples(order: LaunchRequest) -> list[int]:
-    """Return the nanoseconds of each step of a launch of the adapter."""
+def adapter_samples(order: LaunchRequest) -> list[float]:
+    """Return the nanoseconds of a step in each sample of a launch of the adapter."""
     outcome = launch_process(order).outcome
     if not outcome.samples_ns:
         raise NoSamplesError(f"adapter: {outcome.status.value}: {outcome.reason}")
-    return outcome.samples_ns
+    return [sample / outcome.steps_per_sample for sample in outcome.samples_ns]
 
 
-def plain_samples(order: LaunchRequest, compiled: Path) -> list[int]:
-    """Return the nanoseconds of each step of a launch of the plain script, which keeps there what it compiles."""
+def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
+    """Return the nanoseconds of a step in each sample of the plain script, which keeps there what it compiles."""
     cell, cpus = order.launch.cell, order.launch.cpus
     if not YARDSTICK.with_name(f"{cell.adapter}.py").exists():
         raise NoSamplesError(f"plain script: there is none of {cell.adapter}")
@@ -85,9 +94,10 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[int]:
     kept = {"TMPDIR": str(compiled), "XDG_CACHE_HOME": str(compiled)}
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "samples.json"
+        further = cell.device, cell.loader_workers, cell.sync
         words = [cell.adapter, cell.network, cell.batch_size, cell.threads, cell.mode, order.launch.protocol.steps]
         done = subprocess.run(
-            [order.interpreter, "-I", YARDSTICK, *map(str, (*words, answer, cell.device))],
+            [order.interpreter, "-I", YARDSTICK, *map(str, (*words, answer, *further))],
             env=guest_environment({**order.variables, **kept}),
             cwd=folder,
             capture_output=True,
@@ -98,12 +108,12 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[int]:
             print(done.stderr, file=sys.stderr, flush=True)
             last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             raise NoSamplesError(f"plain script: {last}")
-        samples: list[int] = json.loads(answer.read_text())["samples_ns"]
+        samples: list[float] = json.loads(answer.read_text())["samples_ns"]
         return samples
 
 
 def compared(
-    adapter: Callable[[], list[int]], plain: Callable[[], list[int]], rounds: int, quantile: float
+    adapter: Callable[[], Sequence[float]], plain: Callable[[], Sequence[float]], rounds: int, quantile: float
 ) -> tuple[str, str, str, str]:
     """Return ratio, interval, number of pairs and verdict of so many pairs of launches."""
     logs = []
@@ -127,11 +137,15 @@ def main(
     quantile: float = 0.5,
     device: str = "cpu",
     batch_size: int | None = None,
+    axes: str = "",
 ) -> None:
-    """Measure so many pairs of launches of so many steps pair by pair and print one row per cell.
+    """Measure so many pairs of launches of so many samples pair by pair and print one row per cell.
 
-    The suite is the one whose networks these are, the batch size by default the paper's.
+    The suite is the one whose networks these are, the batch size by default the paper's; ``axes`` are further fields of
+    the cells, "world_size=2,sync=local:4".
     """
+    words = [each.partition("=") for each in axes.split(",") if each]
+    further = {name: type(Cell._field_defaults[name])(value) for name, _, value in words}
     known = load(suite).known
     affinity = BOUND if device == "cpu" and threads else OVERSUBSCRIBED
     table = Table(
@@ -152,7 +166,7 @@ def main(
                 batch = batch_size or known[network].batch_size
                 named = (framework.name, framework.folder, mode, network, device, threads, batch)
                 try:
-                    order = order_of(framework, Cell(*named, affinity=affinity), known[network], steps)
+                    order = order_of(framework, Cell(*named, affinity=affinity, **further), known[network], steps)
                     kept = folders.make_folder(Path(compiled) / framework.name)
                     sides = partial(adapter_samples, order), partial(plain_samples, order, kept)
                     found = compared(*sides, rounds, quantile)

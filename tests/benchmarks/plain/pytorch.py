@@ -1,6 +1,12 @@
 """The benchmark networks in PyTorch; on a GPU in float32 without TF32."""
 
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F  # noqa: N812
 
@@ -80,6 +86,50 @@ def resnet50(linear):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear(2048, 1000))
 
 
+def pictures(linear):
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 5, 2, 2), nn.ReLU(True), nn.MaxPool2d(3, 2),
+        nn.Conv2d(16, 32, 3, 1, 1), nn.ReLU(True), nn.MaxPool2d(2),
+        nn.Flatten(),
+        linear(1568, 64), nn.ReLU(True),
+        linear(64, 10),
+    )  # fmt: skip
+
+
+def mlp(linear):
+    return nn.Sequential(linear(784, 1024), nn.ReLU(True), linear(1024, 1024), nn.ReLU(True), linear(1024, 10))
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, v):
+        ctx.save_for_backward(v)
+        return (v > 1).float()
+
+    @staticmethod
+    def backward(ctx, ds):
+        (v,) = ctx.saved_tensors
+        return ds / (1 + 10 * (v - 1).abs()) ** 2
+
+
+class Spiking(nn.Module):
+    def __init__(self, units, inputs, outputs):
+        super().__init__()
+        self.inward = nn.Linear(inputs, units)
+        self.recurrent = nn.Linear(units, units, bias=False)
+        self.out = nn.Linear(units, outputs)
+
+    def forward(self, x):
+        currents = self.inward(x)
+        v = s = torch.zeros_like(currents[0])
+        rate = 0
+        for current in currents:
+            v = 0.9 * v * (1 - s.detach()) + current + self.recurrent(s)
+            s = Spike.apply(v)
+            rate = rate + s
+        return self.out(rate / len(x))
+
+
 class LanguageModel(nn.Module):
     def __init__(self, linear):
         super().__init__()
@@ -113,9 +163,9 @@ def compiled_step(model, x, y, parameters):
     return lambda: compiled(x, y, rate)
 
 
-def eager_step(model, x, y, parameters):
+def eager_step(model, x, y, parameters, rate=0.01):
     """Return a step operation by operation."""
-    optimizer = torch.optim.SGD(parameters, lr=0.01, fused=True)
+    optimizer = torch.optim.SGD(parameters, lr=rate, fused=True)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -166,6 +216,68 @@ def boltzmann(given, u, x):
     return sweep
 
 
+class Pictures(torch.utils.data.Dataset):
+    """Mini-batches of 8-bit pictures in a file, channels last, which repeat without end."""
+
+    def __init__(self, batch, labels, count=64):
+        self.size, self.labels, self.count = (batch, 64, 64, 3), labels, count
+        random = np.random.RandomState(2)
+        with open("pictures", "wb") as file:  # noqa: PTH123
+            for _ in range(count):
+                file.write(random.bytes(int(np.prod(self.size))))
+        self.file = os.open("pictures", os.O_RDONLY)
+
+    def __getitem__(self, number):
+        length = int(np.prod(self.size))
+        record = os.pread(self.file, length, number % self.count * length)
+        pixels = torch.frombuffer(bytearray(record), dtype=torch.uint8).view(self.size)
+        return pixels.permute(0, 3, 1, 2).float().sub_(128).div_(128), self.labels
+
+
+def loading_step(model, workers, labels, parameters):
+    """Return an eager step on the next mini-batch of a loader with so many processes."""
+    pictures = Pictures(len(labels), labels)
+    batches = iter(torch.utils.data.DataLoader(pictures, None, sampler=itertools.count(), num_workers=workers))
+    optimizer = torch.optim.SGD(parameters, lr=0.01, fused=True)
+
+    def step():
+        x, y = next(batches)
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def workers_steps(given, model, x, y, parameters):
+    """Fork a second worker; return a sample's steps, each on a half of the mini-batch.
+
+    Local steps end with the mean of both workers' parameters. Asynchronous workers share them, and change them without
+    a lock at half the rate, as PyTorch's example of Hogwild does.
+    """
+    shared = given.sync == "async"
+    if shared:
+        model.share_memory()
+    rank = int(os.fork() == 0)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=Path("meeting").resolve().as_uri(), rank=rank, world_size=2)
+    half = slice(rank * given.batch // 2, (rank + 1) * given.batch // 2)
+    step = eager_step(model, x[half], y[half], parameters, 0.005 if shared else 0.01)
+
+    @torch.no_grad()
+    def mean():
+        flat = nn.utils.parameters_to_vector(parameters)
+        dist.all_reduce(flat)
+        nn.utils.vector_to_parameters(flat.div_(2), parameters)
+
+    def sample():
+        for _ in range(given.steps):
+            step()
+        dist.barrier() if shared else mean()
+
+    return sample
+
+
 def train(given, x, y):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
@@ -175,13 +287,22 @@ def train(given, x, y):
     x, y = torch.from_numpy(x), torch.from_numpy(y)
     if given.units:
         return boltzmann(given, x, y), None
-    convolutional = {"alexnet": alexnet, "resnet50": resnet50}.get(given.network)
+    convolutional = {"alexnet": alexnet, "resnet50": resnet50, "pictures": pictures}.get(given.network)
     if convolutional:
         model = convolutional(linear).to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
+    elif given.network == "mlp":
+        model = mlp(linear)
+    elif given.spiking:
+        units, _, inputs, outputs = given.spiking
+        model = Spiking(units, inputs, outputs)
     else:
         model = given.build(lambda given: LanguageModel(linear), lambda given: fully_connected(given, linear))
     model, x, y = [each.to(given.device) for each in (model, x, y)]
     parameters = [p for p in model.parameters() if p.requires_grad]
+    if given.loader_workers:
+        return loading_step(model, given.loader_workers, y, parameters), None
+    if given.steps > 1:
+        return workers_steps(given, model, x, y, parameters), None
     step = (compiled_step if given.mode == "compile" else eager_step)(model, x, y, parameters)
     return step, None if given.device == "cpu" else torch.cuda.synchronize

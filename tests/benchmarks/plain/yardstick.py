@@ -1,13 +1,16 @@
 """Trains a benchmark network by hand in one framework: the yardstick for the suite's adapter, sharing no code with it.
 
-    python -I yardstick.py FRAMEWORK NETWORK BATCH THREADS MODE STEPS OUT.json [DEVICE]
+    python -I yardstick.py FRAMEWORK NETWORK BATCH THREADS MODE STEPS OUT.json [DEVICE [LOADER_WORKERS SYNC]]
 
 FRAMEWORK is the name of a module beside this file. Each has ``MODES``, the modes of the adapter that it knows, and
 ``train``, which returns a training step on a mini-batch and, where a step may return early, a function that waits for
-its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet or resnet50, in PyTorch and JAX also a
-Boltzmann machine such as bm-d256-sequential or bm-d1024-bipartite, of BATCH chains; DEVICE is cpu (the default) or
-cuda:0. Threads and libraries are set by the environment variables too. After 3 warm-up steps each of STEPS steps is
-timed, to the end of the device's work; OUT.json receives {"samples_ns": [...]}. NumPy alone, by Python 3.6 and newer.
+its end. NETWORK is fcn5, fcn8, lstm32 or lstm64, in PyTorch also alexnet, resnet50, pictures, mlp or a spiking network
+such as lif-r100-t50-i100-o10, in PyTorch and JAX also a Boltzmann machine such as bm-d256-sequential, of BATCH chains;
+DEVICE is cpu (the default) or cuda:0. With LOADER_WORKERS above 0 so many processes load pictures from a file; where
+SYNC is local:H or async two workers train, each on half of the mini-batch. Threads and libraries are set by the
+environment variables too. After 3 warm-up samples, STEPS samples are timed to the end of the device's work, each of one
+step, of H local steps or of 16 asynchronous ones; OUT.json receives the time of a step in each, {"samples_ns": [...]}.
+NumPy alone, by Python 3.6 and newer.
 """
 
 import gc
@@ -30,6 +33,8 @@ class Arguments(NamedTuple):
     threads: int
     mode: str
     device: str = "cpu"
+    loader_workers: int = 0
+    sync: str = "step"
 
     @property
     def length(self):
@@ -41,6 +46,18 @@ class Arguments(NamedTuple):
         """Inputs and outputs of each layer of a fully connected network; empty for any other."""
         sizes = [26752] + [2048] * (int(self.network[3:]) - 2) + [26752] if self.network.startswith("fcn") else []
         return list(zip(sizes, sizes[1:]))  # noqa: B905, RUF007 - Python 3.6
+
+    @property
+    def spiking(self):
+        """Units, steps, inputs and outputs of a spiking network; empty for any other."""
+        sizes = self.network.split("-")[1:] if self.network.startswith("lif-") else []
+        return [int(size[1:]) for size in sizes]
+
+    @property
+    def steps(self):
+        """Steps in a sample."""
+        kind, _, count = self.sync.partition(":")
+        return int(count) if kind == "local" else 16 if kind == "async" else 1
 
     @property
     def units(self):
@@ -66,7 +83,12 @@ def mini_batch(given):
     if given.length:
         tokens = random.randint(0, 10000, (given.length, given.batch))
         return tokens, random.randint(0, 10000, given.length * given.batch)
-    shape, classes = ((26752,), 26752) if given.layers else ((3, 224, 224), 1000)
+    if given.spiking:
+        _, steps, inputs, outputs = given.spiking
+        numbers = random.uniform(-1, 1, (steps, given.batch, inputs)).astype(np.float32)
+        return numbers, random.randint(0, outputs, given.batch)
+    small = {"pictures": ((3, 64, 64), 10), "mlp": ((784,), 10)}
+    shape, classes = small.get(given.network) or (((26752,), 26752) if given.layers else ((3, 224, 224), 1000))
     scale = 0.1 if given.network == "alexnet" else 1.0
     inputs = (scale * random.uniform(-1, 1, (given.batch, *shape))).astype(np.float32)
     return inputs, random.randint(0, classes, given.batch)
@@ -90,15 +112,19 @@ def measure(step, wait, steps):
 
 
 def main():
-    framework, network, batch, threads, mode, steps, out, *device = sys.argv[1:]
-    given = Arguments(network, int(batch), int(threads), mode, *device)
+    framework, network, batch, threads, mode, steps, out, *further = sys.argv[1:]
+    given = Arguments(network, int(batch), int(threads), mode, *further[:1])
+    if further[1:]:
+        given = given._replace(loader_workers=int(further[1]), sync=further[2])
+    first_worker = os.getpid()
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     script = importlib.import_module("plain." + framework)
     assert mode in script.MODES, mode
     step, wait = script.train(given, *mini_batch(given))
     samples = measure(step, wait or (lambda: None), int(steps))
-    with open(out, "w") as file:  # noqa: PTH123
-        json.dump({"samples_ns": samples}, file)
+    if os.getpid() == first_worker:
+        with open(out, "w") as file:  # noqa: PTH123
+            json.dump({"samples_ns": [sample / given.steps for sample in samples]}, file)
     os._exit(0)  # some frameworks' libraries crash when they are unloaded
 
 
