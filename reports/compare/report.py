@@ -1,7 +1,6 @@
 """Comparisons for people and scripts: terminal, Markdown for a job summary, JUnit, JSON and CSV."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -10,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
 from dlbench.reports.compare.comparison import CellComparison, Comparison
@@ -21,7 +20,7 @@ from dlbench.reports.formats.inert import FIELD, one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
-from dlbench.reports.naming import group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.naming import counted, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.record import BASELINE, CANDIDATE
@@ -71,15 +70,14 @@ def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ..
 
 def headline(comparison: Comparison) -> str:
     """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no regression"."""
-    cells = len(comparison.cells)
-    if not cells:
+    if not comparison.cells:
         return NOTHING
     counts = ", ".join(
         f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
-    return f"{cells} cell{'s' if cells != 1 else ''}{none}: {counts}"
+    return f"{counted(len(comparison.cells), 'cell')}{none}: {counts}"
 
 
 def heading(comparison: Comparison) -> str:
@@ -247,17 +245,16 @@ def legend(comparison: Comparison) -> list[str]:
 
 def details_of(cells: Iterable[CellComparison]) -> list[str]:
     """Return the facts behind the marks, each once."""
-    facts: Counter[str] = Counter()
-    example: dict[str, str] = {}
+    facts: dict[str, list[Cell]] = {}
     for each in cells:
         for name, side in ((BASELINE, each.baseline), (CANDIDATE, each.candidate)):
             for flag in side.flags:
                 if flag.kind is not PARITY_UNCHECKED:
-                    key = f"{name}: {flag.kind.symbol} {flag.sentence}"
-                    facts[key] += 1
-                    example.setdefault(key, name_of(each.cell))
-    more = (f" and {count - 1} more" if count > 1 else "" for count in facts.values())
-    return [f"{example[key]}{rest}, {key}" for key, rest in zip(facts, more, strict=True)]
+                    facts.setdefault(f"{name}: {flag.kind.symbol} {flag.sentence}", []).append(each.cell)
+    return [
+        f"{name_of(first)}{f' and {len(others)} more' if others else ''}, {fact}"
+        for fact, (first, *others) in facts.items()
+    ]
 
 
 def machines(comparison: Comparison) -> str:
@@ -300,8 +297,8 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
     """Return the outcome by the number of cells (or ``noun``) of each verdict."""
-    judged = sum(counts.values())
-    plural = noun if judged == 1 else f"{noun}s"
+    count = sum(counts.values())
+    judged = counted(count, noun)
 
     def said(which: Callable[[Verdict], bool]) -> str:
         return ", ".join(
@@ -311,12 +308,12 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
         )
 
     if failing := said(lambda each: each in GRAVE):
-        return GateOutcome("failed", f"of {judged} {plural} {failing}")
-    if judged == counts.get(Verdict.HOLE, 0):
+        return GateOutcome("failed", f"of {judged} {failing}")
+    if count == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
     if open_ones := said(lambda each: each not in GRAVE):
-        return GateOutcome("undecided", f"of {judged} {plural} {open_ones}")
-    return GateOutcome("passed", f"no slowdown in {judged} {plural}")
+        return GateOutcome("undecided", f"of {judged} {open_ones}")
+    return GateOutcome("passed", f"no slowdown in {judged}")
 
 
 _CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT)
@@ -341,7 +338,11 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
     rest = _bullets(notes), command, _bullets(words)
     room = MOST_CHARACTERS - sum(map(len, (before, about, *rest))) - 300
-    changed = [each for kind in _CHANGES for each in sorted(cells.get(kind, ()), key=_size, reverse=True)]
+    changed = [
+        each
+        for kind in _CHANGES
+        for each in sorted(cells.get(kind, ()), key=lambda cell: -abs(math.log(cell.judgement.ratio or 1.0)))
+    ]
     changes = _table([(*_fields(each), _finding(each)) for each in changed], room // 3)
     facts = _bullets(details_of(comparison.cells), room // 3)
     rows = [
@@ -356,10 +357,6 @@ def comparison_to_markdown(comparison: Comparison) -> str:
 
 def _fields(cell: CellComparison) -> tuple[str, str]:
     return name_of(cell.cell), ratio_of_cell(cell) + marks_of(cell)
-
-
-def _size(cell: CellComparison) -> float:
-    return abs(math.log(cell.judgement.ratio or 1.0))
 
 
 def _finding(cell: CellComparison) -> str:

@@ -17,7 +17,7 @@ import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import report as layout
 from dlbench.reports.compare.comparison import CellComparison, Comparison, SideOfCell
-from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict, without_interval
+from dlbench.reports.compare.verdict import DEFAULT, Judgement, Rule, Verdict
 from dlbench.reports.flags import THREADS_EXCEEDED, Flag
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.hosts import Host
@@ -33,9 +33,8 @@ def side(status: Status = Status.OK, reason: str = "", **changes: Any) -> SideOf
 
 
 def judged(verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any) -> Judgement:
-    made = Judgement(
-        verdict, ratio, ratio * 0.99, ratio * 1.01, 0.003, None, 0.04, 20, 20, "signed ranks", sentence, 0.005, 19
-    )
+    ends = ratio * 0.99, ratio * 1.01
+    made = Judgement(verdict, sentence, 20, 20, "signed ranks", ratio, *ends, 0.003, None, 0.04, 0.005, 19)
     return Judgement(**{**vars(made), **changes})
 
 
@@ -49,7 +48,7 @@ def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
     return Comparison(**{**vars(made), **changes})
 
 
-HOLE = without_interval(Verdict.HOLE, "baseline: unsupported, no LSTM", 0, 0)
+HOLE = Judgement(Verdict.HOLE, "baseline: unsupported, no LSTM", 0, 0)
 FLAG = Flag(THREADS_EXCEEDED, "4.0 threads wanted to run on average, 1 asked")
 ONE_OF_EACH = {
     Verdict.NO_REGRESSION: cell_of(Verdict.NO_REGRESSION),
@@ -60,13 +59,13 @@ ONE_OF_EACH = {
         CELL._replace(threads=16),
         side(),
         side(),
-        without_interval(Verdict.CONTENDED, "other programs interfered with 6 of 8", 2, 2),
+        Judgement(Verdict.CONTENDED, "other programs interfered with 6 of 8", 2, 2),
     ),
     Verdict.BROKEN: CellComparison(
         CELL._replace(network="lstm32"),
         side(flags=(FLAG,)),
         side(Status.CRASHED, "signal 11"),
-        without_interval(Verdict.BROKEN, "candidate: crashed, signal 11", 3, 0),
+        Judgement(Verdict.BROKEN, "candidate: crashed, signal 11", 3, 0),
     ),
     Verdict.HOLE: CellComparison(
         CELL._replace(network="lstm64"), side(Status.UNSUPPORTED), side(Status.UNSUPPORTED), HOLE

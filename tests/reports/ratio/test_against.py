@@ -103,7 +103,7 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
     match = on(found_in(*records), DESKTOP)
     assert set(match.common[1]) == {"fcn5", "alexnet"}
     for mean in match.means:
-        one, two = (p.speedup for p in match.pairs if p.row == mean["row"] and p.network in ("fcn5", "alexnet"))
+        one, two = (p.speedup for p in match.pairs if p.row == mean["row"] and p.at.network in ("fcn5", "alexnet"))
         assert mean["common"] == pytest.approx(math.sqrt(one * two))
     caffe_mean, other = sorted(match.means, key=lambda mean: mean["networks"])
     assert caffe_mean["common"] == pytest.approx(caffe_mean["speedup"])
@@ -158,12 +158,12 @@ def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
     for match in found.matches:
         for pair in match.pairs:
             assert (pair.speedup is None) is bool(pair.reason)
-            assert pair.framework != "cntk"
-            assert pair.threads <= min(cores or 64, match.then.physical_cores or 0)
+            assert pair.at.framework != "cntk"
+            assert pair.at.threads <= min(cores or 64, match.then.physical_cores or 0)
             if pair.speedup is not None:
                 assert pair.share_then[0] <= 1.0
         own = {record.cell.threads for record in records}
-        compared = {pair.threads for pair in match.pairs}
+        compared = {pair.at.threads for pair in match.pairs}
         assert not compared & set(match.left_out)
         assert set(match.left_out) <= own
     assert max(map(len, FORMATS["terminal"](found).splitlines())) <= 80
@@ -172,8 +172,8 @@ def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
 def test_threads_beyond_the_cores_of_either_machine_are_left_out_and_said() -> None:
     records = [r for p in (1, 3, 4, 8, 16) for r in launches(0.5, threads=p, **TENSORFLOW)]
     found = found_in(*records, cores=8)
-    assert [pair.threads for pair in on(found, DESKTOP).pairs] == [1, 4]
-    assert [pair.threads for pair in on(found, SERVER).pairs] == [1, 4, 8]
+    assert [pair.at.threads for pair in on(found, DESKTOP).pairs] == [1, 4]
+    assert [pair.at.threads for pair in on(found, SERVER).pairs] == [1, 4, 8]
     text = " ".join(FORMATS["terminal"](found).split())
     assert "Not compared: 3 threads, not in the table" in text
     assert "Not compared: 8 threads, more than the 4 cores there" in text

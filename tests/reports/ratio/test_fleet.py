@@ -19,7 +19,7 @@ from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import SHARED_NODE
 from dlbench.reports.formats.export import export
 from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
-from dlbench.reports.ratio.nodes import FAST, LIKE, MEAN, Kind, NodeSeen, contrasts
+from dlbench.reports.ratio.nodes import FAST, LIKE, Kind, NodeSeen, contrasts
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.statistics import SIGNIFICANCE, summarise
 from dlbench.reports.storage.hosts import Host, Node
@@ -256,8 +256,8 @@ ROUNDS = 120
 
 def judged(logs):
     """Return the ratios on benchmarks, and the mean of each node."""
-    (ratios,) = contrasts([kind(logs)])
-    return [each for each in ratios if each.benchmark != MEAN], [each for each in ratios if each.benchmark == MEAN]
+    (nodes,) = contrasts([kind(logs)])
+    return [each for _, on in nodes for each in on], [mean for mean, _ in nodes]
 
 
 @pytest.mark.parametrize(("shape", "noisy"), [((6, 4, 3), 1.0), ((5, 3, 5), 1.0), ((6, 4, 4), 3.0), ((2, 4, 4), 1.0)])
