@@ -86,6 +86,7 @@ def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
     shown = ranking[:MOST_ROWS]
     line, left, right, top = 18, 148, 300, 6
     longest = max(timed.high or timed.median for _, timed in shown)
+    tied = [not clearly_slower(timed, ranking[0][1]) for _, timed in ranking]
 
     def across(seconds: float) -> float:
         return round(left + (right - left) * seconds / longest, 1)
@@ -93,7 +94,7 @@ def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
     rows = [
         {
             "y": top + line * place + line / 2,
-            "tied": not clearly_slower(timed, ranking[0][1]),
+            "tied": tied[place],
             "name": one_line(row_name(cell.cell), 24),
             "low": across(timed.low or timed.median),
             "median": across(timed.median),
@@ -103,8 +104,7 @@ def _panel_svg(group: Cell, ranking: Ranking) -> Markup:
         for place, (cell, timed) in enumerate(shown)
     ]
     words = ", ".join(f"{row_name(cell.cell)} {number(timed.median)} s" for cell, timed in shown)
-    tied = sum(not clearly_slower(timed, ranking[0][1]) for _, timed in ranking)
-    label = f"{group_name(group)}, seconds of a step, fastest first, {tied} tied: {words}"
+    label = f"{group_name(group)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
     size = {"line": line, "left": left, "top": top, "width": 380, "height": top + line * len(shown) + 8}
     return rendered("panel.svg.j2", one_line, label=label, rows=rows, **size)
 
