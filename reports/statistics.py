@@ -516,15 +516,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(each) for each in adjusted]
 
 
-def adjust(comparisons: Sequence[Contrast]) -> list[Contrast]:
-    """Return one report's comparisons, in their order, those with a p-value adjusted for their number."""
-    tested = [place for place, each in enumerate(comparisons) if each.p_value is not None]
-    found = list(comparisons)
-    for place, value in zip(tested, holm([comparisons[n].p_value or 0.0 for n in tested]), strict=True):
-        found[place] = replace(comparisons[place], p_adjusted=value, family=len(tested))
-    return found
-
-
 def _of_ratios(count: int) -> str:
     return f"geometric mean of {count} ratio{'s' if count != 1 else ''}"
 

@@ -17,7 +17,7 @@ from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode, grouped
 from dlbench.reports.columns import Column, attributes, begins, csv_rows, host_columns, objects, table, within
-from dlbench.reports.curve.curve import computes_nothing, items
+from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
@@ -316,7 +316,7 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
 
 _MACHINES = (*host_columns(lambda match: match.host), *host_columns(lambda match: match.then, "machine_then"))
 _MEANS: tuple[Column[dict[str, Any]], ...] = (
-    *items(dict, "framework", "row"),
+    *attributes(dict, "framework", "row"),
     Column("threads", "p", lambda mean: mean["threads"]),
     Column("networks", "networks", lambda mean: mean["networks"]),
     Column(
@@ -327,7 +327,7 @@ _MEANS: tuple[Column[dict[str, Any]], ...] = (
     ),
     Column("per_peak", "per peak", lambda mean: _span(mean["per_peak"]), lambda mean: _times(mean["per_peak"])),
     Column("common", "of common", lambda mean: mean["common"], lambda mean: _times(mean["common"])),
-    *items(dict, "disturbed"),
+    *attributes(dict, "disturbed"),
 )
 
 

@@ -156,7 +156,7 @@ _EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
 
 
 _SEARCH: options.Options = {
-    "suite": options.SUITE_OF_NETWORK,
+    "suite": options.suite_of_network("tuning"),
     "cell_budget": options.CELL_BUDGET,
     "no_quiet_gate": options.NO_QUIET_GATE,
     "write": option(

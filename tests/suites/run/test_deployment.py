@@ -8,18 +8,13 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import plan_of
 
 from dlbench.suites.errors import UsageError
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand
-from dlbench.suites.planning.suite import load
-from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.deployment import check_file, deployment, written
 from dlbench.suites.run.search import SearchResult
 
-PLAN = expand(
-    load("quick"), SuiteOverrides(networks="fcn5", frameworks="torch", threads="2", tuning="tuned"), Capacity(2, 2), 1
-)
+PLAN = plan_of(networks="fcn5", frameworks="torch", threads="2", tuning="tuned")
 (CELL,) = PLAN.cells
 FOUND = SearchResult({CELL: 0.1}, {}, {CELL: []}, CELL, CELL, 1, 1, {})
 COMMAND = "dlbench run quick --networks fcn5"

@@ -18,6 +18,7 @@ from fake_nvml import TWO, gpus
 from hypothesis import given
 from hypothesis import strategies as st
 from pretended_runs import PLAN, TEXT, Pretender, begin, carry_out, launched, ok, open_store, runner_of
+from processes import plan_of
 from properties import examples
 from scipy import stats
 
@@ -31,9 +32,8 @@ from dlbench.reports.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.storage.hosts import host_of
 from dlbench.reports.storage.record import BASELINE, CANDIDATE
 from dlbench.reports.storage.results import Results
-from dlbench.suites.planning import suite
-from dlbench.suites.planning.axes import SuiteOverrides
-from dlbench.suites.planning.plan import expand, narrow_to, sizes_of
+from dlbench.suites.planning.plan import narrow_to, sizes_of
+from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import search as fastest
 from dlbench.suites.run.schedules import (
@@ -115,18 +115,15 @@ def test_a_cell_beyond_its_budget_at_one_thread_is_skipped_at_more_with_the_reas
 
 
 SIZES = (8, 16, 64, 256)
-BATCHES = expand(
-    suite.parse(TEXT, "pretended.toml"),
-    SuiteOverrides(
-        networks="fcn5",
-        frameworks="null",
-        devices="cpu,gpus",
-        precisions="float32,tf32",
-        threads="1",
-        batch_sizes="8,16,64,256",
-    ),
+BATCHES = plan_of(
+    parse(TEXT, "pretended.toml"),
     Capacity(2, 4, gpus(TWO)),
-    seed=5,
+    networks="fcn5",
+    frameworks="null",
+    devices="cpu,gpus",
+    precisions="float32,tf32",
+    threads="1",
+    batch_sizes="8,16,64,256",
 )
 GROUPS = sorted({sizes_of(cell) for cell in BATCHES.cells})
 
@@ -438,8 +435,8 @@ UNLIKELY = Outcome(Status.IMPLAUSIBLE, "its clock and the host's differ", sample
 
 
 def search_plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,each"):
-    choices = SuiteOverrides(networks="fcn5", frameworks=frameworks, threads=threads, tuning=tuning)
-    return halving_plan(expand(suite.load("tuning"), choices, Capacity(4, 4), 1))
+    chosen = {"networks": "fcn5", "frameworks": frameworks, "threads": threads, "tuning": tuning}
+    return halving_plan(plan_of("tuning", Capacity(4, 4), **chosen))
 
 
 def search(of, seconds, failing=None, disturbed=None, starts=None, how=WRONG, records=()):
