@@ -104,7 +104,7 @@ class Kept:
                 raise ValueError("a number is out of range")
             return kept
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise RecordError(f"A {what} cannot be read ({_reason(error)}); it is damaged.") from error
+            raise RecordError(f"A {what} cannot be read ({reason_of(error)}); it is damaged.") from error
 
 
 @dataclass(frozen=True)
@@ -222,8 +222,9 @@ def sound(record: Record) -> bool:
 _ADAPTERS: dict[type[Kept], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Run, Record)}
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return an error's message in one line; of a validation the place of the first fault, and the fault."""
     if not isinstance(error, ValidationError):
         return in_one_line(error)
     first = error.errors(include_url=False)[0]
-    return in_one_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    return in_one_line(": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"]))))
