@@ -16,7 +16,8 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WrapV
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
 from dlbench.hardware_probe.files import JsonRecord
-from dlbench.reports.errors import RecordError, in_one_line
+from dlbench.reports.errors import RecordError
+from dlbench.reports.formats.inert import one_line
 from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.networks import read_network
 
@@ -224,7 +225,8 @@ _ADAPTERS: dict[type[Kept], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kin
 
 def reason_of(error: BaseException) -> str:
     """Return an error's message in one line; of a validation the place of the first fault, and the fault."""
-    if not isinstance(error, ValidationError):
-        return in_one_line(error)
-    first = error.errors(include_url=False)[0]
-    return in_one_line(": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"]))))
+    said = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        said = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    return one_line(said)
