@@ -186,18 +186,15 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _reasons(cells: Iterable[CellComparison]) -> list[str]:
+def _reasons(comparison: Comparison) -> list[str]:
     """Return a sentence for each cell worth one, the gravest first, so many of each verdict that fails nothing."""
-    said: dict[Verdict, list[str]] = {each: [] for each in Verdict if each not in _QUIET}
-    for each in cells:
-        if each.verdict in said:
-            said[each.verdict].append(f"{name_of(each.cell)}: {sentence_of(each)}")
     lines = []
-    for found, sentences in said.items():
-        shown = sentences if found in GRAVE else sentences[:_MOST_REASONS]
-        lines += shown
-        if len(shown) < len(sentences):
-            lines.append(f"... and {len(sentences) - len(shown)} more of {WORDS[found].word}; --json shows all")
+    for found, cells in by_verdict(comparison).items():
+        if found not in _QUIET:
+            shown = cells if found in GRAVE else cells[:_MOST_REASONS]
+            lines += [f"{name_of(each.cell)}: {sentence_of(each)}" for each in shown]
+            if len(shown) < len(cells):
+                lines.append(f"... and {len(cells) - len(shown)} more of {WORDS[found].word}; --json shows all")
     return lines
 
 
@@ -455,7 +452,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
     The counts stand at the end, where a terminal leaves the reader.
     """
-    facts = [*_reasons(comparison.cells), *details_of(comparison.cells)]
+    facts = [*_reasons(comparison), *details_of(comparison.cells)]
     end = [*closing(comparison), headline(comparison) + "."]
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)
