@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from dlbench.adapters.libraries import gpus
 from dlbench.adapters.protocol import PRECISIONS
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.cells import numbered
 from dlbench.reports.flags import product_rate
 from dlbench.reports.formats.csv import rows_of_tables
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Page, Table, entries, number
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.storage.hosts import Host
+from dlbench.reports.storage.networks import by_numbers
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.results import Results
 
@@ -69,7 +69,7 @@ def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
         if not record.cell.on_cpu and record.outcome.device is not None:
             grouped.setdefault((record.machine, record.cell.device, _board(record)), []).append(record)
     machines = [*results.hosts, *sorted({machine for machine, _, _ in grouped} - set(results.hosts))]
-    order = sorted(grouped, key=lambda gpu: (machines.index(gpu[0]), numbered(gpu[1]), gpu[2]))
+    order = sorted(grouped, key=lambda gpu: (machines.index(gpu[0]), by_numbers(gpu[1]), gpu[2]))
     alone = Counter(gpu[:2] for gpu in grouped)
     found = {gpu: _ceilings(grouped[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None) for gpu in order}
     return {gpu: ceilings for gpu, ceilings in found.items() if any(ceilings.values())}

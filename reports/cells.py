@@ -242,22 +242,20 @@ def _place(group: Cell, row: Cell, column: Place) -> Place:
 
 def build_matrix(results: Results) -> Matrix:
     """Return the matrix of these results, which hold no more than the records that count (`Results.newest`)."""
-    of_cell: dict[Place, list[Record]] = {}
-    for record in sorted(last_attempts(results.records), key=lambda record: record.started):
-        if record.side != BASELINE:
-            of_cell.setdefault(Place(record.machine, record.cell), []).append(record)
+    counting = [record for record in last_attempts(results.records) if record.side != BASELINE]
+    counting.sort(key=lambda record: record.started)
+    of_cell = grouped(counting, lambda record: Place(record.machine, record.cell))
     ceiling = _ceilings(results)
-    newest: dict[tuple[str, Cell], Record] = {}
-    for (machine, cell), records in of_cell.items():
-        if records[-1].environment:  # without one it never ran
-            row = machine, row_of(cell)
-            newest[row] = max(newest.get(row, records[-1]), records[-1], key=lambda record: record.started)
+    ran = [records[-1] for records in of_cell.values() if records[-1].environment]
+    newest = {
+        row: max(of_row, key=lambda record: record.started)
+        for row, of_row in grouped(ran, lambda record: (record.machine, row_of(record.cell))).items()
+    }
     cells = []
     for place, records in of_cell.items():
         made = _cell(records, results.hosts.get(place.machine), ceiling(place))
         cells.append(_flag_older_environment(made, records[-1], newest.get((place.machine, row_of(place.cell)))))
-    shown = [record for records in of_cell.values() for record in records]
-    return assemble(_with_common_spread(cells), results.hosts, _notes(results, shown))
+    return assemble(_with_common_spread(cells), results.hosts, _notes(results, counting))
 
 
 def _flag_older_environment(cell: CellResult, record: Record, newest: Record | None) -> CellResult:
@@ -272,15 +270,12 @@ def _flag_older_environment(cell: CellResult, record: Record, newest: Record | N
 
 def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
     """Return the cells with what the cells of their machine say together about launches."""
-    places: dict[str, list[int]] = {}
-    for place, cell in enumerate(cells):
-        if cell.seconds is not None:
-            places.setdefault(cell.machine, []).append(place)
     found = list(cells)
-    for of_machine in places.values():
-        summaries = [cell.seconds for place in of_machine if (cell := cells[place]).seconds is not None]
-        for place, summary in zip(of_machine, with_common_spread(summaries), strict=True):
-            found[place] = replace(cells[place], seconds=summary)
+    timed = [(place, cell.machine, cell.seconds) for place, cell in enumerate(cells) if cell.seconds is not None]
+    for of_machine in grouped(timed, lambda each: each[1]).values():
+        summaries = with_common_spread([seconds for _, _, seconds in of_machine])
+        for (place, _, _), seconds in zip(of_machine, summaries, strict=True):
+            found[place] = replace(cells[place], seconds=seconds)
     return found
 
 
@@ -355,13 +350,11 @@ def _with_break_even(peers: Sequence[CellResult]) -> list[CellResult]:
 
 def _of_one_name(groups: Iterable[Cell]) -> list[str]:
     """Return a line for each name that stands for several networks here."""
-    digests: dict[str, dict[str, None]] = {}
-    for group in groups:
-        digests.setdefault(group.network, {})[group.specification] = None
+    networks = dict.fromkeys((group.network, group.specification) for group in groups)
     return [
         f"{name} is the name of {len(several)} networks with different numbers, shown separately in this order: "
-        + ", ".join(digest or "as first shipped" for digest in several)
-        for name, several in digests.items()
+        + ", ".join(digest or "as first shipped" for _, digest in several)
+        for name, several in grouped(networks, lambda network: network[0]).items()
         if len(several) > 1
     ]
 
@@ -369,12 +362,7 @@ def _of_one_name(groups: Iterable[Cell]) -> list[str]:
 def _device_order(column: Place) -> tuple[object, ...]:
     """Order devices by their numbers, and threads within everything else."""
     others = axes.sort_key(axes.without(column.cell, "device", "threads"))
-    return not column.on_cpu, numbered(column.device), others, column.threads or 0
-
-
-def numbered(device: str) -> list[tuple[int, str]]:
-    """Return a sort key of a device, cuda:2 before cuda:10."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in device.split(":")]
+    return not column.on_cpu, by_numbers(column.device), others, column.threads or 0
 
 
 def fair(cells: Iterable[CellResult]) -> list[CellResult]:
@@ -435,11 +423,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     newest = records[-1]
     cell = newest.cell
     status, reason = _status(records)
-    timed = [
-        record
-        for record in records
-        if record.outcome.samples_ns and record.outcome.status in (Status.OK, Status.PARITY_FAILED)
-    ]
+    timed = [r for r in records if r.outcome.samples_ns and r.outcome.status in (Status.OK, Status.PARITY_FAILED)]
     place = CellResult(
         machine=newest.machine,
         cell=axes.project(cell, axes.NAMES),
@@ -451,9 +435,10 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     )
     if not timed or status is Status.IMPLAUSIBLE:
         return place
-    summary = summarise([record.outcome.step_seconds() for record in timed])
+    outcomes = [record.outcome for record in timed]
+    summary, measured = summarise([each.step_seconds() for each in outcomes]), measure(outcomes)
     family = family_of_record(newest)
-    computes = any(record.outcome.parameter_count for record in timed)
+    computes = any(each.parameter_count for each in outcomes)
     gflops = family.training_flops(cell.batch_size) / summary.median * 1e-9 if family and computes else None
     fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
     flags = cell_flags([record_flags(record, host) for record in timed])
@@ -462,11 +447,9 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
     flags += failed_launches([record for record in records if record not in timed], len(records))
     if len(timed) < ENOUGH_LAUNCHES:
         flags.append(Flag(FEW_LAUNCHES, f"{len(timed)} launch{'es' if len(timed) != 1 else ''}"))
-    parities = [record.outcome.parity for record in timed if record.outcome.parity is not None]
-    default = timed[-1].outcome.software.get("default_threads")
-    outcomes = [record.outcome for record in timed]
-    measured = measure(outcomes)
-    firsts = [s for record in timed if (s := record.outcome.first_step_seconds) is not None]
+    parities = [each.parity for each in outcomes if each.parity is not None]
+    default = outcomes[-1].software.get("default_threads")
+    firsts = [each.first_step_seconds for each in outcomes if each.first_step_seconds is not None]
     return replace(
         place,
         seconds=summary,
@@ -479,7 +462,7 @@ def _cell(records: list[Record], host: Host | None, ceiling: float | None) -> Ce
         flags=tuple(flags),
         first_step_seconds=median(firsts) if firsts else None,
         default_threads=default if isinstance(default, int) else None,
-        peak_memory_bytes=max((record.outcome.peak_memory_bytes or 0 for record in timed), default=0) or None,
+        peak_memory_bytes=max(each.peak_memory_bytes or 0 for each in outcomes) or None,
         cold_start=all(each.software.get("cold_start") is True for each in outcomes),
         measured=measured,
         unmeasured={} if "cpu_joules" in measured else {"cpu_joules": why_no_joules(outcomes[-1])},

@@ -8,7 +8,7 @@ BY_FRAMEWORK = (
 table(BY_FRAMEWORK, rows, "Frameworks", key="rows")
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Generic, TypeVar
@@ -68,10 +68,14 @@ def shown(value: Any) -> Entry:
 
 
 def attributes(of: Callable[[Row], Any], *names: str, **fields: tuple[str, ...] | None) -> tuple[Column[Row], ...]:
-    """Return columns of these attributes for JSON and CSV; ``fields`` are the parts of those that are objects."""
+    """Return columns of these attributes, or items, for JSON and CSV; ``fields`` are the parts of those with any."""
 
     def column(name: str) -> Column[Row]:
-        return Column(name, None, lambda row: getattr(of(row), name, None), fields=fields.get(name, ()))
+        def value(row: Row) -> Any:
+            found = of(row)
+            return found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
+
+        return Column(name, None, value, fields=fields.get(name, ()))
 
     return tuple(column(name) for name in names)
 

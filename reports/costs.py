@@ -8,6 +8,7 @@ one takes clearly less for n steps where the interval of the difference excludes
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_running
 from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_columns, table
@@ -37,8 +38,6 @@ class Cost(NamedTuple):
     """A row at a place, beside the others there."""
 
     cell: CellResult
-    after: dict[int, tuple[float, float, float]]
-    """Seconds of so many steps, with the ends of their interval."""
     least: frozenset[object]
     """Quantities, and numbers of steps, of which no other row there has clearly less."""
 
@@ -96,8 +95,7 @@ def _cost(cell: CellResult, cells: Sequence[CellResult]) -> Cost:
         known = [each.measured[name] for each in cells if name in each.measured]
         if name in cell.measured and not clearly_slower(cell.measured[name], min(known, key=lambda of: of.median)):
             least.add(name)
-    after = {steps: seconds_after(cell, steps) for steps in STEPS}
-    return Cost(cell, after, frozenset(least if len(cells) > 1 else ()))
+    return Cost(cell, frozenset(least if len(cells) > 1 else ()))
 
 
 def choices(found: Costs) -> Iterator[Choice]:
@@ -105,9 +103,10 @@ def choices(found: Costs) -> Iterator[Choice]:
     for here in found.rows:
         cells = [each.cell for each in here]
         of_frameworks = grouped(cells, lambda cell: cell.row.framework)
-        several = {name: of for name, of in of_frameworks.items() if len(of) > 1}
-        for name, of in {**several, **({"": cells} if len(of_frameworks) > 1 else {})}.items():
-            at = cells[0].group._replace(**{axis: getattr(cells[0].cell, axis) for axis in PLACE}, framework=name)
+        rivals = {name: of for name, of in of_frameworks.items() if len(of) > 1}
+        rivals |= {"": cells} if len(of_frameworks) > 1 else {}
+        for name, of in rivals.items():
+            at = axes.project(cells[0].cell, (*GROUP, *PLACE))._replace(framework=name)
             yield Choice(cells[0].machine, at, {steps: least_for(of, steps) for steps in STEPS})
 
 
@@ -135,10 +134,11 @@ def _measured(found: Costs, name: str) -> Column[Cost]:
 
 def _after(steps: int) -> Column[Cost]:
     def text(cost: Cost) -> Entry:
-        return Entry(number(cost.after[steps][0]), deviation(*cost.after[steps]), best=steps in cost.least)
+        found = seconds_after(cost.cell, steps)
+        return Entry(number(found[0]), deviation(*found), best=steps in cost.least)
 
     def value(cost: Cost) -> dict[str, float]:
-        return dict(zip(VALUE, cost.after[steps], strict=True))
+        return dict(zip(VALUE, seconds_after(cost.cell, steps), strict=True))
 
     return Column(f"seconds_of_{steps}_steps", f"{steps:,} steps", value, text, VALUE)
 
@@ -235,7 +235,7 @@ def _page(found: Costs) -> Page:
 def _notes(found: Costs) -> Iterator[str]:
     cells = _cells(found)
     yield from layout.flag_lines(cells, layout.common_flags(cells))
-    for name in ("start", "memory", "gpu_memory", "cpu_joules", "break_even"):
+    for name in (*_LEAST, "break_even"):
         if any(QUANTITIES[name].value(cell) is not None for cell in cells):
             yield f"{QUANTITIES[name].unit}: {legend(name)}"
     if warm := sum(not cell.cold_start for cell in cells):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.adapters import axes
-from dlbench.reports.cells import NO_THREADS, CellResult, Matrix, Place
+from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column as TableColumn
 from dlbench.reports.columns import attributes, axis_columns, csv_rows, objects
 from dlbench.reports.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
@@ -15,8 +15,8 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.formats.pictures import Dots, Interval, Panel, dots_to_picture
-from dlbench.reports.naming import group_name, head_of, row_name, short_extra
+from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.naming import group_name, head_of, place_heading, row_name
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.storage.hosts import name_among
@@ -48,11 +48,8 @@ def _table(matrix: Matrix, quantity: str) -> Table:
 
 def column_name(matrix: Matrix, column: Place) -> str:
     """Return the heading of a column: threads or device, and workers, behind the letter of one of many machines."""
-    peers = [c for c in matrix.columns_of(column.machine) if c.device == column.device]
-    name = str(column.threads or "own") if column.on_cpu and column.threads is not None else column.device
-    if column.device != "cpu" and column.threads and len({peer.threads for peer in peers}) > 1:
-        name += f"/{column.threads}"
-    name = short_extra(name, column.cell)
+    peers = {peer.threads for peer in matrix.columns_of(column.machine) if peer.device == column.device}
+    name = head_of(column.cell) if len(peers) > 1 else place_heading(column.cell)
     return f"{_letter(matrix, column.machine)}:{name}" if len(matrix.machines) > 1 else name
 
 
@@ -100,7 +97,7 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
     values = [value for cell in shown if (value := QUANTITIES[quantity].value(cell)) is not None]
     if any(low is not None for _, low, _ in values):
         coverage = _lesser_coverage(shown) if QUANTITIES[quantity].of_time else ""
-        lines.append(f"± half-width of the 95 % interval (the wider side){coverage}")
+        lines.append(layout.HALF_WIDTH + coverage)
     lines += axes.legends(column.cell for column in matrix.columns)
     common = _common(matrix)
     lines += layout.flag_lines(shown, common)
@@ -114,11 +111,11 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds", details: int | None 
         for flag in cell.flags
         if flag.kind not in common and flag.kind not in (FEW_LAUNCHES, PARITY_UNCHECKED)
     ]
-    unknown = _grouped(matrix, ((layout.MISSING, f"not measured: {words}", c) for words, of in why.items() for c in of))
-    found = _grouped(matrix, facts)
+    unknown = _merged(matrix, ((layout.MISSING, f"not measured: {words}", c) for words, of in why.items() for c in of))
+    found = _merged(matrix, facts)
     if details is not None and len(found) > details:
         found = [*found[:details], f"... and {len(found) - details} more; --json shows all"]
-    return [*lines, *_grouped(matrix, missing), *unknown, *found, *matrix.notes]
+    return [*lines, *_merged(matrix, missing), *unknown, *found, *matrix.notes]
 
 
 def _lesser_coverage(cells: Iterable[CellResult]) -> str:
@@ -131,7 +128,7 @@ def _lesser_coverage(cells: Iterable[CellResult]) -> str:
     return "".join(f"; from {samples} steps {coverage:.0%}" for samples, coverage in sorted(lesser.items()))
 
 
-def _grouped(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
+def _merged(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
     """Return the facts (mark, text, cell) in few lines: same text together, with all its columns and rows."""
     counts = Counter(group.network for group in matrix.rows)
     columns: dict[tuple[str, str, str, str], list[str]] = {}
@@ -209,42 +206,25 @@ def of_cell(cell: CellResult, *names: str) -> dict[str, Any]:
 # The picture.
 
 
-def drawn_cells(matrix: Matrix, machine: str = "") -> list[CellResult]:
-    """Return the cells with a time that counts and a share of the ceiling, of one machine or of all."""
-    of_one = (cell for cell in matrix.cells.values() if not machine or cell.machine == machine)
-    return [cell for cell in of_one if cell.timed is not None and cell.ceiling_fraction is not None]
+def drawn_cells(matrix: Matrix) -> list[CellResult]:
+    """Return the cells with a time that counts and a share of the ceiling."""
+    return [each for each in matrix.cells.values() if each.timed is not None and each.ceiling_fraction is not None]
 
 
 def _draw(matrix: Matrix, path: Path) -> list[Path]:
     """Draw the share of the measured ceiling: a page for each machine, a panel for each network, rows down."""
+    across = "per cent of the ceiling at no more than this many threads; bars: the 95 % interval of the time"
     pages = []
-    for machine in (each for each in matrix.machines if drawn_cells(matrix, each)):
-        cells = drawn_cells(matrix, machine)
-        panels = tuple(
-            _panel([cell for cell in cells if cell.group == group])
-            for group in dict.fromkeys(cell.group for cell in cells)
-        )
-        title = f"Share of the measured ceiling, on {name_among(matrix.hosts, machine)}"
-        across = "per cent of the ceiling at no more than this many threads; bars: the 95 % interval of the time"
-        pages.append(Dots(title, across, panels))
+    for machine, cells in grouped(drawn_cells(matrix), lambda cell: cell.machine).items():
+        panels = tuple(map(_panel, grouped(cells, lambda cell: cell.group).values()))
+        pages.append(Dots(f"Share of the measured ceiling, on {name_among(matrix.hosts, machine)}", across, panels))
     return dots_to_picture(pages, path)
 
 
 def _panel(cells: list[CellResult]) -> Panel:
-    names = tuple(dict.fromkeys(row_name(cell.row) for cell in cells))
-    return Panel(group_name(cells[0].group), names, {(row_name(c.row), _place(c)): _share(c) for c in cells})
-
-
-def _place(cell: CellResult) -> str:
-    return head_of(cell.cell if cell.cell.on_cpu else cell.cell._replace(threads=NO_THREADS))
-
-
-def _share(cell: CellResult) -> Interval:
-    """Return per cent of the ceiling: the shorter the time, the more."""
-    share, seconds = 100 * (cell.ceiling_fraction or 0.0), cell.seconds
-    if seconds is None or seconds.low is None or seconds.high is None:
-        return share, None, None
-    return share, share * seconds.median / seconds.high, share * seconds.median / seconds.low
+    share = QUANTITIES["ceiling"].value
+    points = {(row_name(c.row), place_heading(c.cell)): found for c in cells if (found := share(c)) is not None}
+    return Panel(group_name(cells[0].group), tuple(dict.fromkeys(row for row, _ in points)), points)
 
 
 REPORT = Report(

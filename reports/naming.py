@@ -35,7 +35,7 @@ def row_name(cell: Cell) -> str:
 
 def place_name(cell: Cell) -> str:
     """Return the device and threads of a cell, for a sentence: "2 threads", "cuda:0, 1 thread x 2 workers"."""
-    device = "" if cell.on_cpu else cell.device
+    device = "" if cell.on_cpu and cell.threads >= 0 else cell.device
     return ", ".join(word for word in (device, threads_name(cell.threads)) if word) + extra_of_place(cell)
 
 
@@ -59,7 +59,7 @@ def extra_of_place(cell: Cell) -> str:
 def head_of(cell: Cell, own: str = "own") -> str:
     """Return the heading of a cell's column: "2", "cuda:0/4", of two workers "2 x2"."""
     threads = str(cell.threads) if cell.threads > 0 else own if cell.threads == 0 else ""
-    where = threads if cell.on_cpu else cell.device + (f"/{threads}" if cell.threads > 0 else "")
+    where = (threads or cell.device) if cell.on_cpu else cell.device + (f"/{threads}" if cell.threads > 0 else "")
     return short_extra(where, cell)
 
 
@@ -89,8 +89,8 @@ def _short(cell: Cell, axis: axes.Axis) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return "1 node", "2 nodes"."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    """Return "1 node", "2 nodes", "2 series"."""
+    return f"{count} {what}{'' if count == 1 or what.endswith('s') else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

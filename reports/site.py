@@ -204,25 +204,19 @@ _CLOSE = 2
 """Nights by which a change may be misplaced."""
 
 
-def slower_of(comparison: Comparison) -> dict[str, Slower]:
-    """Return the cells that a gate has found slower or broken, by key; none of a comparison that is no gate."""
+def findings_of(comparison: Comparison) -> dict[str, Any]:
+    """Return `Night.slower` and `Night.cleared` of a gate; nothing of a comparison that is none."""
     if comparison.purpose != "gate":
         return {}
-    return {
-        key_of(comparison.hosts[0].fingerprint, cell.cell): Slower(
+    cells = {key_of(comparison.hosts[0].fingerprint, cell.cell): cell for cell in comparison.cells}
+    slower = {
+        key: Slower(
             one_line(name_of(cell.cell)), cell.verdict.name, one_line(sentence_of(cell)), cell.baseline.environment
         )
-        for cell in comparison.cells
+        for key, cell in cells.items()
         if cell.verdict in GRAVE
     }
-
-
-def cleared_of(comparison: Comparison) -> tuple[str, ...]:
-    """Return the keys of the cells that a gate has shown not to be slower."""
-    if comparison.purpose != "gate":
-        return ()
-    machine = comparison.hosts[0].fingerprint
-    return tuple(sorted(key_of(machine, cell.cell) for cell in comparison.cells if cell.verdict in _CLEARED))
+    return {"slower": slower, "cleared": tuple(sorted(key for key, cell in cells.items() if cell.verdict in _CLEARED))}
 
 
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:

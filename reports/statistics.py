@@ -21,7 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import bdtr, digamma, ndtri, polygamma, stdtr, stdtrit
+
+Values = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 PUBLISHED = "published value, no interval"
@@ -98,7 +101,7 @@ class Ratio:
         return Ratio(change(self.value), low, high, method or self.method)
 
 
-def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENCE) -> Summary:
+def summarise(launches: Iterable[Sequence[float]]) -> Summary:
     """Summarise the timed steps (seconds, > 0) of each launch of one cell, skipping launches without samples.
 
     Raises ValueError where there is no sample at all.
@@ -112,7 +115,7 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
     if len(steps) >= ENOUGH_LAUNCHES:
         logs = np.log(medians)
         variance, freedom = float(np.var(logs, ddof=1)), float(len(logs) - 1)
-        half = student_half(len(logs), variance, freedom, confidence)
+        half = student_half(len(logs), variance, freedom)
         centre = float(np.mean(logs))
         return Summary(
             median=math.exp(centre),
@@ -120,17 +123,17 @@ def summarise(launches: Iterable[Sequence[float]], confidence: float = CONFIDENC
             high=math.exp(centre + half),
             samples=samples,
             launches=len(steps),
-            method=f"{confidence:.0%} Student t over {len(steps)} launch log-medians",
+            method=f"{CONFIDENCE:.0%} Student t over {len(steps)} launch log-medians",
             covers_launches=True,
             launch_medians=medians,
-            coverage=confidence,
+            coverage=CONFIDENCE,
             step_variance=noise,
             launch_variance=variance,
             launch_freedom=freedom,
         )
     pooled = np.sort(np.concatenate(steps))
     within = "within one launch" if len(steps) == 1 else f"within {len(steps)} launches"
-    low, high, coverage = _order_statistics(pooled, confidence)
+    low, high, coverage = _order_statistics(pooled)
     method = "a single step, no interval" if coverage is None else f"{coverage:.0%} order statistics of the median"
     middle = float(np.median(pooled))
     return Summary(middle, low, high, samples, len(steps), f"{method}, {within}", False, medians, coverage, noise)
@@ -225,9 +228,9 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
     shared = f", variance shrunk towards that of {len(several)} cells"
     found = []
     for each in summaries:
-        if each.covers_launches and spread.freedom and each.coverage:
+        if each.covers_launches and spread.freedom:
             variance, freedom = spread.shrink(each.launch_variance, each.launch_freedom)
-            half = student_half(each.launches, variance, freedom, each.coverage)
+            half = student_half(each.launches, variance, freedom)
             each = replace(
                 each,
                 low=each.median * math.exp(-half),
@@ -240,21 +243,21 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
     return found
 
 
-def student_half(launches: int, variance: float, freedom: float, confidence: float = CONFIDENCE) -> float:
+def student_half(launches: int, variance: float, freedom: float) -> float:
     """Return the half-width of Student's interval of the mean of so many logarithms of this variance."""
-    return _student(freedom, confidence) * math.sqrt(variance / launches)
+    return _student(freedom, CONFIDENCE) * math.sqrt(variance / launches)
 
 
-def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]], confidence: float = CONFIDENCE) -> Ratio:
+def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> Ratio:
     """Return the geometric mean of ``slower / faster`` over pairs with independent errors; at least one pair.
 
     With enough launches on all sides the interval is Welch's t; else that of `geometric_mean`. It holds for these very
     networks, and says nothing of others.
     """
-    mean = geometric_mean([ratio(slower, faster, confidence) for slower, faster in pairs])
+    mean = geometric_mean([ratio(*pair) for pair in pairs])
     if not all(side.covers_launches for pair in pairs for side in pair):
         return mean
-    return _by_welch(mean.value, pairs, confidence, f"{_of_ratios(len(pairs))}, ")
+    return _by_welch(mean.value, pairs, CONFIDENCE, f"{_of_ratios(len(pairs))}, ")
 
 
 def _by_welch(value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, of: str = "") -> Ratio:
@@ -314,7 +317,7 @@ def of_launches(values: Sequence[float]) -> Summary | None:
     return replace(found, low=None, high=None, coverage=None, method=f"{count}, no interval")
 
 
-def combination(*terms: tuple[float, Summary], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+def combination(*terms: tuple[float, Summary]) -> tuple[float, float, float]:
     """Return the sum of independent times, each with its factor, and the ends of its interval.
 
     MOVER's for a linear function (Zou and Donner 2008; see `geometric_mean`): it takes each time's own interval. A time
@@ -322,7 +325,7 @@ def combination(*terms: tuple[float, Summary], confidence: float = CONFIDENCE) -
     """
     value, down, up = 0.0, 0.0, 0.0
     for factor, each in terms:
-        below, above = (abs(factor) * distance for distance in _distances(each, confidence))
+        below, above = (abs(factor) * distance for distance in _distances(each))
         value += factor * each.median
         down = math.hypot(down, below if factor > 0 else above)
         up = math.hypot(up, above if factor > 0 else below)
@@ -410,16 +413,10 @@ def launches_to_settle(one: Summary, other: Summary) -> int | None:
 
     From this number on one of both is found with probability `POWER` if the ratio is the one seen.
     """
-    differ = launches_to_decide(one, other)
-    difference = abs(math.log(one.median / other.median))
-    variance = variance_of_launches(one) + variance_of_launches(other)
-    of_others = sum(each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches)
-    for launches in range(ENOUGH_LAUNCHES, differ or MOST_LAUNCHES + 1):
-        # Each of the two tests fails half as often as both together may.
-        wanted = _student(2 * (launches - 1) + of_others, 1 - 2 * SIGNIFICANCE) + float(ndtri((1 + POWER) / 2))
-        if wanted * math.sqrt(variance / launches) <= math.log(WORSE) - difference:
-            return launches
-    return differ
+    # Each of the two tests of a tie fails half as often as both together may.
+    margin = math.log(WORSE) - abs(math.log(one.median / other.median))
+    equal = _fewest_launches(one, other, margin, 1 - 2 * SIGNIFICANCE, (1 + POWER) / 2)
+    return min((each for each in (launches_to_decide(one, other), equal) if each is not None), default=None)
 
 
 def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> int | None:
@@ -429,12 +426,16 @@ def launches_to_decide(one: Summary, other: Summary, comparisons: int = 1) -> in
     ``comparisons`` after Bonferroni, the worst case of Holm's procedure.
     """
     difference = abs(math.log(one.median / other.median))
+    return _fewest_launches(one, other, difference, 1 - SIGNIFICANCE / max(1, comparisons), POWER)
+
+
+def _fewest_launches(one: Summary, other: Summary, margin: float, confidence: float, power: float) -> int | None:
+    """Return from how many launches of each on Student's t finds a difference of logarithms as large as ``margin``."""
     variance = variance_of_launches(one) + variance_of_launches(other)
     of_others = sum(each.launch_freedom - (each.launches - 1) for each in (one, other) if each.covers_launches)
     for launches in range(ENOUGH_LAUNCHES, MOST_LAUNCHES + 1):
-        freedom = 2 * (launches - 1) + of_others
-        wanted = _student(freedom, 1 - SIGNIFICANCE / max(1, comparisons)) + float(ndtri(POWER))
-        if wanted * math.sqrt(variance / launches) <= difference:
+        wanted = _student(2 * (launches - 1) + of_others, confidence) + float(ndtri(power))
+        if wanted * math.sqrt(variance / launches) <= margin:
             return launches
     return None
 
@@ -515,15 +516,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(each) for each in adjusted]
 
 
-def adjust(comparisons: Sequence[Contrast]) -> list[Contrast]:
-    """Return one report's comparisons, in their order, those with a p-value adjusted for their number."""
-    tested = [place for place, each in enumerate(comparisons) if each.p_value is not None]
-    found = list(comparisons)
-    for place, value in zip(tested, holm([comparisons[n].p_value or 0.0 for n in tested]), strict=True):
-        found[place] = replace(comparisons[place], p_adjusted=value, family=len(tested))
-    return found
-
-
 def _of_ratios(count: int) -> str:
     return f"geometric mean of {count} ratio{'s' if count != 1 else ''}"
 
@@ -537,13 +529,13 @@ def _margins(summary: Summary, confidence: float) -> tuple[float, float]:
     return math.hypot(math.log(summary.median / low), between), math.hypot(math.log(high / summary.median), between)
 
 
-def _distances(summary: Summary, confidence: float) -> tuple[float, float]:
+def _distances(summary: Summary) -> tuple[float, float]:
     """Return how far the interval of a time reaches down and up, in seconds, variation of launches included."""
-    down, up = _margins(summary, confidence)
+    down, up = _margins(summary, CONFIDENCE)
     return summary.median * -math.expm1(-down), summary.median * math.expm1(up)
 
 
-def _variance_of_median(logs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+def _variance_of_median(logs: Values) -> float:
     """Return the variance of the median of these values: that of a normal one, from their median deviation."""
     deviation = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
     return math.pi / 2 * deviation**2 / len(logs)
@@ -553,9 +545,7 @@ def _student(freedom: float, confidence: float) -> float:
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
-def _order_statistics(
-    ordered: np.ndarray[tuple[int], np.dtype[np.float64]], confidence: float
-) -> tuple[float | None, float | None, float | None]:
+def _order_statistics(ordered: Values) -> tuple[float | None, float | None, float | None]:
     """Return the narrowest symmetric pair of order statistics that covers the median, and its coverage.
 
     The coverage is less than asked for where even the extremes of so few steps do not reach it.
@@ -565,8 +555,6 @@ def _order_statistics(
         return None, None, None
     # The number of samples under the median is binomial(count, 1/2): the pair (k-th smallest, k-th largest), k from
     # 0, misses it when that number is at most k, or at least count - k.
-    k = 0
-    while 2 * (k + 1) < count and 1 - 2 * float(bdtr(k + 1, count, 0.5)) >= confidence:
-        k += 1
-    coverage = 1 - 2 * float(bdtr(k, count, 0.5))
-    return float(ordered[k]), float(ordered[count - 1 - k]), coverage
+    coverages = 1 - 2 * bdtr(np.arange((count + 1) // 2), count, 0.5)
+    k = max(0, int(np.count_nonzero(coverages >= CONFIDENCE)) - 1)
+    return float(ordered[k]), float(ordered[count - 1 - k]), float(coverages[k])

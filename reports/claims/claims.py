@@ -8,11 +8,13 @@ the report (Holm), so that one claim in twenty does not fail by chance. A ratio 
 import functools
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import resources
-from typing import Any
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as validated
 
 from dlbench.reports.cells import Matrix
 from dlbench.reports.claims.figures import Figure, Question, Tables
@@ -54,7 +56,7 @@ class Answer(Enum):
 HOLDS = (Answer.REPRODUCES, Answer.IN_DIRECTION)
 
 
-@dataclass(frozen=True)
+@validated(frozen=True, config=ConfigDict(extra="forbid"))
 class Claim:
     """One claim."""
 
@@ -69,7 +71,7 @@ class Claim:
     """Asked of the paper's numbers, where these are other ones."""
     published: str = ""
     """The paper's table that `figures` are asked of."""
-    on_machines: Collection[str] = ()
+    on_machines: tuple[str, ...] = ()
     """The machines of that table that the claim is about; empty: all."""
     no_numbers: str = ""
     """The paper's substitute for numbers: "text only", "image only"."""
@@ -100,11 +102,7 @@ class Claim:
 def claims() -> tuple[Claim, ...]:
     """Return all claims of papers, in their order."""
     text = resources.files("dlbench.reports").joinpath("data/claims.toml").read_text(encoding="utf-8")
-    listed: list[dict[str, Any]] = tomllib.loads(text)["claim"]
-    for each in listed:
-        for name in ("figures", "figures_on_paper"):
-            each[name] = tuple(map(Figure.model_validate, each.get(name, ())))
-    return tuple(Claim(**each) for each in listed)
+    return tuple(Claim(**each) for each in tomllib.loads(text)["claim"])
 
 
 @dataclass(frozen=True)

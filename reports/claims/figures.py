@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.cells import CellResult, Matrix, fastest_mode
+from dlbench.reports.cells import CellResult, Matrix, fastest_mode, grouped
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.curve.rnn import sizes_of
 from dlbench.reports.curve.training import SETTING, Losses, published_losses
@@ -360,11 +360,11 @@ class Figure(BaseModel):
         """Ask of each place whether its cell ends so; of "never" over all mini-batches together."""
         never = self.fact.startswith("never")
         wanted = FAILED if self.fact == "fails" else (Status.OUT_OF_MEMORY,)
-        groups: dict[object, list[Point]] = {}
-        for point in points:
-            key = tuple(value for name, value in point.axes.items() if not (never and name == "batch_size"))
-            groups.setdefault(key, []).append(point)
-        for group in groups.values():
+
+        def place(point: Point) -> tuple[Any, ...]:
+            return tuple(value for name, value in point.axes.items() if not (never and name == "batch_size"))
+
+        for group in grouped(points, place).values():
             cells = [each.cell for each in group if each.cell is not None]
             asked = cells if never else [fastest_mode(cells)]
             ended = any(each.status in wanted for each in asked)
@@ -378,12 +378,9 @@ def _chosen(points: Sequence[Point], side: Mapping[str, tuple[Any, ...]]) -> lis
     """Return the point that counts for a side: the fastest, or the slowest; or that of each value of an axis."""
     apart = [name for name, wanted in side.items() if EACH in wanted]
     apart += ["device"] if "machine" in apart else []
-    groups: dict[object, list[Point]] = {}
-    for point in points:
-        groups.setdefault(tuple(point[name] for name in apart), []).append(point)
     slowest = any(SLOWEST in wanted for wanted in side.values())
     found = []
-    for group in groups.values():
+    for group in grouped(points, lambda point: tuple(point[name] for name in apart)).values():
         cells = [point.cell for point in group if point.cell is not None]
         if cells:
             best = fastest_mode(cells)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dlbench.reports.cells import CellResult
+from dlbench.reports.cells import CellResult, grouped
 from dlbench.reports.claims.claims import OWN, PAPERS, Answer, Claim, Claims, Evidence, Tried, claims, try_claims
 from dlbench.reports.claims.figures import FACT, Claimed, Question, Tables
 from dlbench.reports.columns import Column, csv_rows, objects, table
@@ -91,9 +91,7 @@ def claims_page(found: Claims) -> Page:
     if not found.tried:
         return Page((NONE,), ())
     here = f"on {found.reference}" if found.reference else "here"
-    papers: dict[str, list[Tried]] = {}
-    for each in found.tried:
-        papers.setdefault(each.claim.paper, []).append(each)
+    papers = grouped(found.tried, lambda each: each.claim.paper)
     tables = [
         table(
             _columns(here, paper == OWN),

@@ -15,7 +15,7 @@ from scipy.special import bdtr, stdtrit
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.cells import group_of, row_of, row_order
+from dlbench.reports.cells import group_of, grouped, row_of, row_order
 from dlbench.reports.compare.verdict import (
     DEFAULT,
     Judgement,
@@ -26,7 +26,6 @@ from dlbench.reports.compare.verdict import (
     judge_looks,
     judge_pairs,
     rule_of,
-    without_interval,
 )
 from dlbench.reports.disturbance import left_out
 from dlbench.reports.flags import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag, cell_flags, record_flags
@@ -130,7 +129,7 @@ def compare_sides(run: Run, records: Sequence[Record], host: Host, rule: Rule | 
 
     ``rule`` replaces the run's own. Raises ValueError where the records have no sides.
     """
-    by_cell = _by_cell(record for record in records if record.side)
+    by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
     if not by_cell:
         raise ValueError("these records have no sides to compare")
     rule, gate = rule or rule_of(run.rule), run.purpose == GATE
@@ -168,7 +167,7 @@ def compare_runs(
     """
     if any(len({record.side for record in found}) > 1 for found in (baseline, candidate)):
         raise ValueError("a run that measured two sides is two things to compare: choose one of its sides")
-    sides = [_by_cell(baseline), _by_cell(candidate)]
+    sides = [grouped(records, lambda record: record.cell) for records in (baseline, candidate)]
     common = sorted(sides[0].keys() & sides[1].keys(), key=in_order)
     if not common:
         raise ValueError("these two have no cell in common")
@@ -307,13 +306,6 @@ def of_pairs(cell: Cell, records: Sequence[Record], host: Host, gate: bool, rule
     return CellComparison(cell, before, after, judgement, used)
 
 
-def _by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
-    found: dict[Cell, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.cell, []).append(record)
-    return found
-
-
 def _seconds(record: Record, between: tuple[float, float] | None = None) -> float | None:
     """Return the median seconds per step, with ``between`` of the samples most of which lies in that time."""
     outcome = record.outcome
@@ -366,7 +358,7 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell) -> Judgement | 
             broken = side is candidate and side.status is not Status.SKIPPED
             why = f"{name}: {side.status.value.replace('_', ' ')}, {side.reason}"
             verdict = Verdict.BROKEN if broken else Verdict.HOLE
-            return without_interval(verdict, why, baseline.launches, candidate.launches)
+            return Judgement(verdict, why, baseline.launches, candidate.launches)
     return None
 
 
@@ -380,7 +372,7 @@ def _contended(
     if any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags):
         cause = "other programs interfered, or the GPU was slowed,"
         why = f"{cause} in {lost} of {of} {what}; measure again when it is cool"
-    return without_interval(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
+    return Judgement(Verdict.CONTENDED, why, len(used[0]), len(used[1]))
 
 
 def _adjusted(cells: Sequence[CellComparison], rule: Rule) -> list[CellComparison]:

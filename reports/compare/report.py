@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports import columns
 from dlbench.reports.columns import Column, attributes, csv_rows, objects
 from dlbench.reports.compare.comparison import CellComparison, Comparison
@@ -21,7 +21,7 @@ from dlbench.reports.formats.inert import FIELD, one_line, visible_lines
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
-from dlbench.reports.naming import group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.naming import counted, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.record import BASELINE, CANDIDATE
@@ -71,15 +71,14 @@ def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ..
 
 def headline(comparison: Comparison) -> str:
     """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no regression"."""
-    cells = len(comparison.cells)
-    if not cells:
+    if not comparison.cells:
         return NOTHING
     counts = ", ".join(
         f"{len(found)} {_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
         for each, found in by_verdict(comparison).items()
     )
     none = "" if any(cell.measured for cell in comparison.cells) else ", none measured on both sides"
-    return f"{cells} cell{'s' if cells != 1 else ''}{none}: {counts}"
+    return f"{counted(len(comparison.cells), 'cell')}{none}: {counts}"
 
 
 def heading(comparison: Comparison) -> str:
@@ -187,18 +186,15 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _reasons(cells: Iterable[CellComparison]) -> list[str]:
+def _reasons(comparison: Comparison) -> list[str]:
     """Return a sentence for each cell worth one, the gravest first, so many of each verdict that fails nothing."""
-    said: dict[Verdict, list[str]] = {each: [] for each in Verdict if each not in _QUIET}
-    for each in cells:
-        if each.verdict in said:
-            said[each.verdict].append(f"{name_of(each.cell)}: {sentence_of(each)}")
     lines = []
-    for found, sentences in said.items():
-        shown = sentences if found in GRAVE else sentences[:_MOST_REASONS]
-        lines += shown
-        if len(shown) < len(sentences):
-            lines.append(f"... and {len(sentences) - len(shown)} more of {WORDS[found].word}; --json shows all")
+    for found, cells in by_verdict(comparison).items():
+        if found not in _QUIET:
+            shown = cells if found in GRAVE else cells[:_MOST_REASONS]
+            lines += [f"{name_of(each.cell)}: {sentence_of(each)}" for each in shown]
+            if len(shown) < len(cells):
+                lines.append(f"... and {len(cells) - len(shown)} more of {WORDS[found].word}; --json shows all")
     return lines
 
 
@@ -247,17 +243,16 @@ def legend(comparison: Comparison) -> list[str]:
 
 def details_of(cells: Iterable[CellComparison]) -> list[str]:
     """Return the facts behind the marks, each once."""
-    facts: Counter[str] = Counter()
-    example: dict[str, str] = {}
+    facts: dict[str, list[Cell]] = {}
     for each in cells:
         for name, side in ((BASELINE, each.baseline), (CANDIDATE, each.candidate)):
             for flag in side.flags:
                 if flag.kind is not PARITY_UNCHECKED:
-                    key = f"{name}: {flag.kind.symbol} {flag.sentence}"
-                    facts[key] += 1
-                    example.setdefault(key, name_of(each.cell))
-    more = (f" and {count - 1} more" if count > 1 else "" for count in facts.values())
-    return [f"{example[key]}{rest}, {key}" for key, rest in zip(facts, more, strict=True)]
+                    facts.setdefault(f"{name}: {flag.kind.symbol} {flag.sentence}", []).append(each.cell)
+    return [
+        f"{name_of(first)}{f' and {len(others)} more' if others else ''}, {fact}"
+        for fact, (first, *others) in facts.items()
+    ]
 
 
 def machines(comparison: Comparison) -> str:
@@ -300,8 +295,8 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
     """Return the outcome by the number of cells (or ``noun``) of each verdict."""
-    judged = sum(counts.values())
-    plural = noun if judged == 1 else f"{noun}s"
+    count = sum(counts.values())
+    judged = counted(count, noun)
 
     def said(which: Callable[[Verdict], bool]) -> str:
         return ", ".join(
@@ -311,12 +306,12 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str) -> GateOutcome:
         )
 
     if failing := said(lambda each: each in GRAVE):
-        return GateOutcome("failed", f"of {judged} {plural} {failing}")
-    if judged == counts.get(Verdict.HOLE, 0):
+        return GateOutcome("failed", f"of {judged} {failing}")
+    if count == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
     if open_ones := said(lambda each: each not in GRAVE):
-        return GateOutcome("undecided", f"of {judged} {plural} {open_ones}")
-    return GateOutcome("passed", f"no slowdown in {judged} {plural}")
+        return GateOutcome("undecided", f"of {judged} {open_ones}")
+    return GateOutcome("passed", f"no slowdown in {judged}")
 
 
 _CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.IMPROVEMENT)
@@ -341,7 +336,11 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
     rest = _bullets(notes), command, _bullets(words)
     room = MOST_CHARACTERS - sum(map(len, (before, about, *rest))) - 300
-    changed = [each for kind in _CHANGES for each in sorted(cells.get(kind, ()), key=_size, reverse=True)]
+    changed = [
+        each
+        for kind in _CHANGES
+        for each in sorted(cells.get(kind, ()), key=lambda cell: -abs(math.log(cell.judgement.ratio or 1.0)))
+    ]
     changes = _table([(*_fields(each), _finding(each)) for each in changed], room // 3)
     facts = _bullets(details_of(comparison.cells), room // 3)
     rows = [
@@ -356,10 +355,6 @@ def comparison_to_markdown(comparison: Comparison) -> str:
 
 def _fields(cell: CellComparison) -> tuple[str, str]:
     return name_of(cell.cell), ratio_of_cell(cell) + marks_of(cell)
-
-
-def _size(cell: CellComparison) -> float:
-    return abs(math.log(cell.judgement.ratio or 1.0))
 
 
 def _finding(cell: CellComparison) -> str:
@@ -391,16 +386,23 @@ def _within(lines: Sequence[str], room: int, more: str) -> list[str]:
     return [*lines[:fitting], *([more.format(len(lines) - fitting)] if fitting < len(lines) else [])]
 
 
-_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-
-
-def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
-    """Return the XML document; ``name`` is that of its only suite.
+def comparison_to_junit(comparison: Comparison) -> str:
+    """Return the XML document.
 
     Attributes are those of the schema that Jenkins, GitLab and GitHub's actions read: tests, failures, errors,
     skipped, time; classname and name. The time of a case is the candidate's median seconds of one step.
     """
-    suite = ElementTree.Element("testsuite", name=one_line(name))
+    ends = Counter(WORDS[cell.verdict].junit for cell in comparison.cells)
+    totals = {
+        "name": "dlbench",
+        "tests": str(len(comparison.cells)),
+        "failures": str(ends["failure"]),
+        "errors": str(ends["error"]),
+        "skipped": str(ends["skipped"]),
+        "time": f"{sum(map(_candidate_seconds, comparison.cells)):.6f}",
+    }
+    root = ElementTree.Element("testsuites", totals)
+    suite = ElementTree.SubElement(root, "testsuite", totals)
     properties = ElementTree.SubElement(suite, "properties")
     facts = {
         "baseline": comparison.baseline,
@@ -413,28 +415,20 @@ def comparison_to_junit(comparison: Comparison, name: str = "dlbench") -> str:
         facts["gate"] = gate_outcome(comparison).line
     for key, value in facts.items():
         ElementTree.SubElement(properties, "property", name=key, value=one_line(value))
-    for cell in comparison.cells:
-        suite.append(_case(cell, name))
-    cases = suite.findall("testcase")
-    totals = {"tests": len(cases)}
-    totals |= {key: sum(case.find(tag) is not None for case in cases) for key, tag in _COUNTED.items()}
-    time = f"{sum(median(cell.candidate.launch_medians or (0.0,)) for cell in comparison.cells):.6f}"
-    root = ElementTree.Element("testsuites", name=one_line(name))
-    for element in (root, suite):
-        for key, count in totals.items():
-            element.set(key, str(count))
-        element.set("time", time)
-    root.append(suite)
+    suite.extend(map(_case, comparison.cells))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _case(cell: CellComparison, suite: str) -> ElementTree.Element:
+def _candidate_seconds(cell: CellComparison) -> float:
+    return median(cell.candidate.launch_medians or (0.0,))
+
+
+def _case(cell: CellComparison) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
     group = group_name(cell.cell).replace(".", "_")
-    time = f"{median(cell.candidate.launch_medians or (0.0,)):.6f}"
-    names = {"classname": one_line(f"{suite}.{group}"), "name": one_line(rest_of(cell.cell))}
-    case = ElementTree.Element("testcase", names, time=time)
+    names = {"classname": one_line(f"dlbench.{group}"), "name": one_line(rest_of(cell.cell))}
+    case = ElementTree.Element("testcase", names, time=f"{_candidate_seconds(cell):.6f}")
     words = WORDS[cell.verdict]
     body = [sentence_of(cell)]
     if cell.judgement.ratio is not None:
@@ -458,7 +452,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
     The counts stand at the end, where a terminal leaves the reader.
     """
-    facts = [*_reasons(comparison.cells), *details_of(comparison.cells)]
+    facts = [*_reasons(comparison), *details_of(comparison.cells)]
     end = [*closing(comparison), headline(comparison) + "."]
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)

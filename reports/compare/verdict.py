@@ -9,12 +9,6 @@ A number of launches, never of steps, is what a verdict rests on (`reports.stati
   sides come from different sessions the machine itself may have shifted between them, which more launches do not
   average out; the standard error then gets `Rule.session_deviation` for each session on top.
 
-REGRESSION: the estimate exceeds ``1 + magnitude``, and identical code would look slower at all, as much as this, with
-probability ``p_value`` at most; the interval may reach below the magnitude.
-IMPROVEMENT: the mirror image, at ``improvement_p_value``. NO_REGRESSION: the interval ends below ``1 + tolerance``.
-CONTENDED: others were in the way of too many launches. INCONCLUSIVE: none of these; the smallest slowdown that this
-many launches would have shown is then said.
-
 A gate looks more than once. Where noise falls on both sides of a pair alike, each sign is a fair coin whatever the
 sizes, so at each look the signed-rank sum has its exact distribution; the probability of a false alarm at any look is
 at most the sum of the looks' levels (Bonferroni's bound, as in group sequential trials with alpha spending: Lan and
@@ -28,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from dlbench.reports.storage.record import FIRST_LOOK
 
@@ -49,14 +43,17 @@ class Verdict(StrEnum):
     """The verdict on a candidate against its baseline, the gravest first."""
 
     REGRESSION = "REGRESSION"
+    """The estimate exceeds ``1 + magnitude``, and identical code looks as slow with probability ``p_value`` at most."""
     BROKEN = "BROKEN"
     """The candidate fails where the baseline does not."""
     IMPROVEMENT = "IMPROVEMENT"
+    """The mirror image, at ``improvement_p_value``."""
     INCONCLUSIVE = "INCONCLUSIVE"
     CONTENDED = "CONTENDED"
     COMPARISON = "COMPARISON"
     """Of different machines: a ratio, and no verdict on a change of code."""
     NO_REGRESSION = "NO_REGRESSION"
+    """The interval ends below ``1 + tolerance``."""
     HOLE = "HOLE"
     """A side was not measured, or the baseline fails too."""
 
@@ -134,22 +131,23 @@ class Judgement:
     """A verdict and its evidence; ratios are candidate / baseline, above 1 slower."""
 
     verdict: Verdict
-    ratio: float | None
-    low: float | None
-    high: float | None
-    p: float | None
+    sentence: str
+    """The reason."""
+    baseline_launches: int
+    candidate_launches: int
+    method: str = "no interval"
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
     """One-sided, of looking at least this much slower (or, below 1, faster) by chance."""
-    adjusted_p: float | None
+    adjusted_p: float | None = None
     """The same, adjusted for the number of cells; None where it was not."""
-    smallest_effect: float | None
+    smallest_effect: float | None = None
     """The smallest slowdown (0.03 is 3 %) that would have been found with probability `POWER`.
 
     None where so few launches find none.
     """
-    baseline_launches: int
-    candidate_launches: int
-    method: str
-    sentence: str
     standard_error: float | None = None
     """Of the logarithm of the ratio."""
     freedom: float | None = None
@@ -182,7 +180,7 @@ def judge(
         method += f", widened by {rule.session_deviation:.1%} for each session"
     spreads = [(error, max(1.0, min(free, 1e6))) for error, free in spreads]
     half = max(float(stdtrit(free, 0.5 + rule.confidence / 2)) * error for error, free in spreads)
-    effect, error, freedom = max((_smallest(*each, rule.p_value, rule.magnitude), *each) for each in spreads)
+    effect, error, freedom = max((_smallest(*each, rule), *each) for each in spreads)
     slower_p, faster_p = (max(float(stdtr(free, way * shift / error)) for error, free in spreads) for way in (-1, 1))
     ratio, low, high = (math.exp(each) for each in (shift, shift - half, shift + half))
     found = PairedEstimate(ratio, low, high, slower_p, faster_p, 0)
@@ -200,7 +198,7 @@ def judge_pairs(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
         return _too_few(a, b, FEWEST_PAIRS, "pairs")
     found = estimate_pairs(baseline, candidate, rule.confidence)
     deviation = deviation_of(baseline, candidate)
-    effect = smallest_shift(deviation, pairs, rule.p_value, rule.magnitude, POWER)
+    effect = smallest_effect_of_pairs(deviation, pairs, rule)
     method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
     return _decide(found, rule, effect, (pairs, pairs), method, deviation / math.sqrt(pairs), pairs - 1)
 
@@ -221,16 +219,16 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
         return adjusted
     # Both directions were looked at: a one-sided p counts twice.
     doubled = [min(1.0, 2 * (judgements[place].p or 0.0)) for place in places]
-    limit = min(rule.p_value, rule.false_discovery_rate / (2 * len(places)))
+    strict = replace(rule, p_value=min(rule.p_value, rule.false_discovery_rate / (2 * len(places))))
     for place, value in zip(places, false_discovery_control(doubled), strict=True):
         found = judgements[place]
         effect, pairs = found.smallest_effect, found.candidate_launches
         if effect is not None and found.standard_error is not None and found.freedom is not None:
             if found.method.startswith(_SIGNED_RANKS):
                 deviation = found.standard_error * math.sqrt(pairs)
-                effect = smallest_shift(deviation, pairs, limit, rule.magnitude, POWER)
+                effect = smallest_effect_of_pairs(deviation, pairs, strict)
             else:
-                effect = _smallest(found.standard_error, found.freedom, limit, rule.magnitude)
+                effect = _smallest(found.standard_error, found.freedom, strict)
             effect = effect if math.isfinite(effect) else None
         sentence = found.sentence.replace(_shows(found.smallest_effect), _shows(effect))
         each = replace(found, adjusted_p=float(value), smallest_effect=effect, sentence=sentence)
@@ -251,15 +249,6 @@ def fewest_pairs(cells: int, rule: Rule = DEFAULT) -> int:
     """
     limit = min(rule.p_value, rule.false_discovery_rate / (2 * max(1, cells)))
     return max(FEWEST_PAIRS, math.ceil(-math.log2(limit)))
-
-
-def without_interval(
-    verdict: Verdict, why: str, baseline_launches: int, candidate_launches: int, ratio: float | None = None
-) -> Judgement:
-    """Return a judgement that rests on no interval, with the reason as its sentence."""
-    return Judgement(
-        verdict, ratio, None, None, None, None, None, baseline_launches, candidate_launches, "no interval", why
-    )
 
 
 def _decide(
@@ -286,25 +275,25 @@ def _decide(
     else:
         sentence = f"{change}: {rule.tolerance:.0%} slower is not excluded; {_shows(effect)}"
     p = slower_p if ratio >= 1 else found.faster_p
-    return Judgement(verdict, ratio, low, high, p, None, effect, *launches, method, sentence, error, freedom)
+    return Judgement(verdict, sentence, *launches, method, ratio, low, high, p, None, effect, error, freedom)
 
 
 def _shows(effect: float | None) -> str:
     return "so few launches cannot show one" if effect is None else f"a slowdown of {effect:.1%} would have shown"
 
 
-def _smallest(error: float, freedom: float, p_value: float, magnitude: float) -> float:
+def _smallest(error: float, freedom: float, rule: Rule) -> float:
     """Return the relative slowdown that passes both conditions of a regression with probability `POWER`."""
     spare = float(stdtrit(freedom, POWER)) * error
-    by_chance = float(stdtrit(freedom, 1 - p_value)) * error
-    return math.expm1(max(by_chance, math.log1p(magnitude)) + spare)
+    by_chance = float(stdtrit(freedom, 1 - rule.p_value)) * error
+    return math.expm1(max(by_chance, math.log1p(rule.magnitude)) + spare)
 
 
 def _too_few(a: Floats, b: Floats, needed: int, what: str) -> Judgement:
     """Return the judgement of too few log-times; their plain ratio is shown."""
     why = f"too few {what}: {min(len(a), len(b))}, and {needed} are needed on each side"
     ratio = float(np.exp(np.mean(b) - np.mean(a))) if len(a) and len(b) else None
-    return without_interval(Verdict.INCONCLUSIVE, why, len(a), len(b), ratio)
+    return Judgement(Verdict.INCONCLUSIVE, why, len(a), len(b), ratio=ratio)
 
 
 def _logs(*series: Sequence[float]) -> list[Floats]:
@@ -382,38 +371,6 @@ def estimate_pairs(baseline: Sequence[float], candidate: Sequence[float], confid
     )
 
 
-def smallest_shift(deviation: float, pairs: int, p_value: float, magnitude: float, power: float) -> float:
-    """Return the relative slowdown that this many pairs find with probability ``power``; infinite if they find none.
-
-    Found means: one-sided p of at most ``p_value`` and an estimate above ``1 + magnitude``, where the logarithms of the
-    pairs' ratios are normal with standard deviation ``deviation``.
-    """
-    by_chance = _shift_that_shows(pairs, p_value, power) * deviation
-    # The Hodges-Lehmann estimate has the asymptotic efficiency of the test, 3 / pi.
-    large_enough = math.log1p(magnitude) + float(ndtri(power)) * math.sqrt(math.pi / 3 / pairs) * deviation
-    return math.expm1(min(max(by_chance, large_enough), 700.0)) if by_chance < math.inf else math.inf
-
-
-@lru_cache(maxsize=256)
-def _shift_that_shows(pairs: int, p_value: float, power: float) -> float:
-    """Return the shift, in standard deviations of a normal difference, that the test finds with this power.
-
-    By simulation with a fixed seed, since the power of the exact test has no closed form; for many pairs by its
-    asymptotic efficiency (Hollander, Wolfe and Chicken, section 3.1).
-    """
-    allowed = int(np.searchsorted(null_distribution(pairs), p_value, side="right"))
-    if allowed == 0:
-        return math.inf
-    if pairs > _SIMULATED_PAIRS:
-        return float(ndtri(1 - p_value) + ndtri(power)) * math.sqrt(math.pi / 3 / pairs)
-    draws = np.random.default_rng(0).normal(size=(_SIMULATIONS, pairs))
-    first, second = np.triu_indices(pairs)
-    walsh = (draws[:, first] + draws[:, second]) / 2
-    # Significant once fewer than ``allowed`` Walsh averages are negative: a shift that lifts this one to zero suffices.
-    walsh.partition(allowed - 1, axis=1)
-    return float(np.quantile(-walsh[:, allowed - 1], power))
-
-
 def deciding_look(baseline: Sequence[float], candidate: Sequence[float], rule: Rule = DEFAULT) -> Look | None:
     """Return the look that ends the measurement of a cell; None: it needs more pairs (seconds per step, side by side).
 
@@ -448,7 +405,7 @@ def judge_looks(baseline: Sequence[float], candidate: Sequence[float], rule: Rul
     look = deciding or (reached[-1] if reached else None)
     missing = f"{len(baseline)} of at least {next_look(len(baseline), rule).pairs} pairs measured"
     if look is None:
-        return without_interval(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate))
+        return Judgement(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate))
     pairs, before, after = look.pairs, baseline[: look.pairs], candidate[: look.pairs]
     found = estimate_pairs(before, after, 1 - 2 * look.bound)
     deviation = deviation_of(before, after)
@@ -467,19 +424,11 @@ def deviation_of(baseline: Sequence[float], candidate: Sequence[float]) -> float
     return max(float(np.std(after - before, ddof=1)), 1e-6)
 
 
-class Outlook(NamedTuple):
-    """What a gate will do with a cell that is slower by so much."""
+def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> tuple[float, float]:
+    """Return with which probability a gate finds a slowdown (0.05 is 5 %), and the mean number of pairs.
 
-    found: float
-    """The probability of REGRESSION."""
-    pairs: float
-    """The mean number of pairs."""
-
-
-def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> Outlook:
-    """Return how often a gate finds a slowdown (0.05 is 5 %), and with how many pairs, by simulation with a fixed seed.
-
-    The logarithms of the pairs' ratios are normal with standard deviation ``deviation``.
+    By simulation with a fixed seed: the logarithms of the pairs' ratios are normal with standard deviation
+    ``deviation``.
     """
     shift, large, tolerated = (math.log1p(each) for each in (slowdown, rule.magnitude, rule.tolerance))
     going_on, found, pairs, before = np.ones(_SIMULATIONS, dtype=bool), 0, 0, 0
@@ -492,10 +441,10 @@ def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> Outlook:
         clear = ~is_large & (shift + deviation * upper < tolerated)
         unsuspected = (look.suspect < 1) & ~(is_large & (shift + deviation * suspect > 0))
         going_on &= ~(alarm | clear | unsuspected)
-    return Outlook(found / _SIMULATIONS, pairs / _SIMULATIONS)
+    return found / _SIMULATIONS, pairs / _SIMULATIONS
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _simulated_looks(looks: tuple[Look, ...]) -> list[tuple[Look, Floats, Floats, Floats, Floats]]:
     """Return what each look sees of simulated cells without a difference, in standard deviations of a pair.
 
@@ -526,6 +475,18 @@ def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
     low, high = 0.0, math.log1p(rule.magnitude) + 10 * deviation
     for _ in range(16):
         middle = (low + high) / 2
-        enough = outlook(deviation, math.expm1(middle), rule).found >= POWER
+        enough = outlook(deviation, math.expm1(middle), rule)[0] >= POWER
         low, high = (low, middle) if enough else (middle, high)
     return math.expm1(high)
+
+
+def smallest_effect_of_pairs(deviation: float, pairs: int, rule: Rule = DEFAULT) -> float:
+    """Return the same for a single look after so many pairs, at the rule's p-value; infinite where they prove nothing.
+
+    More pairs than can be simulated are taken as fewer ones that deviate as much less.
+    """
+    if null_distribution(pairs)[0] > rule.p_value:
+        return math.inf
+    simulated = min(pairs, _SIMULATED_PAIRS)
+    look = Look(simulated, bound=0.5, slower=rule.p_value, suspect=0.0)
+    return smallest_effect(deviation * math.sqrt(simulated / pairs), replace(rule, looks=(look,)))

@@ -16,13 +16,12 @@ from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Place, grouped
 from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, within
 from dlbench.reports.formats.csv import MEDIAN, Rows
-from dlbench.reports.formats.layout import MISSING, Entry
-from dlbench.reports.statistics import Contrast, Summary, adjust
+from dlbench.reports.formats.layout import MISSING, Entry, number
+from dlbench.reports.statistics import Contrast, Summary, holm
 from dlbench.reports.storage.hosts import Host
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
-Row = TypeVar("Row")
 
 
 class Point(NamedTuple):
@@ -73,7 +72,8 @@ class Curves(NamedTuple):
 
     curves: tuple[Curve, ...]
     notes: tuple[str, ...]
-    left_out: tuple[Curve, ...] = ()
+    conclusions: Mapping[str, Any] = {}
+    """What it finds of several curves together, by the keys of JSON."""
 
 
 def find_knee(axis: str, found: Mapping[int, Found], *tests: Callable[[Found], bool]) -> dict[str, int | None]:
@@ -110,10 +110,15 @@ def usable(cell: CellResult) -> Summary | None:
 
 
 def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key, Contrast]]:
-    """Return the comparisons of several rows, adjusted for the number of all."""
+    """Return the comparisons of several rows, those with a p-value adjusted for the number of all."""
     rows = list(several)
-    adjusted = iter(adjust([each for row in rows for each in row.values()]))
-    return [{key: next(adjusted) for key in row} for row in rows]
+    p_values = [each.p_value for row in rows for each in row.values() if each.p_value is not None]
+    adjusted = iter(holm(p_values))
+
+    def adjust(each: Contrast) -> Contrast:
+        return each if each.p_value is None else replace(each, p_adjusted=next(adjusted), family=len(p_values))
+
+    return [{key: adjust(each) for key, each in row.items()} for row in rows]
 
 
 def computes_nothing(cell: CellResult) -> bool:
@@ -151,18 +156,19 @@ def cell_columns(*names: str) -> tuple[Column[Point], ...]:
     return tuple(replace(each, key="seconds_per_minibatch") if each.key == "seconds" else each for each in columns)
 
 
-def items(of: Callable[[Row], Mapping[str, Any]], *names: str, **fields: Any) -> tuple[Column[Row], ...]:
-    """Return columns of these items for JSON and CSV; ``fields`` are the parts of those that are objects."""
-
-    def column(name: str) -> Column[Row]:
-        return Column(name, None, lambda row: of(row).get(name), fields=fields.get(name, ()))
-
-    return tuple(column(name) for name in names)
-
-
 def found_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
-    """Return columns of what was found of curves, or of points; ``fields`` as for `items`."""
-    return items(lambda each: each.found, *names, **fields)
+    """Return columns of what was found of curves, or of points; ``fields`` as for `attributes`."""
+    return attributes(lambda each: each.found, *names, **fields)
+
+
+def found_column(name: str, heading: str, written: Callable[[Any], str] = number) -> Column[Point]:
+    """Return a column of what was found of points, an empty field where that is nothing."""
+
+    def text(point: Point) -> str:
+        value = point.found.get(name)
+        return "" if value is None else written(value)
+
+    return Column(name, heading, lambda point: point.found.get(name), text)
 
 
 def curve_objects(

@@ -4,8 +4,8 @@ A curve is one row of the matrix at one place (machine, device, threads, precisi
 mini-batch sizes of a network; where several workers share a mini-batch the size is the whole one's. Throughput X(b) is
 b / T(b): examples a second, for the recurrent networks sequences.
 
-The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`clearly_slower`):
-the same speed for less memory.
+The best mini-batch is the smallest whose throughput is not clearly lower than the highest (`judge`): the same speed for
+less memory.
 
 The knee is the smallest mini-batch from which no larger one pays: throughput grows to none of them by `PAYS` or more
 for each doubling, X(c) / X(b) < (1 + PAYS) ** log2(c / b) for every c > b. So one slow size in the middle makes no
@@ -19,7 +19,6 @@ memory errors or a clock that disagrees with the wall clock, unless that is so o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
@@ -45,10 +44,10 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.naming import place_name, row_name
+from dlbench.reports.naming import counted, place_name, row_name, work_name
 from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
-from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
+from dlbench.reports.statistics import Ratio, Summary, judge, ratio
 from dlbench.reports.storage.hosts import Host
 
 PAYS = 0.10
@@ -86,7 +85,8 @@ def figure1(matrix: Matrix) -> Curves:
     found = along(matrix.cells.values(), "batch_size")
     curves = [_curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)]
     shown = [curve for curve in curves if len(curve.points) > 1] or curves
-    return Curves(tuple(shown), matrix.notes, tuple(curve for curve in curves if curve not in shown))
+    left_out = [curve for curve in curves if curve not in shown]
+    return Curves(tuple(shown), matrix.notes, {"left_out": left_out})
 
 
 def _curve(host: Host, key: Place, cells: Iterable[CellResult]) -> Curve:
@@ -126,17 +126,15 @@ def shown(point: Point, quantity: str) -> Numbers | None:
     return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
 
-def _per_item(batch_size: int, seconds: Summary) -> Summary:
-    low, high = (None if end is None else end / batch_size for end in (seconds.low, seconds.high))
-    launches = tuple(each / batch_size for each in seconds.launch_medians)
-    return replace(seconds, median=seconds.median / batch_size, low=low, high=high, launch_medians=launches)
+def _gain(size: int, other: int, times: Mapping[int, Summary]) -> Ratio:
+    """Return throughput at another size over that at a size."""
+    return ratio(times[size], times[other]).changed(lambda value: value * other / size)
 
 
 def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     """Return the rising mini-batch sizes whose throughput is not clearly lower than the highest."""
-    each = {size: _per_item(size, seconds) for size, seconds in times.items()}
-    fastest = min(each.values(), key=lambda summary: summary.median, default=None)
-    return tuple(sorted(size for size, of in each.items() if fastest is not None and not clearly_slower(of, fastest)))
+    fastest = min(times, key=lambda size: times[size].median / size, default=0)
+    return tuple(size for size in sorted(times) if judge(_gain(size, fastest, times)) != "worse")
 
 
 def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
@@ -156,8 +154,7 @@ def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
 
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
     """Return throughput at the larger size over that at the smaller, for each doubling between them."""
-    found = ratio(_per_item(size, times[size]), _per_item(larger, times[larger]))
-    power = 1 / math.log2(larger / size)
+    found, power = _gain(size, larger, times), 1 / math.log2(larger / size)
     return found.changed(lambda value: value**power, f"{found.method}, for each doubling")
 
 
@@ -195,11 +192,11 @@ def _table(title: str, curves: Sequence[Curve], quantity: str, common: set[flags
 
 def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
     entry = layout.entry(point.cell, QUANTITIES[quantity], common)
-    if (value := shown(point, quantity)) is None:
+    if shown(point, quantity) is None:
         return entry
     knee = _KNEE if curve.found["knee"] and curve.found["knee"]["batch_size"] == point.at else ""
     best = point.at == curve.found["best_batch_size"]
-    return entry._replace(interval=layout.deviation(*value), marks=entry.marks + knee, best=best)
+    return entry._replace(marks=entry.marks + knee, best=best)
 
 
 def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[str]:
@@ -212,7 +209,7 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
             "brackets where the intervals leave room for another."
         )
     if any(value is not None and value[1] is not None for value in (shown(point, quantity) for point in points)):
-        lines.append("± half-width of the 95 % interval (the wider side)")
+        lines.append(layout.HALF_WIDTH)
     if any(point.seconds is not None and not point.takes_part for point in points):
         lines.append(
             "Sizes of an older environment, without a parity check, or disturbed by other programs or a slowed GPU, do "
@@ -220,11 +217,9 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
         )
     lines += layout.flag_lines((point.cell for point in points), common)
     lines += axes.legends(curve.cell for curve in found.curves)
-    if count := len(found.left_out):
-        networks = ", ".join(dict.fromkeys(curve.cell.network for curve in found.left_out))
-        lines.append(
-            f"Not shown: {count} row{'s' if count != 1 else ''} measured at one mini-batch size only ({networks})."
-        )
+    if left_out := found.conclusions["left_out"]:
+        networks = ", ".join(dict.fromkeys(curve.cell.network for curve in left_out))
+        lines.append(f"Not shown: {counted(len(left_out), 'row')} measured at one mini-batch size only ({networks}).")
     return [*lines, *found.notes]
 
 
@@ -266,23 +261,11 @@ def _knee_words(curve: Curve) -> str:
 
 
 def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
-    """Return each place in words: threads or device, and axes of the work and machines that differ or are unusual."""
+    """Return each place in words: threads or device, unusual axes of the work, and machines where there are several."""
     places = {place_of(curve): curve.host for curve in curves}
-    differing = [
-        axis
-        for axis in axes.of_role(axes.GROUP)
-        # A usual value is named where others stand beside it.
-        if axis.usual is not None and {getattr(place.cell, axis.name) for place in places} != {axis.usual}
-    ]
     several = len({place.machine for place in places}) > 1
     return {
-        place: ", ".join(
-            [
-                place_name(place.cell),
-                *(axis.long.format(getattr(place.cell, axis.name)) for axis in differing),
-                *([host.name] if several else []),
-            ]
-        )
+        place: place_name(place.cell) + work_name(place.cell) + (f", {host.name}" if several else "")
         for place, host in places.items()
     }
 
@@ -375,7 +358,7 @@ REPORT = Report(
             {"network": network, "lines": curve_objects(list(curves), _CURVE, _POINT)}
             for network, curves in groupby(found.curves, lambda curve: curve.cell.network)
         ],
-        "left_out": objects(_KEYS, found.left_out),
+        "left_out": objects(_KEYS, found.conclusions["left_out"]),
         "notes": list(found.notes),
     },
     rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),

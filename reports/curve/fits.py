@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
+from dlbench.reports.formats.layout import number
 from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary, variance_of_launches
 
 POINTS_NEEDED = 6
@@ -404,6 +405,21 @@ class Crossing(NamedTuple):
     largest: int
     clear: bool = True
     """Whether the times differ clearly at any x: else there may be no crossing at all, or any."""
+
+    @property
+    def words(self) -> str:
+        """Where it is: "96 (60 to 140)", "below 10", "above 500", "none"."""
+
+        def place(units: float) -> str:
+            if units == 0:
+                return f"below {self.smallest}"
+            return f"above {self.largest}" if math.isinf(units) else number(units)
+
+        if not self.clear:
+            return "none"
+        if self.low is None or self.high is None or self.low == self.high:
+            return place(self.units)
+        return f"{place(self.units)} ({place(self.low)} to {place(self.high)})"
 
     def data(self, axis: str) -> dict[str, Any]:
         """Return it for JSON, its place under the name of the axis."""

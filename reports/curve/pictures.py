@@ -150,10 +150,12 @@ def _panel(drawn: "Axes", panel: Panel, picture: Picture) -> None:
     aside = (panel.ticks[-1] / panel.ticks[0]) ** _ASIDE if panel.ticks else 1.0
     for place, line in enumerate(panel.lines):
         _line(drawn, line, aside ** (place - (len(panel.lines) - 1) / 2))
-    if panel.ticks:
-        pictures.gridded(drawn, panel.title, panel.ticks[:: math.ceil(len(panel.ticks) / _TICKS)])
-    else:
-        _few_ticks(drawn, panel)
+    pictures.gridded(drawn, panel.title, panel.ticks[:: math.ceil(len(panel.ticks) / _TICKS) or 1])
+    drawn.set_xlabel(panel.across, fontsize=8)
+    if panel.linear:
+        drawn.set_xlim(left=0)
+    elif not panel.ticks:
+        pictures.log_ticks(drawn.xaxis, *drawn.get_xlim())
     _vertical_ticks(drawn, picture)
 
 
@@ -179,25 +181,8 @@ def _line(drawn: "Axes", line: Line, aside: float) -> None:
                 drawn.plot([x * aside], [at[x]], **look)
 
 
-def _few_ticks(drawn: "Axes", panel: Panel) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    drawn.set_title(panel.title, fontsize=9, loc="left")
-    drawn.set_xlabel(panel.across, fontsize=8)
-    if panel.linear:
-        drawn.set_xlim(left=0)
-    else:
-        # The usual labels of powers are formulas, which pictures do not show.
-        drawn.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        drawn.xaxis.set_minor_formatter(NullFormatter())
-    drawn.grid(color="#dddddd", linewidth=0.5)
-    drawn.set_axisbelow(True)
-    pictures.plain_frame(drawn)
-
-
 def _vertical_ticks(drawn: "Axes", picture: Picture) -> None:
-    from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
     if picture.linear:
         return
@@ -206,13 +191,9 @@ def _vertical_ticks(drawn: "Axes", picture: Picture) -> None:
         middle = math.sqrt(low * high)
         low, high = middle / 10**0.25, middle * 10**0.25
         drawn.set_ylim(low, high)
-    span = high / low
+    pictures.log_ticks(drawn.yaxis, low, high)
     if picture.binary:
-        drawn.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5) if span < 8 else (1.0,)))
+        drawn.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.5) if high < 8 * low else (1.0,)))
         drawn.yaxis.set_minor_locator(NullLocator())
     else:
-        subs = (1.0,) if span > 300 else (1.0, 3.0) if span > 40 else (1.0, 2.0, 5.0)
-        drawn.yaxis.set_major_locator(LogLocator(subs=subs))
-        drawn.yaxis.set_minor_formatter(NullFormatter())
-    number = FuncFormatter(lambda value, _: f"{value:g}")
-    drawn.yaxis.set_major_formatter(number if picture.binary else EngFormatter(unit=picture.unit))
+        drawn.yaxis.set_major_formatter(EngFormatter(unit=picture.unit))

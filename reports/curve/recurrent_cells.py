@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, product
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
-from dlbench.adapters.protocol import Cell
 from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, Place, grouped
+from dlbench.reports.cells import CellResult, Matrix, grouped
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
-from dlbench.reports.columns import Column, attributes, csv_rows, objects, within
+from dlbench.reports.columns import Column, attributes, csv_rows, objects, table, within
 from dlbench.reports.curve import pictures
-from dlbench.reports.curve.curve import Curve, Point, cell_columns, curve_columns, grid, items
+from dlbench.reports.curve.curve import Curve, Curves, Point, cell_columns, curve_columns, grid
 from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
@@ -42,7 +41,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.naming import place_name, rest_of, row_name
+from dlbench.reports.naming import counted, place_name, rest_of, row_name
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.statistics import clearly_slower
 from dlbench.reports.storage.record import Record
@@ -62,43 +61,36 @@ _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
 _SAID_ONCE = {flags.FEW_LAUNCHES}
 
 
-class CellStudy(NamedTuple):
-    """The content of the report; its rows are keyed as in JSON."""
-
-    curves: tuple[Curve, ...]
-    """Over networks (`Net`)."""
-    learnt: tuple[Learnt, ...]
-    times: list[dict[str, Any]]
-    """A network trained in a row, a ``point`` of a ``curve``: the time to the target of what it has ``learnt``."""
-    findings: list[dict[str, Any]]
-    notes: tuple[str, ...]
-
-
-def study(matrix: Matrix, records: Sequence[Record]) -> CellStudy:
-    """Return the study of a matrix's cells and of the trainings of these records."""
+def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
+    """Return the curves of a matrix over networks (`Net`), and what was learnt in these records."""
     curves, learnt = _curves(matrix, records), learnt_of(records)
-    ended = [each for of_text in learnt for each in of_text.nets.values() if each.ended]
-    notes = [f"{each.net.name}: training in {each.row.framework} ended: {each.ended}" for each in ended]
+    notes = [
+        f"{net.name}: training in {each.record.cell.framework} ended: {ended}"
+        for of_text in learnt
+        for net, each in of_text.nets.items()
+        if (ended := each.record.outcome.curve_ended)
+    ]
     times = [row for each in learnt for row in _times(curves, each)]
-    return CellStudy(curves, learnt, times, list(_findings(curves, learnt, times)), (*notes, *matrix.notes))
+    conclusions = {"texts": learnt, "times": times, "findings": list(_findings(curves, learnt, times))}
+    return Curves(curves, (*notes, *matrix.notes), conclusions)
 
 
 def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
     nets = {(each.cell.network, each.cell.specification, each.cell.batch_size): net_of(each) for each in records}
-    found: dict[tuple[tuple[int, int, int], Place, Cell], list[Point]] = {}
+    points = []
     for cell in matrix.cells.values():
         group = cell.group
         net = nets.get((group.network, group.specification, group.batch_size))
         if net is not None and (group.precision, group.placement) == ("float32", "resident"):
-            found.setdefault((net.work, cell.column, cell.row), []).append(Point(net, cell, cell.timed))
-    keys = sorted(found, key=lambda key: (key[0], matrix.columns.index(key[1]), key[2]))
+            points.append(Point(net, cell, cell.timed))
+    points.sort(key=lambda each: (each.at.work, matrix.columns.index(each.cell.column), each.cell.row, each.at.order))
     return tuple(
         Curve(
             matrix.hosts[place.machine],
-            axes.without(found[work, place, row][0].cell.cell, "network", "specification", "batch_size"),
-            tuple(sorted(found[work, place, row], key=lambda point: point.at.order)),
+            axes.without(of[0].cell.cell, "network", "specification", "batch_size"),
+            tuple(of),
         )
-        for work, place, row in keys
+        for (_, place, _), of in grouped(points, lambda each: (each.at.work, each.cell.column, each.cell.row)).items()
     )
 
 
@@ -188,17 +180,17 @@ def flops(net: Net) -> int:
 # Tables.
 
 
-def cells_page(found: CellStudy, quantity: str = "seconds", against: str = "") -> Page:
+def cells_page(found: Curves, quantity: str = "seconds", against: str = "") -> Page:
     """Return speeds, losses, times to a loss, and findings, as tables."""
-    if not found.curves and not found.learnt:
+    if not found.curves and not found.conclusions["texts"]:
         return Page((NOTHING,), (), found.notes)
     tables = [] if quantity == "loss" else [_speeds(curve, quantity) for curve in found.curves]
-    tables += [table for each in found.learnt for table in _loss_tables(each)]
+    tables += [each for learnt in found.conclusions["texts"] for each in _loss_tables(learnt)]
     tables += _published_tables() if against else []
-    tables += [] if quantity == "loss" else _times_tables(found.times)
-    tables += [_findings_table(found.findings)] if found.findings else []
+    tables += [] if quantity == "loss" else _times_tables(found.conclusions["times"])
+    tables += [_findings_table(findings)] if (findings := found.conclusions["findings"]) else []
     before = [f"On {name}." for name in dict.fromkeys(curve.host.name for curve in found.curves)]
-    before += _order_lines(losses_of(found.learnt), against) if against else []
+    before += _order_lines(losses_of(found.conclusions["texts"]), against) if against else []
     return Page(tuple(before), tuple(tables), tuple(_legend(found, quantity)))
 
 
@@ -258,7 +250,7 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
     good: dict[tuple[str, str, int], list[float]] = {}
     for net, each in nets.items():
         for check in each.checks:
-            by, main, steps = check["framework"], each.row.framework, check["steps"]
+            by, main, steps = check["framework"], each.record.cell.framework, check["steps"]
             if check["difference"] < ALIKE:
                 good.setdefault((main, by, steps), []).append(check["difference"])
             else:
@@ -267,7 +259,7 @@ def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
                     f"in a block up to step {steps}."
                 )
     for (main, by, steps), differences in good.items():
-        count = f"{len(differences)} curve{'s' if len(differences) != 1 else ''}"
+        count = counted(len(differences), "curve")
         shown = f"{most:.2%}" if (most := max(differences)) >= 0.0001 else "0.01 %"
         yield f"{by} confirms {count} of {main}: means of blocks up to step {steps} differ by {shown} at most."
     if any(each.confirmed is None for each in nets.values()):
@@ -331,23 +323,39 @@ def _time(row: Mapping[str, Any], unit: str) -> tuple[Entry, ...]:
     )
 
 
+def _verdict(finding: Mapping[str, Any]) -> Entry:
+    found: Evidence = finding["evidence"]
+    holds = f", {found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
+    return Entry(found.verdict.value + holds, hole=found.verdict is Answer.DIFFERS)
+
+
+def _numbers(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"what": question.what, "answer": answer, "claimed": question.claimed, **(plain(question.found) or {})}
+        for question, answer in finding["evidence"].figures
+    ]
+
+
+_FINDING: tuple[Column[Mapping[str, Any]], ...] = (
+    Column("name", "", itemgetter("name")),
+    Column("finding", "finding", itemgetter("finding")),
+    Column("verdict", "verdict", lambda finding: finding["evidence"].verdict, _verdict),
+    *attributes(lambda finding: finding["evidence"], "holds", "of"),
+    Column("numbers", None, _numbers),
+)
+
+
 def _findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
-    rows, notes = [], []
-    for each in findings:
-        found = each["evidence"]
-        holds = f", {found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
-        verdict = Entry(found.verdict.value + holds, hole=found.verdict is Answer.DIFFERS)
-        rows.append((Entry(each["name"]), Entry(each["finding"]), verdict))
-        notes += [f"{each['name']}: {figures(found)}."] if found.of else []
-    return Table("Findings", ("", "finding", "verdict"), tuple(rows), tuple(notes), words=True)
+    notes = [f"{each['name']}: {figures(each['evidence'])}." for each in findings if each["evidence"].of]
+    return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
-def _legend(found: CellStudy, quantity: str) -> Iterator[str]:
+def _legend(found: Curves, quantity: str) -> Iterator[str]:
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
     if quantity != "loss" and cells:
-        yield "± half-width of the 95 % interval (the wider side)"
+        yield layout.HALF_WIDTH
         yield from layout.flag_lines(cells, _SAID_ONCE)
-    if found.times:
+    if found.conclusions["times"]:
         yield (
             f"{layout.BEST} no other network in any row of the machine is both clearly faster and lower. The time "
             "is steps to the loss times seconds per update; its interval is that of the seconds. Steps are known to "
@@ -358,7 +366,7 @@ def _legend(found: CellStudy, quantity: str) -> Iterator[str]:
             f"anew. The share of the way is the largest of {', '.join(f'{each:.0%}' for each in SHARES)} that a "
             "network reached."
         )
-    if any(each.confirmed is False for of_text in found.learnt for each in of_text.nets.values()):
+    if any(each.confirmed is False for of_text in found.conclusions["texts"] for each in of_text.nets.values()):
         yield f"{NOT_CONFIRMED} another framework's means of blocks differ by {ALIKE:.0%} or more: do not rely on it"
     yield from found.notes
 
@@ -379,29 +387,29 @@ _SPEED: tuple[Column[Any], ...] = within(
     ),
     itemgetter(1),
 )
-_TIME: tuple[Column[_Row], ...] = items(
+_TIME: tuple[Column[_Row], ...] = attributes(
     lambda row: row[2], "text", "loss", "steps_to_target", "hours_to_target", "pareto", hours_to_target=VALUE
 )
 
 
-def cells_data(found: CellStudy) -> dict[str, Any]:
+def cells_data(found: Curves) -> dict[str, Any]:
     """Return a JSON object: texts with their curves, speeds, times to a loss, findings."""
     speeds: list[_Row] = [(curve, point, {}) for curve in found.curves for point in curve.points]
     return {
-        "texts": [_text(each) for each in found.learnt],
+        "texts": [_text(each) for each in found.conclusions["texts"]],
         "speeds": objects((*_PLACE, *_SPEED), speeds),
-        "times": objects((*_PLACE, *_TIME), [(row["curve"], row["point"], row) for row in found.times]),
-        "findings": [_finding(**each) for each in found.findings],
+        "times": objects((*_PLACE, *_TIME), [(row["curve"], row["point"], row) for row in found.conclusions["times"]]),
+        "findings": objects(_FINDING, found.conclusions["findings"]),
         "notes": list(found.notes),
     }
 
 
-def cells_rows(found: CellStudy) -> Rows:
+def cells_rows(found: Curves) -> Rows:
     """Return a CSV line for each speed, and for each text on which its network was trained."""
     rows: list[_Row] = []
     for curve in found.curves:
         for point in curve.points:
-            times = [row for row in found.times if row["curve"] is curve and row["point"] is point]
+            times = [row for row in found.conclusions["times"] if row["curve"] is curve and row["point"] is point]
             rows += [(curve, point, row) for row in times or [{}]]
     return csv_rows((*_PLACE, *_SPEED, *_TIME), rows)
 
@@ -417,8 +425,10 @@ def _text(learnt: Learnt) -> dict[str, Any]:
         "curves": [
             {
                 **net._asdict(),
-                **{name: getattr(each.row, name) for name in ("framework", "mode")},
-                **{name: getattr(each, name) for name in ("machine", "run", "test_loss", "ended")},
+                **{name: getattr(each.record.cell, name) for name in ("framework", "mode")},
+                **{name: getattr(each.record, name) for name in ("machine", "run")},
+                "test_loss": each.record.outcome.test_loss,
+                "ended": each.record.outcome.curve_ended,
                 "loss": learnt.loss(net),
                 "steps_to_target": each.steps_to(learnt.target),
                 "blocks": [list(block) for block in zip(each.steps, each.losses, strict=True)],
@@ -430,29 +440,10 @@ def _text(learnt: Learnt) -> dict[str, Any]:
     }
 
 
-def _finding(name: str, finding: str, evidence: Evidence) -> dict[str, Any]:
-    return {
-        "name": name,
-        "finding": finding,
-        "verdict": evidence.verdict.value,
-        "holds": evidence.holds,
-        "of": evidence.of,
-        "numbers": [
-            {
-                "what": question.what,
-                "answer": answer.value,
-                "claimed": plain(question.claimed),
-                **({} if question.found is None else plain(question.found)),
-            }
-            for question, answer in evidence.figures
-        ],
-    }
-
-
 # The picture.
 
 
-def _picture(found: CellStudy, learnt: Learnt) -> pictures.Picture:
+def _picture(found: Curves, learnt: Learnt) -> pictures.Picture:
     """Return a page: a panel against steps, then one for each curve against seconds.
 
     A cell has a colour, the number of layers a kind of line, a size a mark.
@@ -504,8 +495,10 @@ text (char). `--against karpathy2016` adds the published losses.""",
     page=lambda found, options: cells_page(found, options.quantity, options.against),
     data=cells_data,
     rows=cells_rows,
-    draw=lambda found, path, options: pictures.draw((_picture(found, each) for each in found.learnt), path),
-    drawable=lambda found: any(each.steps for of in found.learnt for each in of.nets.values()),
+    draw=lambda found, path, options: pictures.draw(
+        (_picture(found, each) for each in found.conclusions["texts"]), path
+    ),
+    drawable=lambda found: any(each.steps for of in found.conclusions["texts"] for each in of.nets.values()),
     suggestion="recurrent cells: speed, loss, and time to a loss",
     applies=lambda cells: any(each.network.startswith("char-") for each in cells),
     options=frozenset({QUANTITY, ALL_RUNS}),

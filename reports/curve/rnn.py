@@ -11,6 +11,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, takewhile
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, objects, within
 from dlbench.reports.curve.curve import (
     Curve,
+    Curves,
     Point,
     adjust_together,
     along,
@@ -32,28 +34,18 @@ from dlbench.reports.curve.curve import (
     find_knee,
     found_columns,
     grid,
-    items,
     usable,
 )
-from dlbench.reports.curve.fits import Crossing, crossing, fit_line
+from dlbench.reports.curve.fits import crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table, number
-from dlbench.reports.naming import extra_of_place, place_name, row_name, threads_name, work_name
+from dlbench.reports.naming import group_name, place_name, rest_of, row_name, threads_name
 from dlbench.reports.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
 from dlbench.reports.published import study as published_study
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
-from dlbench.reports.statistics import (
-    ENOUGH_LAUNCHES,
-    LAUNCH_DEVIATION,
-    Contrast,
-    Ratio,
-    Summary,
-    contrast,
-    geometric_mean,
-    ratio,
-)
-from dlbench.reports.storage.hosts import Host, name_among
+from dlbench.reports.statistics import Contrast, Ratio, Summary, contrast, geometric_mean, ratio
+from dlbench.reports.storage.hosts import name_among
 from dlbench.reports.storage.networks import Networks, networks_of
 
 FAMILY = "elman"
@@ -85,26 +77,11 @@ Side = tuple[str, Curve, Times]
 """One side of a crossing: its name; a device with the fastest of its curves at each size, or one thread count."""
 
 
-class Study(NamedTuple):
-    """The content of the report; its rows are keyed as in JSON, with the `Curve` that they are of."""
-
-    hosts: Mapping[str, Host]
-    curves: tuple[Curve, ...]
-    threads: list[dict[str, Any]]
-    """Of each row with one thread and with as many as cores."""
-    crossings: list[dict[str, Any]]
-    compared: list[dict[str, Any]]
-    """By machine and work, there the fastest first."""
-    notes: tuple[str, ...]
-    beside: "Study | None" = None
-    """A published study to be shown beside."""
-
-
-def study(matrix: Matrix, networks: Networks) -> Study:
+def study(matrix: Matrix, networks: Networks) -> Curves:
     """Return the study of these networks in the matrix."""
     curves = [
         Curve(
-            matrix.hosts[place.machine],
+            replace(matrix.hosts[place.machine], name=name_among(matrix.hosts, place.machine)),
             place.cell,
             tuple(Point(size, cell, usable(cell)) for size, cell in sorted(cells.items(), key=operator.itemgetter(0))),
         )
@@ -112,9 +89,13 @@ def study(matrix: Matrix, networks: Networks) -> Study:
     ]
     curves = [curve._replace(found=_found(curve.times)) for curve in curves]
     pays = _threads(curves)
-    crossings = [*_crossings_of_threads(curves, pays, matrix.hosts), *_crossings_of_places(curves, matrix.hosts)]
-    notes = matrix.notes if curves else ()
-    return Study(matrix.hosts, tuple(curves), pays, crossings, list(_compared(curves)), notes)
+    conclusions = {
+        "threads": pays,
+        "crossings": [*_crossings_of_threads(curves, pays), *_crossings_of_places(curves)],
+        "compared": list(_compared(curves)),
+        "beside": None,
+    }
+    return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
 def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellResult]]:
@@ -140,16 +121,6 @@ def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]
     for size in sorted(times, key=lambda size: (size.activation, size.inputs, size._replace(**rest), size)):
         found.setdefault(size._replace(**rest), {})[getattr(size, name)] = times[size]
     return found
-
-
-def _name(cell: Cell) -> str:
-    """Return a row at a place in words: "torch eager, 2 threads"."""
-    return f"{row_name(cell)}, {_place_name(cell)}"
-
-
-def _place_name(cell: Cell) -> str:
-    """Return the threads or the device in words: "2 threads", "cuda:0"."""
-    return (place_name(cell) if cell.on_cpu else "") or cell.device + extra_of_place(cell)
 
 
 def _found(times: Times) -> dict[str, list[dict[str, Any]]]:
@@ -224,34 +195,30 @@ def faster_from(verdicts: Mapping[int, str]) -> int | None:
     return better[-1] if better else None
 
 
-def _crossings_of_threads(
-    curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]], hosts: Mapping[str, Host]
-) -> Iterator[dict[str, Any]]:
+def _crossings_of_threads(curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a row is faster with more threads."""
     for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
-        first, second = (
-            (_place_name(each.cell) + _of_machine(curves, hosts, each), each, each.times) for each in (one, more)
-        )
+        first, second = ((place_name(each.cell) + _of_machine(curves, each), each, each.times) for each in (one, more))
         yield from _crossed(first, second, row_name(more.cell))
 
 
-def _crossings_of_places(curves: Sequence[Curve], hosts: Mapping[str, Host]) -> Iterator[dict[str, Any]]:
+def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[dict[str, Any]]:
     """Yield from how many units on a framework is faster on another device, or another machine, each at its best."""
     shared_axes = ("framework", "batch_size", "precision", "placement", "storage", "tuning")
     for shared, alike in grouped(curves, lambda curve: axes.project(curve.cell, shared_axes)).items():
         sides: list[Side] = []
         for (_, device), of in grouped(alike, lambda curve: (curve.host.fingerprint, curve.cell.device)).items():
-            sides.append((device + _of_machine(curves, hosts, of[0]), of[0], best_times(of)))
+            sides.append((device + _of_machine(curves, of[0]), of[0], best_times(of)))
         for first, second in combinations(sides, 2):
             swap = first[1].cell.on_cpu is second[1].cell.on_cpu
             ordered = (first, second) if swap or first[1].cell.on_cpu else (second, first)
             yield from _crossed(*ordered, row_name(shared), swap=swap)
 
 
-def _of_machine(curves: Iterable[Curve], hosts: Mapping[str, Host], curve: Curve) -> str:
+def _of_machine(curves: Iterable[Curve], curve: Curve) -> str:
     """Return the suffix that names a machine where there are several."""
     several = len({each.host.fingerprint for each in curves}) > 1
-    return f" of {name_among(hosts, curve.host.fingerprint)}" if several else ""
+    return f" of {curve.host.name}" if several else ""
 
 
 def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterator[dict[str, Any]]:
@@ -293,31 +260,23 @@ def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
     Compared are the networks that at least half as many curves have as the one that most have: being the fastest of
     few is no merit.
     """
-
-    def usual(curve: Curve) -> Times:
-        return {size: seconds for size, seconds in curve.times.items() if size == Size(size.hidden, size.steps)}
-
-    for of in grouped(filter(usual, curves), lambda curve: (curve.host.fingerprint, _work_of(curve))).values():
-        together = [(curve, usual(curve)) for curve in of]
-        count = Counter(size for _, times in together for size in times)
-        sizes = sorted(size for size, curves in count.items() if 2 * curves >= max(count.values()))
-        fastest = {
-            size: min((times for _, times in together if size in times), key=lambda times: times[size].median)
-            for size in sizes
-        }
+    for of in grouped(curves, lambda curve: (curve.host.fingerprint, _work_of(curve))).values():
+        count = Counter(size for curve in of for size in curve.times if size == Size(size.hidden, size.steps))
+        sizes = sorted(size for size, several in count.items() if 2 * several >= max(count.values()))
+        fastest = best_times(of)
         itself = Ratio(1.0, 1.0, 1.0, "the fastest itself")
         rows: list[dict[str, Any]] = []
-        for curve, times in together:
+        for curve in of:
+            times = {size: seconds for size, seconds in curve.times.items() if size in sizes}
             ratios = [
-                itself if fastest[size] is times else ratio(seconds, fastest[size][size])
-                for size, seconds in times.items()
-                if size in fastest
+                itself if fastest[size] is seconds else ratio(seconds, fastest[size]) for size, seconds in times.items()
             ]
-            if ratios and len(together) > 1:
-                wins = tuple(size for size in sizes if fastest[size] is times)
+            if ratios:
+                wins = tuple(size for size in sizes if fastest[size] is times.get(size))
                 mean = {"times_fastest": geometric_mean(ratios), "sizes": len(ratios), "of": len(sizes)}
                 rows.append({"curve": curve, **mean, "fastest_at": wins})
-        yield from sorted(rows, key=lambda row: row["times_fastest"].value)
+        if len(rows) > 1:
+            yield from sorted(rows, key=lambda row: row["times_fastest"].value)
 
 
 # Tables.
@@ -327,11 +286,11 @@ Field = tuple[str, str, Any, str]
 """Where an entry stands: its table's subtitle, a heading in it, a row under that, and a column."""
 
 
-def rnn_page(found: Study, quantity: str) -> Page:
+def rnn_page(found: Curves, quantity: str) -> Page:
     """Return the five tables; with a published study beside, its times and lines too."""
     if not found.curves:
         return Page((NOTHING,), (), found.notes)
-    both = [found, *([found.beside] if found.beside is not None else [])]
+    both: list[Curves] = [found, *filter(None, [found.conclusions["beside"]])]
     tables = [table for each in both for table in (*_times_tables(each, quantity), *_line_tables(each))]
     tables += [*_growth_tables(found), *_threads_tables(found), *_crossing_tables(found), *_compared_tables(found)]
     title = "Small recurrent networks: n_rec units down, n_steps time steps across."
@@ -339,10 +298,9 @@ def rnn_page(found: Study, quantity: str) -> Page:
 
 
 def _pivot(
-    title: str, fields: Mapping[Field, Entry], notes: Iterable[tuple[str, str]] = (), corner: str = "n_rec"
+    title: str, fields: Mapping[Field, Entry], notes: Mapping[str, Sequence[str]], corner: str = "n_rec"
 ) -> Iterator[Table]:
     """Yield a table for each subtitle, in their order, with its notes."""
-    said = list(dict.fromkeys(notes))
     for subtitle, of_subtitle in grouped(fields, lambda field: field[0]).items():
         heads = {column for *_, column in of_subtitle}
         columns = sorted(heads, key=lambda head: (head.startswith("i"), int(head.removeprefix("i"))))
@@ -350,13 +308,12 @@ def _pivot(
         for heading, block in grouped(of_subtitle, lambda field: field[1]).items():
             lines += [(Entry(heading),)] if heading else []
             lines += grid({field[2:]: fields[field] for field in block}, columns)
-        of_table = tuple(note for of, note in said if of == subtitle)
-        yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), of_table)
+        yield Table(f"{title}: {subtitle}", (corner, *columns), tuple(lines), tuple(notes.get(subtitle, ())))
 
 
-def _title(study: Study, curve: Curve, size: Size) -> str:
+def _title(curve: Curve, size: Size) -> str:
     """Return the subtitle of a table: "AMD EPYC, relu, mini-batch 1"."""
-    return f"{name_among(study.hosts, curve.host.fingerprint)}, {_work(curve, size)}"
+    return f"{curve.host.name}, {_work(curve, size)}"
 
 
 def _work_of(curve: Curve) -> Cell:
@@ -367,7 +324,7 @@ def _work_of(curve: Curve) -> Cell:
 def _work(curve: Curve, size: Size) -> str:
     """Return the work: "relu, mini-batch 1"; with other inputs than the usual ones the time steps too."""
     steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
-    return f"{work_name(_work_of(curve)._replace(network=size.activation))}, mini-batch {curve.cell.batch_size}{steps}"
+    return group_name(_work_of(curve)._replace(network=size.activation)) + steps
 
 
 def _column(size: Size) -> str:
@@ -388,15 +345,15 @@ def _size_of(row: Mapping[str, Any]) -> Size:
     return Size(0, *(row[name] for name in _SERIES))
 
 
-def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
+def _times_tables(found: Curves, quantity: str) -> Iterator[Table]:
     title, value = QUANTITIES[quantity]
     common = layout.common_flags(p.cell for curve in found.curves for p in curve.points if p.cell.shown)
     fields: dict[Field, Entry] = {}
-    notes: list[tuple[str, str]] = []
+    missing: dict[str, list[tuple[str, str, str]]] = {}
     for curve in found.curves:
-        name, missing = _name(curve.cell), dict[str, list[tuple[str, str, str]]]()
+        name = rest_of(curve.cell)
         for size, cell, *_ in curve.points:
-            subtitle = _title(found, curve, size)
+            subtitle = _title(curve, size)
             entry = layout.entry(cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
             if not entry.hole and cell.seconds is not None:
                 entry = entry._replace(text=number(value(cell.seconds.median, size)))
@@ -404,16 +361,16 @@ def _times_tables(found: Study, quantity: str) -> Iterator[Table]:
             if not cell.shown:
                 where = f"n_rec {size.hidden}, n_steps {_series_name(size)}"
                 missing.setdefault(subtitle, []).append((layout.why_hole(cell), name, where))
-        notes += [(subtitle, reason) for subtitle, several in missing.items() for reason in layout.reasons(several)]
+    notes = {subtitle: layout.reasons(several) for subtitle, several in missing.items()}
     yield from _pivot(title.capitalize(), fields, notes)
 
 
-def _line_tables(found: Study) -> Iterator[Table]:
+def _line_tables(found: Curves) -> Iterator[Table]:
     together: dict[str, list[tuple[Entry, ...]]] = {}
     for curve in found.curves:
         for fit in curve.found["fits"]:
-            rows = together.setdefault(_title(found, curve, Size(0, 0, activation=fit["activation"])), [])
-            heading = (Entry(_name(curve.cell)),)
+            rows = together.setdefault(_title(curve, Size(0, 0, activation=fit["activation"])), [])
+            heading = (Entry(rest_of(curve.cell)),)
             rows += [] if heading in rows else [heading]
             residual = "" if fit["largest_residual"] is None else f"{fit['largest_residual']:.1%}"
             estimates = (_microseconds(fit["fixed"]), _microseconds(fit["per_step"]))
@@ -428,25 +385,23 @@ def _microseconds(found: Ratio) -> str:
     return number(found.value * 1e6) + half
 
 
-def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> list[tuple[str, str]]:
-    """Return notes of (title, head, saying, series) as (title, note): a head's sayings, each with its time steps."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for title, head, saying, size in sayings:
-        found.setdefault((title, head), {}).setdefault(saying, []).append(_series_name(size))
-
-    def joined(several: Mapping[str, Sequence[str]]) -> str:
-        return "; ".join(f"{saying} (n_steps {', '.join(steps)})" for saying, steps in several.items())
-
-    return [(title, f"{head} {joined(several)}.") for (title, head), several in found.items()]
+def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> dict[str, list[str]]:
+    """Return by the title the notes of (title, head, saying, series): a head's sayings, each with its time steps."""
+    notes: dict[str, list[str]] = {}
+    for (title, head), of_head in grouped(sayings, operator.itemgetter(0, 1)).items():
+        said = grouped(of_head, operator.itemgetter(2)).items()
+        words = (f"{saying} (n_steps {', '.join(_series_name(size) for *_, size in of)})" for saying, of in said)
+        notes.setdefault(title, []).append(f"{head} {'; '.join(words)}.")
+    return notes
 
 
-def _growth_tables(found: Study) -> Iterator[Table]:
+def _growth_tables(found: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     knees: list[tuple[str, str, str, Size]] = []
     for curve in found.curves:
         for each in curve.found["growth"]:
-            series, name = _size_of(each), _name(curve.cell)
-            title = _title(found, curve, series)
+            series, name = _size_of(each), rest_of(curve.cell)
+            title = _title(curve, series)
             knees.append((title, f"{name}: knee", knee_words(**each["knee"]), series))
             for size in each["sizes"]:
                 fields[title, name, size["hidden"], _column(series)] = _growth_entry(size["ratio"], size["exponent"])
@@ -466,16 +421,16 @@ def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> 
     return value if ends == [value, value] else f"{value} ({ends[0]} to {ends[1]})"
 
 
-def _threads_tables(found: Study) -> Iterator[Table]:
+def _threads_tables(found: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     sayings: list[tuple[str, str, str, Size]] = []
-    for pays in found.threads:
+    for pays in found.conclusions["threads"]:
         curve, series = pays["curve"], _size_of(pays)
-        title = _title(found, curve, series)
+        title = _title(curve, series)
         sayings.append((title, f"{row_name(curve.cell)}:", threads_words(curve.cell.threads, pays), series))
         for each in pays["sizes"]:
             entry = layout.multiple(each["ratio"], best=each["verdict"] == "better")
-            fields[title, _name(curve.cell), each["hidden"], _column(series)] = entry
+            fields[title, rest_of(curve.cell), each["hidden"], _column(series)] = entry
     yield from _pivot("T with a thread for each core over T with one", fields, _sayings(sayings))
 
 
@@ -489,37 +444,22 @@ def threads_words(threads: int, pays: Mapping[str, Any]) -> str:
     return f"use 1 thread below n_rec {pays['faster_from']}"
 
 
-def _crossing_tables(found: Study) -> Iterator[Table]:
+def _crossing_tables(found: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
-    for each in found.crossings:
+    for each in found.conclusions["crossings"]:
         size = _size_of(each)
         row = f"{each['what']}: {each['first']['name']}, {each['second']['name']}"
-        fields[_work(each["curve"], size), "", row, _column(size)] = Entry(where(each["at"]))
-    yield from _pivot("n_rec from which on the second is faster", fields, corner="")
+        fields[_work(each["curve"], size), "", row, _column(size)] = Entry(each["at"].words)
+    yield from _pivot("n_rec from which on the second is faster", fields, {}, corner="")
 
 
-def where(at: Crossing) -> str:
-    """Return where a crossing is: "96 (60 to 140)", "below 10", "above 500", "none"."""
-
-    def units(value: float) -> str:
-        if value == 0:
-            return f"below {at.smallest}"
-        return f"above {at.largest}" if math.isinf(value) else number(value)
-
-    if not at.clear:
-        return "none"
-    if at.low is None or at.high is None or at.low == at.high:
-        return units(at.units)
-    return f"{units(at.units)} ({units(at.low)} to {units(at.high)})"
-
-
-def _compared_tables(found: Study) -> Iterator[Table]:
+def _compared_tables(found: Curves) -> Iterator[Table]:
     together: dict[str, list[tuple[Entry, ...]]] = {}
-    for each in found.compared:
-        rows = together.setdefault(_title(found, each["curve"], Size(0, 0)), [])
+    for each in found.conclusions["compared"]:
+        rows = together.setdefault(_title(each["curve"], Size(0, 0)), [])
         mean = layout.multiple(each["times_fastest"], best=not rows)
         over, wins = f"{each['sizes']} of {each['of']}", _sizes(each["fastest_at"], each["of"])
-        rows.append((Entry(_name(each["curve"].cell)), mean, Entry(over), Entry(wins)))
+        rows.append((Entry(rest_of(each["curve"].cell)), mean, Entry(over), Entry(wins)))
     for title, lines in together.items():
         head = ("", "mean", "over", "fastest at n_rec")
         yield Table(f"T over T of the fastest row: {title}", head, tuple(lines), words=True)
@@ -536,8 +476,8 @@ def _sizes(sizes: Sequence[Size], of: int) -> str:
     return f"{len(sizes)} of {of}" + (f": {'; '.join(words)}" if sizes else "")
 
 
-def _legend(found: Study) -> Iterator[str]:
-    yield "± half-width of the 95 % interval (the wider side); iN: N inputs and outputs instead of 2."
+def _legend(found: Curves) -> Iterator[str]:
+    yield f"{layout.HALF_WIDTH}; iN: N inputs and outputs instead of 2."
     if any(curve.found["fits"] for curve in found.curves):
         yield (
             "c: fixed time per update, s: time per time step, each ± half of its 95 % interval (none from two "
@@ -548,14 +488,11 @@ def _legend(found: Study) -> Iterator[str]:
             f"^: T grows as n_rec to this power, from the size before. Knee: the fewest units that take over {FLAT:g} "
             "times as long as the fewest; in brackets: others that the intervals allow."
         )
-    if found.threads:
+    if found.conclusions["threads"]:
         yield f"{layout.BEST} more threads are clearly faster, with all comparisons of threads adjusted for (Holm)."
-        if any(each["p_adjusted"] is None for pays in found.threads for each in pays["sizes"]):
-            yield (
-                f"Of fewer than {ENOUGH_LAUNCHES} launches the interval of the ratio decides, widened by the deviation "
-                f"between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} without enough)."
-            )
-    if found.crossings:
+        if any(each["p_adjusted"] is None for pays in found.conclusions["threads"] for each in pays["sizes"]):
+            yield layout.WIDENED
+    if found.conclusions["crossings"]:
         yield (
             "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. Devices "
             "stand for the fastest mode and thread count of a framework."
@@ -586,38 +523,40 @@ _POINT = (
 _CROSSING = ("what", "first", "second", *_SERIES, "where", "units", "interval", "clear", "smallest", "largest")
 
 
-def rnn_data(found: Study) -> dict[str, Any]:
+def rnn_data(found: Curves) -> dict[str, Any]:
     """Return a JSON object: the curves, the conclusions, and the published study beside."""
-    threads = (*_OF_ROW, *items(dict, *_SERIES, "against", "faster_from", "sizes"))
-    compared = (*_OF_ROW, *items(dict, "times_fastest", "sizes", "of", "fastest_at"))
+    beside = found.conclusions["beside"]
+    threads = (*_OF_ROW, *attributes(dict, *_SERIES, "against", "faster_from", "sizes"))
+    compared = (*_OF_ROW, *attributes(dict, "times_fastest", "sizes", "of", "fastest_at"))
     return {
         "updates_of_a_run": UPDATES,
         "lines": curve_objects(found.curves, _CURVE, _POINT, "sizes"),
-        "threads": objects(threads, found.threads),
-        "crossings": objects(items(dict, *_CROSSING), found.crossings),
-        "compared": objects(compared, found.compared),
-        "beside": None if found.beside is None else rnn_data(found.beside),
+        "threads": objects(threads, found.conclusions["threads"]),
+        "crossings": objects(attributes(dict, *_CROSSING), found.conclusions["crossings"]),
+        "compared": objects(compared, found.conclusions["compared"]),
+        "beside": beside and rnn_data(beside),
         "notes": list(found.notes),
     }
 
 
-def rnn_rows(found: Study) -> Rows:
+def rnn_rows(found: Curves) -> Rows:
     """Return a CSV line for each time, missing ones and those of the study beside too."""
-    beside = () if found.beside is None else found.beside.curves
-    return curve_rows([*found.curves, *beside], _CURVE, _POINT)
+    beside = found.conclusions["beside"]
+    return curve_rows([*found.curves, *(beside.curves if beside else ())], _CURVE, _POINT)
 
 
-def published() -> Study:
+def published() -> Curves:
     """Return the study of 2017 without its first trials, which its author calls strangely long."""
     return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
 
 
-def _analyse(source: Source) -> Study:
+def _analyse(source: Source) -> Curves:
     reference = source.options.reference
     if reference == BRANDFONBRENER2017:
         return published()
     found = study(source.matrix(), {} if reference else networks_of(source.results().records))
-    return found._replace(beside=published()) if source.options.against else found
+    beside = published() if source.options.against else None
+    return found._replace(conclusions={**found.conclusions, "beside": beside})
 
 
 REPORT = Report(

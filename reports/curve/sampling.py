@@ -9,17 +9,18 @@ all units at once.
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import Machine
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import quantities
 from dlbench.reports.cells import CellResult, Matrix, grouped
-from dlbench.reports.columns import VALUE, Column, objects, within
+from dlbench.reports.columns import VALUE, Column, attributes, objects, table, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    Curves,
     Point,
     along,
     best_times,
@@ -30,11 +31,9 @@ from dlbench.reports.curve.curve import (
     curve_rows,
     found_columns,
     grid,
-    items,
     usable,
 )
 from dlbench.reports.curve.fits import crossing
-from dlbench.reports.curve.rnn import where
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
 from dlbench.reports.naming import rest_of, work_name
@@ -56,16 +55,7 @@ Times = Mapping[int, Summary]
 """Seconds of a step by chains."""
 
 
-class Study(NamedTuple):
-    """The content of the report; ``crossings`` and ``exactness`` are keyed as in JSON."""
-
-    curves: tuple[Curve, ...]
-    crossings: list[dict[str, Any]]
-    exactness: list[dict[str, Any]]
-    notes: tuple[str, ...]
-
-
-def study(matrix: Matrix, records: Iterable[Record]) -> Study:
+def study(matrix: Matrix, records: Iterable[Record]) -> Curves:
     """Return the study of the sampling machines in the matrix."""
     machines = {
         _network(each.cell): family for each in records if isinstance(family := family_of_record(each), Machine)
@@ -77,7 +67,8 @@ def study(matrix: Matrix, records: Iterable[Record]) -> Study:
         found = {**dict(zip(_OF_MACHINE, numbers, strict=True)), "words": machine.words()}
         points = sorted((_point(cell, machine.decisions) for cell in cells), key=lambda point: point.at)
         curves.append(Curve(matrix.hosts[place.machine], place.cell, tuple(points), found))
-    return Study(tuple(curves), list(_crossings(curves)), list(_exactness(curves)), matrix.notes if curves else ())
+    conclusions = {"crossings": list(_crossings(curves)), "exactness": list(_exactness(curves))}
+    return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
 def _network(cell: Cell) -> tuple[str, str]:
@@ -109,21 +100,17 @@ def _crossings(curves: list[Curve]) -> Iterator[dict[str, Any]]:
             min((curve for curve in of if at in curve.times), key=lambda curve: curve.times[at].median)
             for at in (chains[0], chains[-1])
         )
-        if few is not many:
-            yield from _crossed(of[0].cell, "rows", _name(few, of), few.times, _name(many, of), many.times)
         kinds = grouped(of, lambda curve: curve.cell.on_cpu)
+        pairs: list[tuple[str, str, Times, str, Times]] = []
+        if few is not many:
+            pairs.append(("rows", _name(few, of), few.times, _name(many, of), many.times))
         if len(kinds) == 2:
-            yield from _crossed(
-                of[0].cell, "devices", "the CPUs", best_times(kinds[True]), "the GPUs", best_times(kinds[False])
-            )
-
-
-def _crossed(
-    cell: Cell, what: str, first: str, of_first: Times, second: str, of_second: Times
-) -> Iterator[dict[str, Any]]:
-    if (at := crossing(of_first, of_second)) is not None:
-        named = {"network": cell.network, "specification": cell.specification, "first": first, "second": second}
-        yield {**named, "what": what, **at.data("chains"), "words": where(at)}
+            pairs.append(("devices", "the CPUs", best_times(kinds[True]), "the GPUs", best_times(kinds[False])))
+        for what, first, of_first, second, of_second in pairs:
+            if (at := crossing(of_first, of_second)) is not None:
+                network = {name: getattr(of[0].cell, name) for name in ("network", "specification")}
+                named = {"first": first, "second": second, "what": what}
+                yield {**network, **named, **at.data("chains"), "words": at.words}
 
 
 def _exactness(curves: list[Curve]) -> Iterator[dict[str, Any]]:
@@ -147,7 +134,7 @@ def _exactness(curves: list[Curve]) -> Iterator[dict[str, Any]]:
 # Tables.
 
 
-def _page(found: Study, quantity: str) -> Page:
+def _page(found: Curves, quantity: str) -> Page:
     """Return a table of each network on each machine, the crossings, and what exactness costs."""
     if not found.curves:
         return Page((NOTHING,), (), found.notes)
@@ -158,26 +145,24 @@ def _page(found: Study, quantity: str) -> Page:
         for of in grouped(of_machine, lambda curve: _network(curve.cell)).values()
     ]
     before = "An update is the decision of a unit (Boltzmann) or a transition (McCulloch-Pitts) in one chain."
-    tables += [*_crossing_tables(found), *_exactness_tables(found)]
+    if crossings := found.conclusions["crossings"]:
+        title = "Fastest of few chains, and from how many on the fastest of many is faster"
+        tables.append(table(_CROSSING, crossings, title, words=True))
+    tables += _exactness_tables(found)
     return Page((before,), tuple(tables), tuple(_legend(found, common, quantity)))
 
 
 def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
-    chains = sorted({point.at for curve in curves for point in curve.points})
-    rows: list[tuple[Entry, ...]] = []
-    holes: list[tuple[str, str, str]] = []
-    for curve in curves:
-        name, points = rest_of(curve.cell), {point.at: point for point in curve.points}
-        rows.append((Entry(name), *(_entry(points.get(at), quantity, common) for at in chains)))
-        holes += [(layout.why_hole(each.cell), name, str(each.at)) for each in curve.points if not each.cell.shown]
+    points = [(rest_of(curve.cell), point) for curve in curves for point in curve.points]
+    entries = {(name, point.at): _entry(point, quantity, common) for name, point in points}
+    holes = [(layout.why_hole(point.cell), name, str(point.at)) for name, point in points if not point.cell.shown]
+    chains = sorted({point.at for _, point in points})
     first = curves[0]
     title = f"{QUANTITIES[quantity][0]}: {work_name(first.cell)} ({first.found['words']}), on {first.host.name}"
-    return Table(title, ("chains", *map(str, chains)), tuple(rows), tuple(layout.reasons(holes)))
+    return Table(title, ("chains", *map(str, chains)), tuple(grid(entries, chains)), tuple(layout.reasons(holes)))
 
 
-def _entry(point: Point | None, quantity: str, common: set[Any]) -> Entry:
-    if point is None:
-        return Entry(MISSING)
+def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
     found, (_, key, factor) = layout.entry(point.cell, quantities.QUANTITIES["seconds"], common), QUANTITIES[quantity]
     if found.hole:
         return found
@@ -188,17 +173,8 @@ def _entry(point: Point | None, quantity: str, common: set[Any]) -> Entry:
     )
 
 
-def _crossing_tables(found: Study) -> Iterator[Table]:
-    rows = tuple(
-        layout.entries(each["network"], each["first"], each["second"], each["words"]) for each in found.crossings
-    )
-    if rows:
-        head = ("", "of few chains", "of many", "chains from which on")
-        yield Table("Fastest of few chains, and from how many on the fastest of many is faster", head, rows, words=True)
-
-
-def _exactness_tables(found: Study) -> Iterator[Table]:
-    for units, of in sorted(grouped(found.exactness, itemgetter("units")).items()):
+def _exactness_tables(found: Curves) -> Iterator[Table]:
+    for units, of in sorted(grouped(found.conclusions["exactness"], itemgetter("units")).items()):
         curves = [each["curve"] for each in of]
         entries = {
             (_name(each["curve"], curves), (each["order"], each["chains"])): layout.multiple(each["ratio"])
@@ -210,14 +186,14 @@ def _exactness_tables(found: Study) -> Iterator[Table]:
         yield Table(f"T over T of all at once: {units} units", head, tuple(grid(entries, columns)), spans=spans)
 
 
-def _legend(found: Study, common: set[Any], quantity: str) -> Iterator[str]:
-    yield "± half-width of the 95 % interval (the wider side)"
-    if found.exactness:
+def _legend(found: Curves, common: set[Any], quantity: str) -> Iterator[str]:
+    yield layout.HALF_WIDTH
+    if found.conclusions["exactness"]:
         yield (
             "All at once (synchronous) is Little's dynamics, which samples another law; sequential and bipartite "
             "sweeps are exact, and a bipartite machine has no weights within its halves."
         )
-    if found.crossings:
+    if found.conclusions["crossings"]:
         yield "Crossings: in brackets the 95 % interval; none: at no number of chains do the times differ clearly."
     cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
     if quantity == "joules":
@@ -239,17 +215,24 @@ _POINT: tuple[Column[Point], ...] = (
 )
 _EXACTNESS: tuple[Column[Any], ...] = (
     *within(curve_columns("batch_size"), itemgetter("curve")),
-    *items(dict, "units", "order", "chains", "ratio", ratio=VALUE),
+    *attributes(dict, "units", "order", "chains", "ratio", ratio=VALUE),
 )
-_CROSSING = ("network", "specification", "what", "first", "second", "where", "chains", "interval", "clear")
+_CROSSING: tuple[Column[Any], ...] = (
+    Column("network", "", itemgetter("network")),
+    *attributes(dict, "specification", "what"),
+    Column("first", "of few chains", itemgetter("first")),
+    Column("second", "of many", itemgetter("second")),
+    *attributes(dict, "where", "chains", "interval", "clear", "smallest", "largest"),
+    Column("", "chains from which on", itemgetter("words")),
+)
 
 
-def _data(found: Study) -> dict[str, Any]:
+def _data(found: Curves) -> dict[str, Any]:
     """Return a JSON object: the curves, the crossings, and what exactness costs."""
     return {
         "lines": curve_objects(found.curves, _CURVE, _POINT),
-        "crossings": objects(items(dict, *_CROSSING, "smallest", "largest"), found.crossings),
-        "exactness": objects(_EXACTNESS, found.exactness),
+        "crossings": objects(_CROSSING, found.conclusions["crossings"]),
+        "exactness": objects(_EXACTNESS, found.conclusions["exactness"]),
         "notes": list(found.notes),
     }
 

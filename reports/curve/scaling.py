@@ -4,30 +4,25 @@ Training is data-parallel: each of w workers computes the gradients of its equal
 ``step`` all average them, and each makes the same update; a step lasts until the slowest has. With ``local:H`` each
 updates parameters of its own, and all average these after every H steps; with ``async`` each updates parameters that
 all share, and none waits. T(w, b) is the seconds of a step of w workers on a mini-batch of b examples altogether, its
-share of an exchange included, with all else the same: network, framework and mode, machine, device, threads of each
-worker, precision, placement, affinity, and the environment (build).
+share of an exchange included, with all else the same, the build too.
 
 - Strong scaling (Amdahl 1967, "Validity of the single processor approach to achieving large scale computing
-  capabilities"): the same work on more workers. Speed-up S = T(1, b) / T(w, b), efficiency S / w.
-- Weak scaling (Gustafson 1988, "Reevaluating Amdahl's law"): the work grows with the workers. Speed-up is that of the
-  throughput, (w b / T(w, w b)) / (b / T(1, b)) = w T(1, b) / T(w, w b), efficiency T(1, b) / T(w, w b).
-- Against one process: on a CPU as many threads could also work in one process. T'(1, b) / T(w, b), where T' is of one
-  worker with w times as many threads: above 1 the workers are faster. This is the fair rival there, since the
-  speed-ups above compare more threads with fewer.
-- Doubling the workers saves 1 - T(w, b) / T(w / 2, b) of a step's time.
-- Exchanging less often saves 1 - T / T(step) of it, as many workers on both sides: with many local steps nearly all
-  that exchanging and waiting take.
+  capabilities"): speed-up S = T(1, b) / T(w, b), efficiency S / w.
+- Weak scaling (Gustafson 1988, "Reevaluating Amdahl's law"): speed-up w T(1, b) / T(w, w b), that of the throughput;
+  efficiency T(1, b) / T(w, w b).
+- Against one process: T'(1, b) / T(w, b), where T' is of one worker with w times as many threads. On a CPU this is the
+  fair rival: the speed-ups above compare more threads with fewer.
+- Doubling the workers saves 1 - T(w, b) / T(w / 2, b) of a step's time, exchanging less often 1 - T / T(step).
 - Seconds to a loss: the further steps of each launch (`Protocol.loss_steps`) until the loss is as low as all cells of
-  these threads and this mini-batch reached, times T. Nothing proves the mathematics of ``async``, so a cell of it whose
-  last loss is more than `ALIKE` off that of ``step`` is in no ratio.
+  these threads and this mini-batch reached, times T.
 
-Intervals are those of `statistics.ratio`, changed by the same functions. A cell that failed parity, used more threads
-than asked or was measured with another build is in no ratio; the reason stands in its place. CPU workers with more
-threads altogether than the machine has CPUs share these, and then no speed-up can be expected.
+In no ratio is a cell that failed parity, used more threads than asked or was measured with another build, nor one of
+``async`` whose last loss is more than `ALIKE` off that of ``step``; the reason stands in its place. CPU workers with
+more threads altogether than the machine has CPUs share these, and then no speed-up can be expected.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -36,7 +31,7 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, Cell, Status
 from dlbench.reports import flags, quantities
-from dlbench.reports.cells import CellResult, Matrix, Place, group_of, row_of
+from dlbench.reports.cells import CellResult, Matrix, Place, group_of, grouped, row_of
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -49,14 +44,16 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    found_column,
     found_columns,
     usable,
 )
+from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import row_name, threads_name, work_name
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, judge, ratio
+from dlbench.reports.statistics import Ratio, judge, ratio
 from dlbench.reports.storage.record import Record, last_attempts
 
 NOTHING = "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
@@ -83,21 +80,13 @@ class Training(NamedTuple):
     """Why the further steps ended early; empty where they did not."""
     staleness: Mapping[str, float] | None = None
 
-    def steps_to(self, target: float) -> float:
-        """Return after how many steps the loss is first this low, linear in between."""
-        steps, losses = zip(*self.losses, strict=True)
-        last = next(place for place, loss in enumerate(losses) if loss <= target) + 1
-        return float(np.interp(-target, -np.minimum.accumulate(losses[:last]), steps[:last]))
-
 
 def trainings(records: Iterable[Record]) -> dict[Place, Training]:
     """Return what the records say of each cell; of different numbers of further steps the newest counts."""
-    found: dict[Place, list[Record]] = {}
-    for record in sorted(last_attempts(records), key=lambda record: record.started):
-        if record.outcome.status is Status.OK:
-            place = Place(record.machine, axes.project(record.cell, axes.NAMES))
-            found.setdefault(place, []).append(record)
-    return {place: _training(of_cell) for place, of_cell in found.items()}
+    good = [record for record in last_attempts(records) if record.outcome.status is Status.OK]
+    good.sort(key=lambda record: record.started)
+    of_cells = grouped(good, lambda record: Place(record.machine, axes.project(record.cell, axes.NAMES)))
+    return {place: _training(of_cell) for place, of_cell in of_cells.items()}
 
 
 def _training(records: list[Record]) -> Training:
@@ -206,8 +195,8 @@ def _point(cell: CellResult, seen: _Seen, targets: Mapping[tuple[int, int], floa
     target = steps = seconds = None
     if training.losses and cell.timed is not None and not seen.doubt(cell):
         target = targets[team.threads, team.batch_size]
-        steps = training.steps_to(target)
-        seconds = steps * cell.timed.median
+        steps = steps_to(target, *zip(*training.losses, strict=True))
+        seconds = steps and steps * cell.timed.median
     found |= {
         "shares_cpus": count > 1 and team.on_cpu and cpus is not None and threads > cpus,
         "losses": [list(point) for point in training.losses],
@@ -227,13 +216,12 @@ def _gain(way: str, rival: Cell, team: CellResult, seen: _Seen) -> Gain:
     threads = f" of {threads_name(rival.threads)}" * (rival.on_cpu and rival.threads > 0)
     which = f"{workers}{threads} at mini-batch {rival.batch_size}" + f", {rival.sync}" * (rival.world_size > 1)
     reason = seen.doubt(team)
-    if not reason and other is None:
-        reason = f"{which} was not measured"
-    elif not reason and other is not None:
-        if doubt := seen.doubt(other):
-            reason = f"{which}: {doubt}"
-        elif other.environment != team.environment:
-            reason = f"{which} was measured with another build"
+    if reason or other is None:
+        reason = reason or f"{which} was not measured"
+    elif doubt := seen.doubt(other):
+        reason = f"{which}: {doubt}"
+    elif other.environment != team.environment:
+        reason = f"{which} was measured with another build"
     gain: Gain = {**dict.fromkeys(WAYS[way]), "reason": reason, "measured": other is not None}
     if reason or other is None or other.timed is None or team.timed is None:
         return gain
@@ -253,12 +241,6 @@ def teams_of(curve: Curve) -> list[Point]:
 
 def _gains(point: Point) -> dict[str, Gain]:
     return {way: point.found[way] for way in WAYS if point.found[way] is not None}
-
-
-def _figure(way: str, gain: Gain) -> Ratio | None:
-    """Return the first figure of a comparison."""
-    figure: Ratio | None = gain[WAYS[way][0]]
-    return figure
 
 
 def _row(curve: Curve) -> str:
@@ -302,10 +284,6 @@ def scaling_page(found: Curves) -> layout.Page:
     return layout.Page(tuple(before), tuple(tables), tuple(_legend(found, points, common)))
 
 
-def _column(heading: str, text: Callable[[Point], layout.Entry | str]) -> Column[Point]:
-    return Column("", heading, lambda point: None, text)
-
-
 def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
     """Return a column of a figure of a comparison, the first one without a name."""
 
@@ -323,12 +301,7 @@ def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
         ends = [abs(end - found.value) for end in (found.low, found.high) if end is not None]
         return f"{100 * found.value:.0f}" + (f"±{math.ceil(100 * max(ends))}" if ends else "") + "%"
 
-    return _column(heading, text)
-
-
-def _found_column(name: str, heading: str, written: Callable[[Any], str] = layout.number) -> Column[Point]:
-    """Return a column of what was found of a point; an empty field where there is nothing."""
-    return _column(heading, lambda point: "" if point.found[name] is None else written(point.found[name]))
+    return Column("", heading, text)
 
 
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
@@ -353,8 +326,8 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     ]
     columns = [
         *keys,
-        _column("s/batch", seconds),
-        _column("items/s", items),
+        Column("", "s/batch", seconds),
+        Column("", "items/s", items),
         _gain_column(STRONG, "strong"),
         _gain_column(STRONG, "eff.", "efficiency"),
         *filled(
@@ -367,9 +340,9 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     further = filled(
         _gain_column(DOUBLING, "doubling"),
         _gain_column(EXCHANGE, "exchange"),
-        _found_column("loss", "loss"),
-        _found_column("seconds_to_target", "s to loss"),
-        _found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
+        found_column("loss", "loss"),
+        found_column("seconds_to_target", "s to loss"),
+        found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
     )
     if further:
         points = [point for point in curve.points if any(each.entry(point).text for each in further)]
@@ -427,7 +400,7 @@ def _verdict(curve: Curve, team: Point, speedup: Ratio) -> str:
 
 def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> list[str]:
     gains = [gain for point in points for gain in _gains(point).items()]
-    figures = {way for way, gain in gains if _figure(way, gain) is not None}
+    figures = {way for way, gain in gains if gain[WAYS[way][0]] is not None}
     lines = [
         "p threads of each worker; w workers, on GPUs each on one of its own; batch the whole mini-batch; strong "
         "speed-up over one worker on the same mini-batch (Amdahl 1967); weak throughput over that of one worker on a "
@@ -459,14 +432,11 @@ def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> 
             "stale: updates by other workers between a worker's first read of the parameters in a step and its own "
             "update, median and maximum."
         )
-    few = (
-        f"; of a ratio with fewer than {ENOUGH_LAUNCHES} launches on a side from their steps, widened by the "
-        f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} without enough)"
-    )
-    few = few if any(point.cell.has(flags.FEW_LAUNCHES) for point in points) else ""
     shares = ", of doubling and exchange in percentage points" * bool(figures & {DOUBLING, EXCHANGE})
-    lines.append(f"± half-width of the 95 % interval (the wider side){shares}{few}")
-    if any(_figure(way, gain) is None for way, gain in gains if way in figures | {STRONG}):
+    lines.append(layout.HALF_WIDTH + shares)
+    if any(point.cell.has(flags.FEW_LAUNCHES) for point in points):
+        lines.append(layout.WIDENED)
+    if any(gain[WAYS[way][0]] is None for way, gain in gains if way in figures | {STRONG}):
         lines.append(f"{layout.MISSING} the rival was not measured, or cannot be used")
     return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]
 

@@ -43,18 +43,19 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    found_column,
     found_columns,
     usable,
 )
 from dlbench.reports.curve.fits import POINTS_NEEDED, Estimate, Fit, Fits, fit_scaling, karp_flatt, said_probability
 from dlbench.reports.disturbance import THROTTLED_SHARE
-from dlbench.reports.formats.csv import VALUE
-from dlbench.reports.formats.layout import BEST, HOLES, Entry, Page, Table, interval, number, times
-from dlbench.reports.naming import extra_of_place, group_name, row_name, threads_name
+from dlbench.reports.formats.csv import MEDIAN, VALUE
+from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, entry, number, times
+from dlbench.reports.naming import counted, extra_of_place, group_name, row_name, threads_name
+from dlbench.reports.quantities import QUANTITIES
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     ENOUGH_LAUNCHES,
-    LAUNCH_DEVIATION,
     MOST_LAUNCHES,
     SIGNIFICANCE,
     WORSE,
@@ -113,12 +114,6 @@ def name_of(curve: Curve) -> str:
     return row_name(curve.cell._replace(mode="") if curve.cell.mode == "2016" else curve.cell)
 
 
-def default_of(curve: Curve) -> int | None:
-    """Return the framework's own thread count, where it is known."""
-    found: int | None = curve.found["default_threads"]
-    return found
-
-
 def _default(cells: Sequence[CellResult]) -> int | None:
     """Return the threads that a row takes by itself: as a cell of its own shows, else as was asked without a quota."""
     taken = [each.observed.taken_threads for each in cells if each.observed and not each.column.threads]
@@ -135,13 +130,13 @@ def _left_out(matrix: Matrix) -> Iterator[str]:
     on_cpu = [place for place in matrix.cells if place.on_cpu]
     if workers := sum(column.world_size > 1 for column in on_cpu):
         yield (
-            f"Not shown: {workers} cell{'s' if workers != 1 else ''} of several workers, which threads alone do not "
-            "explain; `dlbench report scaling` shows them."
+            f"Not shown: {counted(workers, 'cell')} of several workers, which threads alone do not explain; `dlbench "
+            "report scaling` shows them."
         )
     shown = {axes.without(column.cell, "threads") for column in on_cpu if column.threads}
     own = (column for column in on_cpu if column.world_size == 1 and not column.threads)
     if unset := sum(axes.without(column.cell, "threads") not in shown for column in own):
-        yield f"Not shown: {unset} cell{'s' if unset != 1 else ''} for which no thread count was set."
+        yield f"Not shown: {counted(unset, 'cell')} for which no thread count was set."
 
 
 def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
@@ -248,17 +243,12 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
 # A cause is named when, against the best p, this share more of the threads waits, a step costs so many times the CPU
 # seconds, or is switched so many times as often.
 MORE_WAITING, MORE_CPU, MORE_SWITCHES = 0.1, 1.2, 10.0
-_FAILURES = {
-    Status.IMPLAUSIBLE: "implausible",
-    Status.CRASHED: "crashed",
-    Status.TIMED_OUT: "timed out",
-    Status.OUT_OF_MEMORY: "out of memory",
-}
+_FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
 
 
 def advice(curve: Curve) -> str:
     """Return one sentence: the count to use, the cost of one thread or more, and any doubt."""
-    best, timed, default = curve.found["best_threads"], curve.timed, default_of(curve)
+    best, timed, default = curve.found["best_threads"], curve.timed, curve.found["default_threads"]
     if best is None:
         return "nothing was timed"
     partly = ", the best of those not disturbed" if len(curve.taking_part) < len(timed) else ""
@@ -298,13 +288,9 @@ def _stake(curve: Curve, best: int) -> list[str]:
 def _disturbance(timed: Iterable[Point]) -> Iterator[str]:
     disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
     if disturbed:
-        ending, were, do = ("s", "were", "do") if len(disturbed) > 1 else ("", "was", "does")
+        counts = "" if all(point.takes_part for point in disturbed) else " (not counted)"
         where = ", ".join(str(point.at) for point in disturbed)
-        counts = "" if all(point.takes_part for point in disturbed) else f" and {do} not count"
-        threads = f"thread{'s' if where != '1' else ''}"
-        yield (
-            f"the measurement{ending} with {where} {threads} {were} disturbed{counts}: measure again on a quiet machine"
-        )
+        yield f"disturbed with {where}{counts}: measure again on a quiet machine"
 
 
 def _costs(values: Iterable[tuple[int, float]]) -> Iterator[str]:
@@ -421,8 +407,7 @@ def _findings(head: str, here: Sequence[Curve], past: str, limit: int) -> list[s
     compared = [found for each in here for found in _past(each, past)]
     tested = [found for found in compared if found.tested]
     some_only = bool(tested) and len(tested) < len(compared)
-    names = dict.fromkeys(map(name_of, here))
-    said = [_finding([each for each in here if name_of(each) == name], past, some_only, limit) for name in names]
+    said = [_finding(of_one, past, some_only, limit) for of_one in grouped(here, name_of).values()]
     if not any(said):
         return []
     rule = f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
@@ -461,9 +446,9 @@ def _failed(curve: Curve, limit: int) -> str:
     """Return the counts beyond the limit at which a network that runs within it fails, and how; else an empty text."""
     if bound(curve) or not any(point.at <= limit for point in curve.timed):
         return ""
-    failed = (point for point in curve.points if point.at > limit and point.cell.status in _FAILURES)
-    by_status = grouped(failed, lambda point: point.cell.status)
-    said = [f"{_FAILURES[each]} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()]
+    failed = (point for point in curve.points if point.at > limit and point.cell.status in _FAILED)
+    by_status = grouped(failed, lambda point: point.cell.status.value.replace("_", " "))
+    said = [f"{each} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()]
     return f"{_workload(curve.cell)} ({', '.join(said)})" if said else ""
 
 
@@ -476,12 +461,7 @@ def _workload(cell: Cell) -> str:
 # Tables, JSON and CSV.
 
 
-_IRRELEVANT = (flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED)
-FEW_LAUNCHES_LEGEND = (
-    f"Fewer than {ENOUGH_LAUNCHES} launches: their steps do not show how launches differ, so each interval vs best "
-    f"is widened by the deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} where "
-    "they are too few), and such a count has no p-value."
-)
+_IRRELEVANT = {flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED}
 WAIT_LEGEND = "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' defaults."
 LAWS_LEGEND = (
     "Scaling laws, of p threads on p CPUs: Amdahl S(p) = 1/(s + (1-s)/p); USL (Universal Scalability Law) "
@@ -504,32 +484,21 @@ _LEGENDS = {
 """Of the columns of a table, by their headings: widths in characters, and meanings."""
 
 
-def _found(name: str, heading: str, form: str) -> Column[Point]:
+def _evidence(
+    name: str,
+    heading: str,
+    form: Callable[[float], str],
+    of: Callable[[Point], Any] = lambda point: point.cell.observed,
+) -> Column[Point]:
     def text(point: Point) -> str:
-        value = point.found.get(name)
-        return "" if value is None else f"{value:{form}}"
-
-    return Column(name, heading, lambda point: point.found.get(name), text)
-
-
-def _observed(name: str, heading: str, form: Callable[[float], str]) -> Column[Point]:
-    def text(point: Point) -> str:
-        value = getattr(point.cell.observed, name, None)
+        value = getattr(of(point), name, None)
         return "" if value is None or not point.cell.shown else form(value)
 
-    return Column("", heading, lambda point: None, text)
-
-
-def _ceiling(point: Point) -> str:
-    share = point.cell.ceiling_fraction
-    return "" if share is None or not point.cell.shown else f"{share:.0%}"
+    return Column("", heading, text)
 
 
 def _seconds(point: Point) -> Entry:
-    if not point.cell.shown or (seconds := point.cell.seconds) is None:
-        return Entry(HOLES[point.cell.status], hole=True)
-    marks = "".join(flag.kind.symbol for flag in point.cell.flags if flag.kind not in _IRRELEVANT)
-    return Entry(number(seconds.median) + interval(seconds) + marks)
+    return entry(point.cell, QUANTITIES["seconds"], _IRRELEVANT)._replace(best=False)
 
 
 def _count(point: Point) -> Entry:
@@ -552,12 +521,12 @@ _EVIDENCE = ("waiting_per_wall", "cpu_per_wall", "cpu_seconds_per_step", "involu
 _POINT: tuple[Column[Point], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
-    Column("seconds_per_minibatch", "s/batch", lambda point: point.cell.seconds, _seconds, ("median", "low", "high")),
+    Column("seconds_per_minibatch", "s/batch", lambda point: point.cell.seconds, _seconds, MEDIAN),
     Column("used", None, lambda point: point.seconds is not None),
     Column("takes_part", None, lambda point: point.takes_part),
-    _found("speedup", "speed-up", ".2f"),
-    _found("efficiency", "eff.", ".2f"),
-    _found("serial_fraction", "serial", ".3f"),
+    found_column("speedup", "speed-up", "{:.2f}".format),
+    found_column("efficiency", "eff.", "{:.2f}".format),
+    found_column("serial_fraction", "serial", "{:.3f}".format),
     *cell_columns("ceiling_fraction"),
     Column(
         "penalty",
@@ -574,20 +543,19 @@ _POINT: tuple[Column[Point], ...] = (
         lambda point: point.cell.observed,
         fields=(*_EVIDENCE, "throttled_share", "wait_policy"),
     ),
-    _observed("waiting_per_wall", "wait", "{:.2f}".format),
-    _observed("cpu_per_wall", "busy", "{:.2f}".format),
-    _observed("cpu_seconds_per_step", "CPU s", number),
-    _observed("involuntary_switches_per_step", "switches", "{:.1f}".format),
-    _observed("throttled_share", "quota", lambda share: f"{share:.0%}" if share > 0.001 else ""),
-    Column("", "ceil", lambda point: None, _ceiling),
+    _evidence("waiting_per_wall", "wait", "{:.2f}".format),
+    _evidence("cpu_per_wall", "busy", "{:.2f}".format),
+    _evidence("cpu_seconds_per_step", "CPU s", number),
+    _evidence("involuntary_switches_per_step", "switches", "{:.1f}".format),
+    _evidence("throttled_share", "quota", lambda share: f"{share:.0%}" if share > 0.001 else ""),
+    _evidence("ceiling_fraction", "ceil", "{:.0%}".format, lambda point: point.cell),
     *cell_columns("flags"),
 )
 _CURVE: tuple[Column[Curve], ...] = (
     *curve_columns("threads"),
     *attributes(lambda curve: curve.host, "physical_cores", "logical_cpus", "effective_cpus"),
     Column("computes", None, computes),
-    *found_columns("best_threads"),
-    *found_columns("default_threads"),
+    *found_columns("best_threads", "default_threads"),
     Column("advice", None, advice),
     Column("mechanism", None, mechanism),
 )
@@ -627,7 +595,7 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
     headings = dict.fromkeys(column.heading for curve in curves for column in _shown(curve))
     columns = "; ".join(legend for heading in headings if (legend := _LEGENDS.get(heading or "")))
     lines = [f"p threads asked{' (bound: on p CPUs of their own)' if any(map(bound, curves)) else ''}; {columns}."]
-    lines += [FEW_LAUNCHES_LEGEND] if flags.FEW_LAUNCHES in raised else []
+    lines += [f"{WIDENED} Such a count has no p-value."] if flags.FEW_LAUNCHES in raised else []
     known = any(point.cell.observed and point.cell.observed.wait_policy is not None for point in points)
     lines += [WAIT_LEGEND] if known else []
     fits: list[Fits] = [curve.found["fits"] for curve in curves if curve.found["fits"]]

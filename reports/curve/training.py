@@ -10,14 +10,13 @@ here. The share is the largest of `SHARES` that any network reached.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dlbench.adapters.families import ALPHABET, Recurrent
-from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.cells import row_of
+from dlbench.adapters.protocol import Status
 from dlbench.reports.published import lines_of
 from dlbench.reports.storage.networks import family_of_record
 from dlbench.reports.storage.record import Record
@@ -36,6 +35,15 @@ SETTING = ("cell", "layers", "size")
 Losses = Mapping[str, Mapping[tuple[str, int, int], float]]
 """Losses by the name of a text and the parts of `SETTING` of a network."""
 _CELLS = ("rnn", "gru", "lstm")
+
+
+def steps_to(loss: float, steps: Sequence[float], losses: Sequence[float]) -> float | None:
+    """Return after how many steps the loss is first this low, linear between the known ones; None: never."""
+    below = next((place for place, each in enumerate(losses) if each <= loss), None)
+    if below is None:
+        return None
+    before = max(0, below - 1)
+    return float(np.interp(-loss, [-losses[before], -losses[below]], [steps[before], steps[below]]))
 
 
 class Net(NamedTuple):
@@ -75,18 +83,11 @@ class Training(NamedTuple):
 
     net: Net
     text: Text
-    row: Cell
-    adapter: str
-    machine: str
-    run: str
+    record: Record
     steps: tuple[int, ...]
     """At the end of each block."""
     losses: tuple[float, ...]
     """Means over the blocks, of the losses before each update."""
-    test_loss: float | None
-    """Of the part of the text that was kept, after the last step."""
-    ended: str
-    """Why it ended early; empty where it did not."""
     checks: tuple[dict[str, Any], ...] = ()
     """The distance of each other framework's curve: the largest relative ``difference`` of a block's means, and the
     ``steps`` up to which both were compared."""
@@ -113,12 +114,8 @@ class Training(NamedTuple):
         return float(np.interp(step, self.middles, self.losses))
 
     def steps_to(self, loss: float) -> float | None:
-        """Return after how many steps the loss is first this low, linear between blocks; None: never."""
-        below = next((place for place, each in enumerate(self.losses) if each <= loss), None)
-        if not below:
-            return None if below is None else self.middles[0]
-        (x, y), (u, v) = ((self.middles[place], self.losses[place]) for place in (below - 1, below))
-        return x + (u - x) * (y - loss) / (y - v)
+        """Return after how many steps the loss is first this low, see `steps_to`."""
+        return steps_to(loss, self.middles, self.losses)
 
 
 class Learnt(NamedTuple):
@@ -155,7 +152,7 @@ class Learnt(NamedTuple):
     @property
     def common_steps(self) -> int:
         """Steps of every network whose training did not end early: losses are compared there."""
-        return min((each.last for each in self.nets.values() if not each.ended), default=0)
+        return min((each.last for each in self.nets.values() if not each.record.outcome.curve_ended), default=0)
 
     def loss(self, net: Net) -> float | None:
         """Return the loss of a network at the common steps, of the last block up to there; None: it ended before."""
@@ -184,9 +181,7 @@ def losses_of(learnt: Iterable[Learnt]) -> Losses:
     for each in learnt:
         for net in each.nets:
             if (loss := each.loss(net)) is not None:
-                embedded = f", embedding {net.embedding}" if net.embedding else ""
-                text, digest, *_ = each.text
-                name = f"{text} {digest[:6]}, {net.steps} steps, mini-batch {net.batch_size}{embedded}"
+                name = f"{each.text[0]} {each.text[1][:6]}, {net.work_name}"
                 found.setdefault(name, {})[net.cell, net.layers, net.size] = loss
     return found
 
@@ -227,9 +222,7 @@ def training_of(record: Record) -> Training | None:
         return None
     if not points and not outcome.curve_ended:
         return None
-    row, cell = row_of(record.cell), record.cell
-    of_run = (record.machine, record.run, steps, losses, outcome.test_loss, outcome.curve_ended)
-    return Training(net, text, row, cell.adapter, *of_run)
+    return Training(net, text, record, steps, losses)
 
 
 def _text_of(given: Any) -> Text | None:
@@ -247,11 +240,12 @@ def _checked(trainings: list[Training]) -> Training:
     main = max(reversed(trainings), key=lambda each: each.last)
     losses = dict(zip(main.steps, main.losses, strict=True))
     checks = []
-    for other in {each.adapter: each for each in trainings if each.adapter != main.adapter}.values():
+    by_adapter = {each.record.cell.adapter: each for each in trainings}
+    for other in (each for adapter, each in by_adapter.items() if adapter != main.record.cell.adapter):
         both = [(step, loss) for step, loss in zip(other.steps, other.losses, strict=True) if step in losses]
         both = [(step, loss) for step, loss in both if step <= CHECKED]
         if both:
             difference = max(abs(loss / losses[step] - 1) for step, loss in both)
-            checks.append({"framework": other.row.framework, "difference": difference, "steps": both[-1][0]})
+            checks.append({"framework": other.record.cell.framework, "difference": difference, "steps": both[-1][0]})
     counts: Training = main._replace(checks=tuple(checks))
     return counts

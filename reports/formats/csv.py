@@ -22,11 +22,6 @@ MEDIAN, VALUE = ("median", "low", "high"), ("value", "low", "high")
 """The parts of a summary, and of a ratio or an estimate."""
 
 
-def parts(key: str, *names: str) -> tuple[str, ...]:
-    """Return the columns of the parts of a value: "seconds.low" and "seconds.high"."""
-    return tuple(f"{key}.{name}" for name in names)
-
-
 def rows_of_tables(tables: Iterable[Table]) -> Rows:
     """Return a line for each field of these tables, which says in which table, row and column it stands."""
     lines = [

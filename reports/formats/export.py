@@ -30,13 +30,10 @@ def formats_of(report: Report[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*FORMATS, *report.own_formats]))
 
 
-def export(report: Report[Any], found: Any, options: ReportOptions, form: str, colour: bool = False) -> str:
-    """Return what a report found in the format of this name, coloured for a terminal where that is wanted."""
-    if form in report.own_formats:
-        return report.own_formats[form](found)
-    if form == "terminal" and colour:
-        return page_to_terminal(report.page(found, options), colour=True)
-    return FORMATS[form](report, found, options)
+def export(report: Report[Any], found: Any, options: ReportOptions, form: str) -> str:
+    """Return what a report found in the format of this name."""
+    own = report.own_formats.get(form)
+    return FORMATS[form](report, found, options) if own is None else own(found)
 
 
 def to_stdout(report: Report[Any], found: Any, options: ReportOptions, form: str) -> str:

@@ -58,7 +58,6 @@ def written_out(character: str) -> str:
 
 
 _SPELLED = {"±": "+/-", "\u2013": "-", "…": "...", "→": "->", "\xd7": "x", "★": "*", "µ": "u", "─": "-"}
-_SPELLED |= {bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", start=1)}
 
 
 def spelled(text: str, encoding: str) -> str:

@@ -13,7 +13,7 @@ from dlbench.reports.cells import CellResult
 from dlbench.reports.flags import KINDS, FlagKind
 from dlbench.reports.formats.inert import FIELD, one_line, spelled, visible
 from dlbench.reports.quantities import Quantity
-from dlbench.reports.statistics import Ratio, Summary
+from dlbench.reports.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio, Summary
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -27,6 +27,11 @@ HOLES = {
 }
 """The text of a cell without a number."""
 MISSING = "-"
+HALF_WIDTH = "± half-width of the 95 % interval (the wider side)"
+WIDENED = (
+    f"With fewer than {ENOUGH_LAUNCHES} launches on a side a ratio has the interval of their steps, widened by the "
+    f"deviation between launches that other cells of the machine show ({LAUNCH_DEVIATION:.0%} where too few show it)."
+)
 BEST = "\ue000"
 """Placeholder in a note for the mark of the best; each format has its own."""
 
@@ -149,7 +154,7 @@ def multiple(found: Ratio, marks: str = "", best: bool = False) -> Entry:
     return Entry(f"{number(found.value)}x", deviation(found.value, found.low, found.high), marks, best)
 
 
-def entry(cell: CellResult | None, quantity: Quantity, without: set[FlagKind]) -> Entry:
+def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagKind]) -> Entry:
     """Return the entry of a cell."""
     if cell is None:
         return Entry(MISSING)

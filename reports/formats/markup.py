@@ -90,7 +90,6 @@ _SPECIAL = {
     # At the beginning of a row these would belong to the end of the row before.
     "[": "{[}",
     "*": "{*}",
-    **{bar: rf"\rule{{0.4em}}{{{height / 5:.1f}ex}}" for height, bar in enumerate("▁▂▃▄▅▆▇█", start=1)},
 }
 _UNSET = re.compile("[^\x20-\x7e\xa1-\xff\u2013-\u2014\u2018-\u2019\u201c-\u201d…→]|[«»ÐÞðþ]")
 """What LaTeX stops at, unless a package or another encoding of fonts is loaded."""

@@ -17,6 +17,7 @@ from dlbench.reports.formats.outputs import why_unwritable
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Interval = tuple[float, float | None, float | None]
@@ -120,17 +121,30 @@ def bars(panel: "Axes", along: Sequence[float], found: Sequence[Interval], down:
     panel.errorbar(x, y, markersize=4, elinewidth=0.9, **ends, **style)
 
 
-def gridded(panel: "Axes", title: str, sizes: Sequence[float]) -> None:
-    """Give a panel a title, ticks at these sizes across, and a grid behind what it shows."""
+def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
+    """Give a panel a title, a grid behind what it shows, and ticks at these sizes across, if there are any."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+    if sizes:
+        panel.xaxis.set_major_locator(FixedLocator(sizes))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_minor_locator(NullLocator())
     panel.set_title(title, fontsize=9, loc="left")
-    panel.xaxis.set_major_locator(FixedLocator(sizes))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.xaxis.set_minor_locator(NullLocator())
     panel.grid(color="#dddddd", linewidth=0.5)
     panel.set_axisbelow(True)
     plain_frame(panel)
+
+
+def log_ticks(axis: "Axis", low: float, high: float) -> None:
+    """Write round numbers at a logarithmic axis between these ends, more of them where it is short."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    wide, many = high / low, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
+    steps = (1.0,) if wide > 300 else (1.0, 3.0) if wide > 40 else (1.0, 2.0, 5.0) if wide > 4 else many
+    axis.set_major_locator(LogLocator(subs=steps))
+    # The usual labels of powers are formulas, which pictures do not show.
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def dated(panel: "Axes", fewest: int, most: int) -> None:
@@ -222,8 +236,6 @@ def _mark(number: int) -> "Artist":
 
 
 def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | None) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
     alone = len({name for name, _ in content.points}) == len(content.points)
     for number, of in enumerate(series):
         aside = 0.0 if alone else (number / (len(series) - 1) - 0.5) * _SPREAD
@@ -238,24 +250,8 @@ def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | N
     if same is not None:
         panel.set_xscale("log")
         panel.axvline(same, color=GREY, linewidth=0.8)
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        panel.xaxis.set_minor_formatter(NullFormatter())
-        _few_ticks(panel, content)
+        log_ticks(panel.xaxis, *panel.get_xlim())
     # Written when it is drawn, behind what makes a figure's other texts inert.
     panel.set_yticks(range(len(content.names)), [visible(name, _MOST) for name in content.names])
     panel.set_ylim(len(content.names) - 0.4, -0.6)
-    panel.set_title(content.title, fontsize=9, loc="left")
-    panel.grid(axis="both", color="#dddddd", linewidth=0.5)
-    panel.set_axisbelow(True)
-    plain_frame(panel)
-
-
-def _few_ticks(panel: "Axes", content: Panel) -> None:
-    """Write round numbers at a logarithmic axis, more of them where it is short."""
-    from matplotlib.ticker import LogLocator
-
-    ends = [end for point in content.points.values() for end in point if end is not None]
-    wide = max(ends) / min(ends) if ends else 1.0
-    many = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
-    steps = (1.0,) if wide > 300 else (1.0, 2.0, 5.0) if wide > 4 else many
-    panel.xaxis.set_major_locator(LogLocator(subs=steps))
+    gridded(panel, content.title)

@@ -24,10 +24,12 @@ from dlbench.reports.history.nights import (
     UNSEEN,
     ChangePoint,
     Difference,
+    Floats,
     History,
+    Objects,
     Series,
 )
-from dlbench.reports.naming import group_name, name_of, rest_of
+from dlbench.reports.naming import counted, group_name, name_of, rest_of
 from dlbench.reports.report import Report
 from dlbench.reports.storage.networks import in_order
 
@@ -59,7 +61,7 @@ def changes_page(history: History) -> Page:
     span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
     on = f"{counted(len(history.cells), 'series')} on {_names(history, history.cells)}"
     head = f"{counted(count, 'night')} ({span}), {on}."
-    return Page((head,), tuple(tables), tuple(_notes(history, history.everything)))
+    return Page((head,), tuple(tables), tuple(_notes(history)))
 
 
 def history_data(history: History) -> dict[str, Any]:
@@ -164,7 +166,6 @@ def _cells_table(history: History) -> Table:
         Column("", "", lambda series: rest_of(series.cell)),
         Column("", "nights", lambda series: int(series.searched.sum())),
         Column("", "level", level),
-        Column("", "", lambda series: line_of(series, 22)),
         Column(
             "",
             "changes",
@@ -200,14 +201,12 @@ def _environments_table(history: History) -> list[Table]:
     return [made] if found else []
 
 
-def _notes(history: History, lined: bool = False) -> list[str]:
+def _notes(history: History) -> list[str]:
     kinds = dict.fromkeys(series.kind for series in history.cells)
     lines = []
     if RATIO in kinds:
         lines.append(f"x: {CAVEATS[RATIO]}, candidate over baseline; above 1 the candidate is slower.")
     lines += [f"s: {CAVEATS[kind]}." for kind in kinds if kind != RATIO]
-    if lined:
-        lines.append("Bars: the nights, oldest first; higher is slower; a dot is a night that was not searched.")
     lines.append(
         f"A change is confirmed with {ENOUGH_NIGHTS} nights on both sides; p is adjusted over all series, at most "
         f"{FALSE_DISCOVERY_RATE:g} is reported."
@@ -227,7 +226,6 @@ def _notes(history: History, lined: bool = False) -> list[str]:
     return lines
 
 
-_BARS = "▁▂▃▄▅▆▇█"
 _MOST_DIFFERENCES = 6
 _CLOSE = 2
 """Nights by which a change may be misplaced."""
@@ -241,26 +239,6 @@ def day(started: str) -> str:
 def size(change: ChangePoint) -> str:
     """Return a change in words: "5.1 % slower"."""
     return f"{abs(change.percent[0]):.1f} % {'slower' if change.slower else 'faster'}"
-
-
-def line_of(series: Series, width: int) -> str:
-    """Return the nights as a line of bars of at most ``width`` characters, each the mean of as many nights.
-
-    The lowest bar is the least, the highest the largest, unless they lie within 5 % of one another: noise does not fill
-    the line. Nights that took no part in the search are left out, a stretch of nothing but such is a dot.
-    """
-    parts = np.array_split(np.arange(len(series)), min(width, len(series)))
-    means = [float(series.logs[p][series.searched[p]].mean()) if series.searched[p].any() else None for p in parts]
-    known = [mean for mean in means if mean is not None]
-    if not known:
-        return "." * len(means)
-    middle = (max(known) + min(known)) / 2
-    span = max(max(known) - min(known), math.log(1.05))
-    steps = len(_BARS)
-    return "".join(
-        "." if mean is None else _BARS[min(steps - 1, max(0, int(((mean - middle) / span + 0.5) * steps)))]
-        for mean in means
-    )
 
 
 def significance(change: ChangePoint) -> str:
@@ -304,16 +282,10 @@ def level(cell: Series) -> str:
     return f"{value:.3f} x" if cell.kind == RATIO else f"{number(value)} s"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return "1 night", "2 nights"."""
-    return f"{count} {noun}{'' if count == 1 or noun.endswith('s') else 's'}"
-
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    _Dates = np.ndarray[tuple[int], np.dtype[np.object_]]
 
 PANELS = 24
 """On a page, at most."""
@@ -388,7 +360,7 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     plain_frame(panel)
 
 
-def _limit(panel: "Axes", cell: Series, *curves: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> None:
+def _limit(panel: "Axes", cell: Series, *curves: Floats) -> None:
     """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must not flatten it."""
     searched = cell.searched if cell.searched.any() else np.ones(len(cell), dtype=bool)
     values = curves[0][searched]
@@ -400,7 +372,7 @@ def _limit(panel: "Axes", cell: Series, *curves: "np.ndarray[tuple[int], np.dtyp
     panel.set_ylim(middle - 1.1 * half, middle + (1.6 if cell.changes else 1.1) * half)
 
 
-def _environments(panel: "Axes", cell: Series, dates: "_Dates") -> None:
+def _environments(panel: "Axes", cell: Series, dates: Objects) -> None:
     """Mark the nights with another environment at the foot, and name it where that leaves room."""
     for row, (place, event) in enumerate(cell.events):
         panel.axvline(dates[place], ymax=0.07, color=GREY, linewidth=1.2)
@@ -416,7 +388,7 @@ def _environments(panel: "Axes", cell: Series, dates: "_Dates") -> None:
             )
 
 
-def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: "_Dates", row: int) -> None:
+def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: Objects, row: int) -> None:
     colour = _VERMILLION if change.slower else _GREEN
     style = "--" if change.pending else "-"
     panel.axvline(dates[change.place], color=colour, linewidth=1.1, linestyle=style)

@@ -20,7 +20,8 @@ from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.naming import group_name, place_name, row_name
 from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
-from dlbench.reports.quantities import QUANTITIES, Numbers
+from dlbench.reports.quantities import OF_LAUNCHES, QUANTITIES, Numbers
+from dlbench.reports.thread_evidence import observe
 
 MOST_DOTS = 60_000
 """Steps drawn on a page: with more, pictures show every second, third, ... step."""
@@ -92,12 +93,6 @@ def _seconds(value: float | None) -> str:
     return f"{number(value * factor)} {unit}"
 
 
-def _bytes(value: int | None) -> str:
-    return (
-        MISSING if value is None else f"{number(value / 2**30)} GiB" if value >= 2**30 else f"{value / 2**20:.3g} MiB"
-    )
-
-
 def _within(error: float | None, tolerance: float | None) -> str:
     return " / ".join(MISSING if each is None else f"{each:.1e}" for each in (error, tolerance))
 
@@ -135,17 +130,12 @@ def _launch_columns() -> Iterable[Column[Launch]]:
     yield part("threads", "threads asked", "requested")
     yield part("threads", "framework says", "framework_says")
     yield part("threads", "system saw", "os_threads")
-    yield column("CPU s per s", _cpu_per_wall, number)
+    yield column("CPU s per s", lambda outcome: getattr(observe([outcome]), "cpu_per_wall", None), number)
     yield part("contention", "waited for a CPU", "run_queue_seconds", _seconds)
     yield part("contention", "involuntary switches", "involuntary_switches")
     yield part("contention", "stolen by the hypervisor", "steal_seconds", _seconds)
     yield part("contention", "CPU time of others", "others_cpu_seconds", _seconds)
-    yield column("peak memory", lambda outcome: outcome.peak_memory_bytes, _bytes)
-
-
-def _cpu_per_wall(outcome: Outcome) -> float | None:
-    threads = outcome.threads
-    return threads.cpu_seconds / threads.wall_seconds if threads and threads.wall_seconds > 0 else None
+    yield column("peak memory, MiB", OF_LAUNCHES["memory"][2], number)
 
 
 _LAUNCHES = tuple(_launch_columns())

@@ -6,7 +6,6 @@ number cannot be benchmarks: their records stand in the file's own ``dlbench`` o
 read back (`dlbench.reports.pytest_benchmark.imported`) is the whole run again.
 """
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine
-from dlbench.reports.cells import build_matrix
+from dlbench.reports.cells import build_matrix, grouped
 from dlbench.reports.errors import ReportError
 from dlbench.reports.formats.json import finite, json_text, plain
 from dlbench.reports.naming import group_name, slug
@@ -123,31 +122,16 @@ def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record])
 
 
 def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the properties of a probed machine that do not vary from run to run.
+    """Return a machine by what does not vary from run to run; its whole probe stands in the file's ``dlbench`` object.
 
-    pytest-benchmark warns whenever two files' ``machine_info`` differ, so free memory and clock rates have no place
-    here; the whole probe stands in the file's ``dlbench`` object.
+    pytest-benchmark warns whenever two files' ``machine_info`` differ: free memory and clock rates have no place there.
     """
-    probed = _probed(machine)
-    if probed is None:
-        return {"fingerprint": fingerprint}
-    cpu = probed.cpu
-    return {
-        "fingerprint": fingerprint,
-        "cpu": cpu.model,
-        "physical_cores": cpu.physical_cores,
-        "logical_cpus": cpu.logical_cpus,
-        "effective_cpus": cpu.effective_cpus,
-        "capacity_cpus": cpu.capacity_cpus if math.isfinite(cpu.capacity_cpus) else None,
-        "virtualisation": cpu.virtualisation.kind,
-        "memory_bytes": probed.memory.total_bytes,
-        "gpus": [gpu.name for gpu in probed.gpus.devices],
-        "distribution": probed.operating_system.distribution,
-        "libc": probed.operating_system.libc,
-    }
+    host = read_host(fingerprint, machine)
+    return {"fingerprint": fingerprint, "name": host.name, "capacity_cpus": host.capacity_cpus}
 
 
-def _probed(machine: Mapping[str, Any] | None) -> Machine | None:
+def probed(machine: Mapping[str, Any] | None) -> Machine | None:
+    """Return the machine of a stored description; None without one, or where another version wrote it."""
     try:
         return Machine.from_dict(dict(machine or {}))
     except ValueError:
@@ -161,11 +145,8 @@ def run_summary(run: Run) -> dict[str, Any]:
 
 def run_to_pytest_benchmark(run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None) -> str:
     """Return the JSON file of one run; ``machine`` is the stored description of the machine it was made on."""
-    by_cell: dict[tuple[Cell, str], list[Record]] = {}
-    for record in records:
-        by_cell.setdefault((record.cell, record.side), []).append(record)
     benchmarks, holes, foreign = [], [], []
-    for (cell, side), found in by_cell.items():
+    for (cell, side), found in grouped(records, lambda record: (record.cell, record.side)).items():
         timed = counted(found)
         if not timed:
             holes += found
@@ -224,8 +205,8 @@ def _machine_info(run: Run, records: Sequence[Record], machine: Mapping[str, Any
         return dict(machine[FOREIGN_KEY])
     interpreters = {record.interpreter for record in records if record.interpreter}
     implementation, _, version = (interpreters.pop() if len(interpreters) == 1 else "").partition(" ")
-    probed = _probed(machine)
-    cpu, system = (probed.cpu, probed.operating_system) if probed else (None, None)
+    known = probed(machine)
+    cpu, system = (known.cpu, known.operating_system) if known else (None, None)
     return {
         "node": "",  # no record holds a host's name
         "processor": "",

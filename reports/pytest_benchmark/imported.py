@@ -3,7 +3,6 @@
 No file is trusted: strict JSON within limits, and names that are safe for terminals and databases.
 """
 
-import contextlib
 import hashlib
 import json
 import math
@@ -18,11 +17,10 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from dlbench.adapters.protocol import Cell, Outcome, Parity, Protocol, Status
-from dlbench.hardware_probe import Machine
 from dlbench.reports.errors import RecordError, ReportError
 from dlbench.reports.formats.inert import WHOLE, visible
-from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, FOREIGN_KEY, KEY, samples_of
-from dlbench.reports.storage.record import IMPORTED, Record, Run
+from dlbench.reports.pytest_benchmark.export import FILE_SCHEMA, FOREIGN_KEY, KEY, probed, samples_of
+from dlbench.reports.storage.record import IMPORTED, Record, Run, reason_of
 
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
@@ -210,16 +208,11 @@ def _accepted(name: str, digest: str, parse: Callable[[], Any]) -> BenchmarkFile
 
 
 def _said(error: BaseException) -> str:
-    """Return an error's message in one line; of a validation its place too."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return clean_name(f"{where + ': ' if where else ''}{first['msg']}")
     if isinstance(error, json.JSONDecodeError):
         return f"it is not JSON ({error.msg} at line {error.lineno})"
-    return " ".join(str(error).split()).rstrip(".")
+    return reason_of(error).rstrip(".")
 
 
 def _deeper(value: Any, levels: int) -> bool:
@@ -234,11 +227,9 @@ def _deeper(value: Any, levels: int) -> bool:
 def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
     """Return the records of the run that dlbench wrote into a file; raises ValueError where they do not fit it."""
     run = own.run
-    described = None
     names, cells = [run.id, run.suite, run.machine, run.version], {*run.plan}
-    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-        described = Machine.from_dict(own.machine or {}).fingerprint
-    if own.machine is not None and described not in (None, run.machine):
+    described = probed(own.machine)
+    if described is not None and described.fingerprint != run.machine:
         raise ValueError("the machine it describes is another than the one its run names")
     found = list(own.holes)
     for benchmark in benchmarks:

@@ -3,13 +3,8 @@
 Cells of the same network at the paper's mini-batch and the same number of threads are compared, as long as both
 machines have a core for each thread: beyond that, threads share cores on one side only.
 
-The speed-up is the ratio of seconds: hardware and software together. Per peak is the ratio of the shares of peak,
-(operations per second now / the ceiling measured here) / (operations per second then / the theoretical peak of as many
-cores): the arithmetic rate of the cores is divided out, but not memory, caches, or what the scripts of then computed
-besides. Both sides count the operations of the network's specification here (`Family.training_flops`). A measured
-ceiling lies below the theoretical peak, so per peak favours the software of now.
-
-A number of then above the highest theoretical peak is not compared: it was not this network on that many cores.
+`_legend` says what the figures mean. A number of then above the highest theoretical peak is not compared: it was not
+this network on that many cores.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,8 +16,8 @@ from typing import Any
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import Build, Builds
 from dlbench.reports.cells import CellResult, Matrix, Place, build_matrix, fastest_mode, grouped
-from dlbench.reports.columns import MEDIAN, Column, begins, csv_rows, host_columns, objects, table, within
-from dlbench.reports.curve.curve import computes_nothing, items
+from dlbench.reports.columns import Column, attributes, begins, csv_rows, host_columns, objects, table, within
+from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FEW_LAUNCHES, FlagKind
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
@@ -30,8 +25,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page, number
 from dlbench.reports.naming import group_name, row_name
 from dlbench.reports.published import SHI2016, CorePeak, Counterpart, Study, study
-from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import Row
+from dlbench.reports.ratio.pairs import Row, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report, Source
 from dlbench.reports.storage.hosts import Host
 from dlbench.reports.storage.networks import FIRST
@@ -52,12 +46,10 @@ Span = tuple[float, float]
 class Pair:
     """A cell of now and its counterpart of then."""
 
-    group: Cell
-    framework: str
-    """The table's name."""
+    at: Cell
+    """The cell of then; its framework has the table's name."""
     row: str
-    """The name it was measured under here."""
-    threads: int
+    """The name that the framework was measured under here."""
     now: CellResult | None
     """None: not measured."""
     build: Build | None
@@ -78,11 +70,6 @@ class Pair:
         if self.share_now is None or self.share_then is None or self.share_then[0] > 1.0:
             return None
         return self.share_now / self.share_then[1], self.share_now / self.share_then[0]
-
-    @property
-    def network(self) -> str:
-        """The name of the network."""
-        return self.group.network
 
     @property
     def name(self) -> str:
@@ -110,7 +97,7 @@ class Match:
         found: dict[int, float] = {}
         for pair in self.pairs:
             if pair.now is not None and pair.now.gflops is not None and pair.now.ceiling_fraction:
-                found.setdefault(pair.threads, pair.now.gflops * 1e9 / pair.now.ceiling_fraction)
+                found.setdefault(pair.at.threads, pair.now.gflops * 1e9 / pair.now.ceiling_fraction)
         return dict(sorted(found.items()))
 
     @property
@@ -118,10 +105,9 @@ class Match:
         """By threads, the networks that every row with a mean there has a speed-up for."""
         found = {}
         timed = [pair for pair in self.fastest if pair.speedup is not None]
-        for threads, there in sorted(grouped(timed, lambda pair: pair.threads).items()):
-            rows = [
-                [pair.network for pair in of] for of in grouped(there, lambda pair: (pair.framework, pair.row)).values()
-            ]
+        for threads, there in sorted(grouped(timed, lambda pair: pair.at.threads).items()):
+            of_rows = grouped(there, lambda pair: (pair.at.framework, pair.row)).values()
+            rows = [[pair.at.network for pair in of] for of in of_rows]
             found[threads] = [name for name in dict.fromkeys(rows[0]) if all(name in row for row in rows)]
         return found
 
@@ -135,14 +121,13 @@ class Match:
         """
         common, means = self.common, []
         timed = [pair for pair in self.fastest if pair.speedup is not None]
-        for (framework, row, threads), of in grouped(
-            timed, lambda pair: (pair.framework, pair.row, pair.threads)
-        ).items():
-            speedups = {pair.network: pair.speedup for pair in of if pair.speedup is not None}
+        of_rows = grouped(timed, lambda pair: (pair.at.framework, pair.row, pair.at.threads))
+        for (framework, row, threads), of in of_rows.items():
+            speedups = {pair.at.network: pair.speedup for pair in of if pair.speedup is not None}
             spans = [pair.per_peak for pair in of if pair.per_peak is not None]
             ends = zip(*spans, strict=True) if len(spans) == len(speedups) else ()
             shared = [speedups[name] for name in common[threads]]
-            disturbed = (pair.network for pair in of if pair.now is not None and pair.now.has(CONTENDED))
+            disturbed = (pair.at.network for pair in of if pair.now is not None and pair.now.has(CONTENDED))
             means.append(
                 {
                     "framework": framework,
@@ -175,7 +160,7 @@ class Against:
     @property
     def common_flags(self) -> set[FlagKind]:
         """Few launches, where all numbers of now are of few."""
-        timed = [pair.now for pair in self.pairs if pair.now is not None and pair.now.timed]
+        timed = (pair.now for pair in self.pairs if pair.now is not None and pair.now.timed)
         return {FEW_LAUNCHES} & layout.common_flags(timed)
 
 
@@ -214,13 +199,13 @@ def against(
                 counterpart = counterparts.get(framework)
                 rows = rows_of.get(counterpart.adapter, ()) if counterpart and counterpart.adapter else ()
                 for name, count in product(rows, sorted(own & published - set(left_out))):
-                    cell = group._replace(framework=framework, mode=of.year, device="cpu", threads=count)
-                    past = paper.cells.get(Place(theirs, cell))
+                    at = group._replace(framework=framework, mode=of.year, device="cpu", threads=count)
+                    past = paper.cells.get(Place(theirs, at))
                     modes = sorted(modes_of.get((group, name, count), ()), key=lambda cell: cell.row)
                     best = fastest_mode(modes) if modes else None
                     for now in modes if all_modes and modes else [best]:
                         build = None if now is None else builds.of(now)
-                        pairs.append(_judged(Pair(group, framework, name, count, now, build, past), peak))
+                        pairs.append(_judged(Pair(at, name, now, build, past), peak))
                         fastest += pairs[-1:] if now is best else []
         return Match(host, then, peak, tuple(pairs), tuple(fastest), left_out)
 
@@ -256,7 +241,8 @@ def _judged(pair: Pair, peak: CorePeak | None) -> Pair:
     present = pair.now.timed if pair.now is not None and not computes_nothing(pair.now) else None
     share_then = None
     if past is not None and peak is not None:
-        rate = FIRST[pair.network].family.training_flops(pair.group.batch_size) / past.median / pair.threads
+        operations = FIRST[pair.at.network].family.training_flops(pair.at.batch_size)
+        rate = operations / past.median / pair.at.threads
         low, high = rate / peak.high, rate / peak.low
         # No core does more than its peak: where the lower end is possible the clock was higher than the low one.
         share_then = low, max(low, min(high, 1.0))
@@ -285,7 +271,7 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
 
 
 def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
-    seconds, ends = QUANTITIES["seconds"], ("low", "high")
+    ends = "low", "high"
 
     def past(pair: Pair) -> Entry:
         if pair.then is None:
@@ -298,21 +284,14 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
         return "" if span is None else _ends(*(f"{100 * end:.0f}" for end in span))
 
     return (
-        Column("network", None, lambda pair: pair.network),
-        Column("batch_size", None, lambda pair: pair.group.batch_size),
-        Column("framework_then", None, lambda pair: pair.framework),
+        *attributes(lambda pair: pair.at, "network", "batch_size"),
+        Column("framework_then", None, lambda pair: pair.at.framework),
         Column("framework", None, lambda pair: pair.row),
         Column("mode", None, lambda pair: pair.now.row.mode if pair.now else None),
         Column("version", None, lambda pair: pair.build.version or None if pair.build else None),
-        Column("threads", "p", lambda pair: pair.threads),
+        Column("threads", "p", lambda pair: pair.at.threads),
         Column("status", None, lambda pair: pair.now.status if pair.now else "not_measured"),
-        Column(
-            "seconds_now",
-            "s now",
-            lambda pair: pair.now and pair.now.seconds,
-            lambda pair: layout.entry(pair.now, seconds, set(common))._replace(best=False),
-            MEDIAN,
-        ),
+        seconds_column(lambda pair: pair.now, common, "seconds_now", "s now"),
         Column(
             "seconds_then",
             f"s {year}",
@@ -324,7 +303,7 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
             "share_now",
             "% now",
             lambda pair: pair.share_now,
-            lambda pair: share(pair.share_now and (pair.share_now,) * 2),
+            lambda pair: share(None if pair.share_now is None else (pair.share_now, pair.share_now)),
         ),
         Column(
             "share_then", f"% {year}", lambda pair: _span(pair.share_then), lambda pair: share(pair.share_then), ends
@@ -337,7 +316,7 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
 
 _MACHINES = (*host_columns(lambda match: match.host), *host_columns(lambda match: match.then, "machine_then"))
 _MEANS: tuple[Column[dict[str, Any]], ...] = (
-    *items(dict, "framework", "row"),
+    *attributes(dict, "framework", "row"),
     Column("threads", "p", lambda mean: mean["threads"]),
     Column("networks", "networks", lambda mean: mean["networks"]),
     Column(
@@ -348,7 +327,7 @@ _MEANS: tuple[Column[dict[str, Any]], ...] = (
     ),
     Column("per_peak", "per peak", lambda mean: _span(mean["per_peak"]), lambda mean: _times(mean["per_peak"])),
     Column("common", "of common", lambda mean: mean["common"], lambda mean: _times(mean["common"])),
-    *items(dict, "disturbed"),
+    *attributes(dict, "disturbed"),
 )
 
 
@@ -385,10 +364,10 @@ def _page(found: Against) -> Page:
         columns = _columns(found.study.year, found.common_flags)
         tables.append(
             table(
-                (_named(match.pairs, lambda pair: pair.name, lambda pair: (pair.group, pair.name)), *columns),
+                (_named(match.pairs, lambda pair: pair.name, lambda pair: (pair.at.network, pair.name)), *columns),
                 match.pairs,
                 title,
-                group=lambda pair: group_name(pair.group),
+                group=lambda pair: group_name(pair.at),
                 notes=_notes(match),
                 keys=2,
             )
@@ -434,8 +413,8 @@ def _notes(match: Match) -> list[str]:
         rates = ", ".join(f"{number(rate * 1e-9)} at {p}" for p, rate in ceilings.items())
         lines.append(f"Peak now: {rates} thread{'s' if set(ceilings) != {1} else ''} (GFLOP/s, measured here).")
     lines += [f"Not compared: {counts} threads, {why}." for why, counts in _together(match.left_out.items()).items()]
-    missing = [(pair.reason, f"{pair.network} {pair.name}", str(pair.threads)) for pair in match.pairs if pair.reason]
-    return lines + layout.reasons(missing)
+    missing = [(pair.reason, pair.at, pair.name) for pair in match.pairs if pair.reason]
+    return lines + layout.reasons((why, f"{at.network} {name}", str(at.threads)) for why, at, name in missing)
 
 
 def _legend(found: Against) -> list[str]:
@@ -458,7 +437,7 @@ def _legend(found: Against) -> list[str]:
 
 def _frameworks(found: Against) -> list[str]:
     """Return a line for each framework of the table without a row, and for each with a successor."""
-    shown = {pair.framework for pair in found.pairs}
+    shown = {pair.at.framework for pair in found.pairs}
     lines = []
     for name, (_, title) in found.study.frameworks.items():
         counterpart = found.counterparts.get(name)

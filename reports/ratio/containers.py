@@ -14,15 +14,14 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import grid
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number
-from dlbench.reports.naming import counted, group_name, row_name, threads_name
-from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Compared, Pair, draw, mean_of, pair_of, with_verdicts
+from dlbench.reports.naming import group_name, row_name, threads_name
+from dlbench.reports.ratio import pairs
+from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, Compared, Pair, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.storage.record import Record
 
@@ -97,7 +96,7 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
             setting = str(settings.get(to_use, {}).get(THREAD_SETTING, ""))
         cpus = matrix.hosts[cell.machine].under(quota).effective_cpus or 1
         found.append(Taken(cell, cpus, unlimited, pair, setting))
-    judged = iter(with_verdicts([each.pair for each in found if each.pair is not None], lambda pair: True))
+    judged = iter(with_verdicts([each.pair for each in found if each.pair is not None]))
     return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in found))
 
 
@@ -152,9 +151,9 @@ def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
     networks = len({each.own.group for each in here})
     fields: dict[tuple[Cell | None, str, float], Entry] = {}
     for (row, quota), of in grouped(here, lambda each: (name(each), each.quota)).items():
-        pairs = [each.pair for each in of if each.pair]
-        if len(pairs) == networks > 1:
-            fields[None, row, quota] = layout.multiple(mean_of(pairs).ratio)
+        compared = [each.pair for each in of if each.pair]
+        if len(compared) == networks > 1:
+            fields[None, row, quota] = layout.multiple(mean_of(compared).ratio)
     fields |= {(each.own.group, name(each), each.quota): _field(each) for each in here}
     rows: list[tuple[Entry, ...]] = []
     quotas = sorted({each.quota for each in here})
@@ -175,18 +174,11 @@ def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], .
         *axis_columns(lambda each: each.own.cell, named),
         Column("", "", name),
         Column("cpu_quota", "quota", lambda each: each.quota, lambda each: f"{each.quota:g}"),
-        Column("status", None, lambda each: each.own.status),
-        Column("reason", None, lambda each: each.own.reason),
+        *attributes(lambda each: each.own, "status", "reason"),
         Column("threads_taken", "takes", lambda each: each.threads),
         Column("threads_without_quota", None, lambda each: each.unlimited),
         Column("sees_quota", "sees it", lambda each: each.sees_quota),
-        Column(
-            "seconds_per_minibatch",
-            "s/batch",
-            lambda each: each.own.seconds,
-            lambda each: layout.entry(each.own, QUANTITIES["seconds"], common)._replace(best=False),
-            MEDIAN,
-        ),
+        pairs.seconds_column(lambda each: each.own, common),
         Column("best_threads", "best p", lambda each: each.best),
         Column("ratio", "vs best", lambda each: each.pair and each.pair.ratio, _field, VALUE),
         Column("verdict", None, lambda each: each.pair and each.pair.verdict),
@@ -224,37 +216,30 @@ def _page(found: Containers) -> Page:
     return Page(tuple(headline(found)), tuple(tables), lines)
 
 
-def _compared(found: Containers) -> dict[str, list[tuple[Taken, Pair]]]:
-    """Return by machine the rows with a thread count to compare with, and their pairs."""
-    return grouped(
-        ((each, each.pair) for each in found.rows if each.pair is not None), lambda pair: pair[0].own.machine
-    )
+def _compared(found: Containers) -> list[tuple[Taken, Pair]]:
+    """Return the rows with a thread count to compare with, and their pairs."""
+    return [(each, each.pair) for each in found.rows if each.pair is not None]
 
 
 def headline(found: Containers) -> list[str]:
     """Return for each machine how often a framework's own threads cost time under a quota, and where most."""
-    lines = []
-    for machine, here in _compared(found).items():
-        slower = [pair for pair in here if pair[1].verdict == SLOWER]
-        head = f"{found.name(machine)}: under a CPU quota the threads that a framework takes by itself"
-        if not slower:
-            lines.append(f"{head} cost no significant time in {counted(len(here), 'cell')}.")
-            continue
-        most, pair = max(slower, key=lambda each: each[1].ratio.value)
-        where = f"{group_name(most.own.group)}: {_name(most)} takes {layout.times(pair.ratio)} the time"
-        share = f"cost time in {len(slower)} of {counted(len(here), 'cell')}"
-        lines.append(f"{head} {share}, most on {where} under a quota of {most.quota:g}.")
-    return lines
+
+    def where(each: Taken, pair: Pair) -> str:
+        takes = f"{_name(each)} takes {layout.times(pair.ratio)} the time under a quota of {each.quota:g}"
+        return f"{group_name(each.own.group)}: {takes}"
+
+    what = "under a CPU quota the threads that a framework takes by itself cost"
+    return pairs.costs(found, _compared(found), what, where)
 
 
 def _draw(found: Containers, path: Path) -> list[Path]:
     """Draw a page for each machine: a panel for each network, rows down, a mark for each quota, ratios across."""
     pages = []
-    for machine, here in _compared(found).items():
+    for machine, here in grouped(_compared(found), lambda each: each[0].own.machine).items():
         points = [(group_name(each.own.group), _name(each), f"{each.quota:g}", pair.ratio) for each, pair in here]
         title = f"Threads that frameworks take by themselves under a CPU quota, on {found.name(machine)}"
         pages.append((title, "times as long as with the best thread count; 95 % intervals", points))
-    return draw(pages, path, series="CPU quota")
+    return pairs.draw(pages, path, series="CPU quota")
 
 
 REPORT = Report(

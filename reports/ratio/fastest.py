@@ -2,9 +2,6 @@
 
 The cells that are compared, and what noise may explain, are as for the stars of a matrix. One thing differs: the
 fastest row with another tuning, which has a star where it is not clearly slower, is no rival here.
-
-A comparison is clear (all others are clearly slower), a tie (the fastest two are equivalent within 2 %, and no other
-may be faster by more), or undecided.
 """
 
 from collections import Counter
@@ -16,11 +13,10 @@ from dlbench.reports.cells import CellResult, Matrix, differ, grouped, in_the_ru
 from dlbench.reports.columns import GROUP, PLACE, ROW, Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.flags import FlagKind
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import MISSING, Page, Table, common_flags, entry, flag_lines, times
+from dlbench.reports.formats.layout import MISSING, Page, Table, common_flags, flag_lines, times
 from dlbench.reports.matrix import of_cell
 from dlbench.reports.naming import counted, group_name, listed, place_heading, row_name
-from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import NOTHING, Compared
+from dlbench.reports.ratio.pairs import NOTHING, Compared, seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.statistics import (
     CONFIDENCE,
@@ -112,14 +108,13 @@ def _leader(ordered: Sequence[tuple[CellResult, Summary]], confidence: float) ->
 
 
 def _columns(found: Compared[Leader], common: Collection[FlagKind] = ()) -> tuple[Column[Leader], ...]:
-    seconds = QUANTITIES["seconds"]
     fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
     return (
         *host_columns(lambda each: found.matrix.hosts[each.first.machine]),
         *axis_columns(lambda each: each.first.cell, (*GROUP, *PLACE)),
         Column("first", "fastest", lambda each: _standing(each.first), lambda each: row_name(each.first.row), fields),
         Column("", "p", lambda each: place_heading(each.first.cell)),
-        Column("", "s/batch", lambda each: entry(each.first, seconds, set(common))._replace(best=False)),
+        seconds_column(lambda each: each.first, common, key=""),
         Column("ties", None, lambda each: list(map(_standing, each.ties)), csv=lambda each: "; ".join(_ties(each))),
         Column(
             "next",

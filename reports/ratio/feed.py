@@ -17,13 +17,13 @@ from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, Cell
 from dlbench.reports import flags
 from dlbench.reports.ceilings import TRANSFERS, gpu_ceilings
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, number, times, why_hole
 from dlbench.reports.naming import counted, group_name, head_of, place_name, row_name
 from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import SLOWER, Compared, Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio, Summary, clearly_slower, ratio
 from dlbench.reports.storage.hosts import Host
@@ -74,10 +74,6 @@ class Feeding(NamedTuple):
 def _resident(cell: Cell) -> Cell:
     """Return the cell that differs in nothing but its mini-batch being resident."""
     return cell._replace(placement=_RESIDENT, loader_workers=0, storage=axes.BLANK.storage)
-
-
-def _resident_seconds(each: Feeding) -> float | None:
-    return None if each.pair is None else each.pair.times[1].median
 
 
 def _stall(each: Feeding) -> Ratio | None:
@@ -185,7 +181,7 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
     resident = {place: Place(place.machine, _resident(place.cell)) for place in fed}
     pairs = {place: pair_of(matrix.cells[place], matrix.cells.get(at)) for place, at in resident.items()}
     paired = {place: pair for place, pair in pairs.items() if pair is not None}
-    judged = dict(zip(paired, with_verdicts(list(paired.values()), lambda pair: True), strict=True))
+    judged = dict(zip(paired, with_verdicts(list(paired.values())), strict=True))
     families = {(each.cell.network, each.cell.specification): family_of_record(each) for each in results.records}
     links = {gpu[:2]: found[TRANSFERS] for gpu, found in reversed(gpu_ceilings(results).items())}
 
@@ -225,19 +221,14 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
 
 def headline(found: Feeds) -> list[str]:
     """Return for each machine how often mini-batches from elsewhere cost time, and where most."""
-    lines = []
-    for machine, here in grouped((each for each in found.rows if each.pair), lambda each: each.cell.machine).items():
-        costly = [(each, each.pair) for each in here if each.pair and each.pair.verdict == SLOWER]
-        head = f"{found.name(machine)}: feeding mini-batches to the step"
-        if not costly:
-            lines.append(f"{head} costs no significant time in {counted(len(here), 'cell')}.")
-            continue
-        most, pair = max(costly, key=lambda each: each[1].ratio.value)
-        cell = most.cell.cell
+
+    def where(each: Feeding, pair: Pair) -> str:
+        cell = each.cell.cell
         name = f"{_work(cell)}: {row_name(cell)}, {_how(cell)}, {place_name(_resident(cell))}"
-        share = f"costs time in {len(costly)} of {counted(len(here), 'cell')}"
-        lines.append(f"{head} {share}, most on {name}: {times(pair.ratio)} the resident time ({_verdict(most)}).")
-    return lines
+        return f"{name}: {times(pair.ratio)} the resident time ({_verdict(each)})"
+
+    pairs = [(each, each.pair) for each in found.rows if each.pair is not None]
+    return costs(found, pairs, "feeding mini-batches to the step costs", where)
 
 
 # Tables.
@@ -271,18 +262,17 @@ def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
         *axis_columns(lambda each: each.cell.cell),
         Column("", "mini-batch", lambda each: _how(each.cell.cell)),
         Column("", "p", lambda each: head_of(_resident(each.cell.cell))),
-        Column("status", None, lambda each: each.cell.status),
-        Column("reason", None, lambda each: each.cell.reason),
+        *attributes(lambda each: each.cell, "status", "reason"),
         Column(
             "seconds_per_minibatch",
             "s/batch",
             lambda each: each.cell.seconds,
-            lambda each: entry(each.cell, QUANTITIES["seconds"], set(common))._replace(
+            lambda each: entry(each.cell, QUANTITIES["seconds"], common)._replace(
                 best=Place(each.cell.machine, each.cell.cell) in best, interval=""
             ),
             MEDIAN,
         ),
-        Column("resident_seconds", None, _resident_seconds),
+        Column("resident_seconds", None, lambda each: each.pair and each.pair.times[1].median),
         Column("stall", "stall", _stall, lambda each: _per_cent(_stall(each)), VALUE),
         Column("minibatch_bytes", None, lambda each: each.bytes),
         Column("needed_bytes_per_second", "needs", _needed_rate, lambda each: _gigabytes(_needed_rate(each))),

@@ -8,8 +8,7 @@ slower everywhere. Only results of one build are compared: the build that most n
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,16 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Reading, unquiet_reasons
-from dlbench.reports.cells import axis_value, grouped
-from dlbench.reports.columns import MEDIAN, VALUE, Column, csv_rows, host_columns, objects, table, within
+from dlbench.reports.cells import grouped
+from dlbench.reports.columns import MEDIAN, VALUE, Column, attributes, csv_rows, host_columns, objects, table, within
 from dlbench.reports.disturbance import disturbed
 from dlbench.reports.errors import ReportError
 from dlbench.reports.flags import CONTENDED, SHARED_NODE
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table, number, times
 from dlbench.reports.naming import counted, group_name, listed, name_of, rest_of
-from dlbench.reports.ratio.nodes import FAST, MEAN, SLOW, UNKNOWN, Kind, NodeRatio, NodeSeen, contrasts, pooled_variance
+from dlbench.reports.ratio import nodes
+from dlbench.reports.ratio.nodes import FAST, MEAN, SLOW, UNKNOWN, Kind, NodeRatio, NodeSeen, OfNode
 from dlbench.reports.ratio.pairs import draw
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
 from dlbench.reports.statistics import SIGNIFICANCE, summarise
@@ -56,8 +56,6 @@ Samples = defaultdict[Cell | str, defaultdict[str, defaultdict[str, list[list[fl
 """By benchmark, build and node: of each launch its steps in seconds."""
 Sample = tuple[Cell | str, str, str, list[float], str]
 """Benchmark, build, node, seconds of the steps, and moment of a launch or a reading."""
-OfNode = tuple[NodeRatio, list[NodeRatio]]
-"""The mean of a node, and its benchmarks."""
 Spread = tuple[Cell | str, int, float, float | None, float | None]
 """Of a benchmark: nodes, and standard deviations as shares of the time.
 
@@ -93,9 +91,8 @@ def fleet(source: Source) -> list[Kind]:
     for kind in kinds:
         kind.nodes = dict(sorted(kind.nodes.items()))
         _choose_builds(*found[kind.host.fingerprint])
-    for kind, ratios in zip(kinds, contrasts(kinds), strict=True):
-        of_nodes = [list(of_node) for _, of_node in groupby(ratios, key=lambda each: each.node.name)]
-        kind.ratios = tuple(each for of_node in sorted(of_nodes, key=_order) for each in of_node)
+    for kind, judged in zip(kinds, nodes.contrasts(kinds), strict=True):
+        kind.judged = sorted(judged, key=_order)
     return kinds
 
 
@@ -181,9 +178,9 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
     for name, names in other_builds.items():
         on = listing(names)
         kind.missing.append(f"{name} is not compared on {on}, measured with another build than on most nodes.")
-    for these, nodes in grouped(lacking, lambda node: tuple(lacking[node])).items():
-        verb = "has" if len(nodes) == 1 else "have"
-        kind.missing.append(f"{listed(nodes)} {verb} no result of {listing(these)}, which other nodes have.")
+    for these, those in grouped(lacking, lambda node: tuple(lacking[node])).items():
+        verb = "has" if len(those) == 1 else "have"
+        kind.missing.append(f"{listed(those)} {verb} no result of {listing(these)}, which other nodes have.")
     if len(kind.nodes) > 1 and alone:
         kind.missing.append(f"Compared with nothing, since no two nodes have it of one build: {listed(alone, 2)}.")
 
@@ -203,16 +200,11 @@ def _name(benchmark: Cell | str) -> str:
 # Findings.
 
 
-def _order(of_node: Sequence[NodeRatio]) -> tuple[int, bool, float, str]:
+def _order(of_node: OfNode) -> tuple[int, bool, float, str]:
     """Sort slow nodes first, then those slow on a benchmark, fast ones, and the others; slower ones before."""
-    mean, verdicts = of_node[0], [each.verdict for each in of_node]
+    mean, verdicts = of_node[0], [each.verdict for each in (of_node[0], *of_node[1])]
     rank = 0 if mean.verdict == SLOW else 1 if SLOW in verdicts else 2 if FAST in verdicts else 3
     return rank, mean.verdict == UNKNOWN, -mean.ratio.value, mean.node.name
-
-
-def _by_node(kind: Kind) -> list[OfNode]:
-    of_nodes = (list(each) for _, each in groupby(kind.ratios, key=lambda each: each.node.name))
-    return [(mean, on) for mean, *on in of_nodes]
 
 
 def _clear(on: Iterable[NodeRatio]) -> list[NodeRatio]:
@@ -223,12 +215,12 @@ def _clear(on: Iterable[NodeRatio]) -> list[NodeRatio]:
 def _spreads(kind: Kind) -> list[Spread]:
     found: list[Spread] = []
     for benchmark, by_node in kind.times.items():
-        nodes = by_node.values()
-        between = float(np.std([math.log(each.median) for each in nodes], ddof=1))
-        variance, freedom = pooled_variance(nodes)
-        by_noise = variance * math.fsum(1 / each.launches for each in nodes) / len(nodes)
+        times = by_node.values()
+        between = float(np.std([math.log(each.median) for each in times], ddof=1))
+        variance, freedom = nodes.pooled_variance(times)
+        by_noise = variance * math.fsum(1 / each.launches for each in times) / len(times)
         known = (math.sqrt(variance), math.sqrt(by_noise)) if freedom else (None, None)
-        found.append((benchmark, len(nodes), between, *known))
+        found.append((benchmark, len(times), between, *known))
     return found
 
 
@@ -237,7 +229,7 @@ def headline(kinds: Sequence[Kind]) -> list[str]:
     ratios = [each for kind in kinds for each in kind.ratios]
     if not ratios:
         return []
-    lines = [line for kind in kinds for line in _of_kind(_by_node(kind))]
+    lines = [line for kind in kinds for line in _of_kind(kind.judged)]
     differ = any(each.p_adjusted is not None and each.p_adjusted < SIGNIFICANCE for each in ratios)
     return lines or [_LITTLE if differ else NOTHING]
 
@@ -290,10 +282,6 @@ def _excuse(mean: NodeRatio, on: Iterable[NodeRatio]) -> str:
 # Its tables.
 
 
-def _axis(name: str) -> Callable[[Cell | str], Any]:
-    return lambda benchmark: None if isinstance(benchmark, str) else axis_value(benchmark, name)
-
-
 def _row(benchmark: Cell | str) -> str:
     if isinstance(benchmark, str):
         return f"{benchmark}, {'s/GB' if benchmark == BANDWIDTH else 's/GFLOP'}"
@@ -314,7 +302,7 @@ def _verdict(each: NodeRatio) -> Entry:
 
 _BENCHMARK: tuple[Column[Cell | str], ...] = (
     Column("benchmark", "", lambda each: each if isinstance(each, str) else "cell", _row),
-    *(Column(name, None, _axis(name)) for name in axes.NAMES),
+    *attributes(lambda each: None if isinstance(each, str) else each, *axes.NAMES),
 )
 _RATIO: tuple[Column[NodeRatio], ...] = (
     Column("node", None, lambda each: each.node.name),
@@ -341,7 +329,7 @@ _SPREAD: tuple[Column[Spread], ...] = (
     Column("by_noise", "noise", lambda spread: spread[4], lambda spread: _share(spread[4])),
 )
 _NODE: tuple[Column[OfNode], ...] = (
-    Column("node", "", lambda of: of[0].node.name, lambda of: Entry(of[0].node.name, marks=_marks(of[0].node))),
+    Column("node", "", lambda of: of[0].node.name, lambda of: _marked(of[0].node)),
     Column("", "mean", lambda of: of[0].ratio),
     Column("", "benchmarks", lambda of: len(of[1])),
     Column("", SLOW, lambda of: sum(each.verdict == SLOW for each in of[1]) or None),
@@ -359,8 +347,8 @@ def _raised(node: NodeSeen) -> list[Any]:
     return [kind for kind, raised in ((SHARED_NODE, node.shared), (CONTENDED, node.disturbed)) if raised]
 
 
-def _marks(node: NodeSeen) -> str:
-    return "".join(f" {kind.symbol}" for kind in _raised(node))
+def _marked(node: NodeSeen) -> Entry:
+    return Entry(node.name, marks="".join(f" {kind.symbol}" for kind in _raised(node)))
 
 
 def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
@@ -372,15 +360,15 @@ def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
     before = [*sentences[:top], *([f"So are {counted(more, 'further node')}."] if more > 0 else [])]
     tables, marks = [], set()
     for kind in (each for each in kinds if each.ratios):
-        nodes, spreads, name = _by_node(kind), _spreads(kind), kind.host.name
-        before.append(_summary(name, len(nodes), spreads))
-        rest = Counter(mean.verdict for mean, _ in nodes[top:])
+        spreads, name = _spreads(kind), kind.host.name
+        before.append(_summary(name, len(kind.judged), spreads))
+        rest = Counter(mean.verdict for mean, _ in kind.judged[top:])
         words = ", ".join(f"{count} {word}" for word, count in rest.most_common())
         notes = [f"{counted(rest.total(), 'further node')}: {words}."] if rest else []
-        tables.append(table(_NODE, nodes[:top], f"{name}: nodes", notes=notes))
-        tables += [_details(*each, kind, top) for each in [each for each in nodes if _clear(each[1])][:_DETAILED]]
+        tables.append(table(_NODE, kind.judged[:top], f"{name}: nodes", notes=notes))
+        tables += [_details(*each, kind, top) for each in [each for each in kind.judged if _clear(each[1])][:_DETAILED]]
         tables.append(table(_SPREAD, spreads, f"{name}: nodes and launches", group=lambda spread: _group(spread[0])))
-        marks |= {f"{of.symbol} {of.legend}" for mean, _ in nodes for of in _raised(mean.node)}
+        marks |= {f"{of.symbol} {of.legend}" for mean, _ in kind.judged for of in _raised(mean.node)}
     after = (*_LEGEND[:2], *sorted(marks), _LEGEND[2]) if tables else ()
     return Page(tuple(before), tuple(tables), (*after, *(line for kind in kinds for line in kind.missing)))
 
@@ -412,7 +400,7 @@ def _data(kinds: Sequence[Kind]) -> dict[str, Any]:
         "machines": [
             {
                 **objects(host_columns(lambda kind: kind.host), [kind])[0],
-                "nodes": objects(_NODE, _by_node(kind)),
+                "nodes": objects(_NODE, kind.judged),
                 "ratios": objects(_RATIO, kind.ratios),
                 "spreads": objects(_SPREAD, _spreads(kind)),
             }
@@ -436,12 +424,11 @@ def _draw(kinds: Sequence[Kind], path: Path, options: ReportOptions) -> list[Pat
     """Draw a page for each kind: a panel of the mean, and one of each benchmark on which the nodes differ most."""
     pages = []
     for kind in (each for each in kinds if each.ratios):
-        nodes = _by_node(kind)[: options.top]
         most = {spread[0] for spread in sorted(_spreads(kind), key=lambda spread: -spread[2])[:_DRAWN]}
         points = [
             ("Geometric mean" if of == MEAN else _name(of), each.node.name, "the other nodes", each.ratio)
             for of in (MEAN, *(each for each in kind.times if each in most))
-            for mean, on in nodes
+            for mean, on in kind.judged[: options.top]
             for each in (mean, *on)
             if each.benchmark == of
         ]

@@ -130,8 +130,7 @@ def _page(found: Frameworks) -> Page:
         what = (
             f"{QUANTITIES[quantity].title}{meant}: those of the row over those of the reference; below 1 it has less."
         )
-    legend = [f"{what} {_LEGEND[0]}", _LEGEND[1], _LEGEND[2]]
-    after = (*legend, *((_FEW,) if few else ()), *legends, *found.matrix.notes)
+    after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends, *found.matrix.notes)
     return Page((), tuple(_table(found, each) for each in found.rows), after)
 
 

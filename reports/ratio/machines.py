@@ -5,6 +5,7 @@ others the ratio is the difference of the hardware.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dlbench.adapters import axes
@@ -16,18 +17,8 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, number, times
 from dlbench.reports.naming import counted, group_name, place_heading, row_name
 from dlbench.reports.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
-from dlbench.reports.ratio.pairs import (
-    FASTER,
-    SLOWER,
-    Compared,
-    Mean,
-    Pair,
-    draw,
-    mean_of,
-    pair_of,
-    verdict,
-    with_verdicts,
-)
+from dlbench.reports.ratio import pairs as compared
+from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Mean, Pair, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.statistics import judge
 from dlbench.reports.storage.hosts import unlike
@@ -64,7 +55,7 @@ def machines(matrix: Matrix) -> Machines:
         if machine != most:
             pairs = [pair for cell in cells[most].values() if (pair := pair_of(cells[machine].get(cell.cell), cell))]
             alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
-            judged = with_verdicts(pairs, lambda pair, alike=alike: alike and _same_gpu(pair))  # type: ignore[misc]
+            judged = [each if alike and _same_gpu(each) else replace(each, verdict="") for each in with_verdicts(pairs)]
             found.append((machine, most, judged))
     return Compared(matrix, tuple(found))
 
@@ -74,7 +65,7 @@ def _same_gpu(pair: Pair) -> bool:
 
 
 def _verdict(mean: Mean) -> str:
-    return verdict(mean.ratio) if all(pair.verdict for pair in mean.pairs) else ""
+    return compared.verdict(mean.ratio) if all(pair.verdict for pair in mean.pairs) else ""
 
 
 def _shown(word: str) -> Entry:
@@ -164,8 +155,8 @@ def _summary(found: Machines, pairs: Sequence[Pair]) -> str:
 
 def headline(found: Machines) -> list[str]:
     """Return for each machine its difference from the other one, where noise does not explain it."""
-    compared = [pairs for _, _, pairs in found.rows if pairs]
-    return [_summary(found, pairs) for pairs in compared if judge(mean_of(pairs).ratio) != "no clear difference"]
+    known = [pairs for _, _, pairs in found.rows if pairs]
+    return [_summary(found, pairs) for pairs in known if judge(mean_of(pairs).ratio) != "no clear difference"]
 
 
 def _data(found: Machines) -> dict[str, object]:
@@ -207,7 +198,7 @@ def _draw(found: Machines, path: Path) -> list[Path]:
         title = f"{found.name(machine)} against {found.name(other)}"
         across = f"{QUANTITIES[found.matrix.quantity].title} over those on {found.name(other)}; 95 % intervals"
         pages += [(title, across, points)] if points else []
-    return draw(pages, path)
+    return compared.draw(pages, path)
 
 
 def _any(found: Machines) -> bool:

@@ -83,6 +83,10 @@ class NodeRatio:
     """None for the mean; seconds per mini-batch, or per GFLOP or GB."""
 
 
+OfNode = tuple[NodeRatio, list[NodeRatio]]
+"""The mean of a node, and its benchmarks, the slowest first."""
+
+
 @dataclass
 class Kind:
     """The nodes of one fingerprint."""
@@ -94,8 +98,13 @@ class Kind:
     """By benchmark that two nodes have, and node; the launch, or the reading, is the sampling unit."""
     missing: list[str] = field(default_factory=list)
     """A sentence for each gap."""
-    ratios: tuple[NodeRatio, ...] = ()
-    """Node by node, those that differ first, of each its mean first and then its benchmarks, the slowest first."""
+    judged: list[OfNode] = field(default_factory=list)
+    """The nodes that differ first."""
+
+    @property
+    def ratios(self) -> list[NodeRatio]:
+        """All ratios, node by node, the mean of each first."""
+        return [each for mean, on in self.judged for each in (mean, *on)]
 
 
 class Estimates(NamedTuple):
@@ -177,7 +186,8 @@ class _Nodes:
                 at = names.index(name), column
                 values[at], enough[at] = math.log(summary.median), summary.covers_launches
                 self.common[at] = alike is not None and summary.covers_launches and name not in noisy
-                variance, freedoms[at] = alike if alike and self.common[at] else _own_variance(summary)
+                own = variance_of_launches(summary), summary.launches - 1 if summary.covers_launches else math.inf
+                variance, freedoms[at] = alike if alike and self.common[at] else own
                 variances[at] = variance / summary.launches
         self.means = Estimates(values, variances, freedoms)
         self.present = ~np.isnan(values)
@@ -212,7 +222,7 @@ class _Nodes:
             self.aside[[row for row, rank in ranks.items() if rank > last], column] = True
         return bool(self.aside.sum() > before)
 
-    def ratios(self, benchmarks: "_Judged", nodes: "_Judged") -> list[NodeRatio]:
+    def ratios(self, benchmarks: "_Judged", nodes: "_Judged") -> list[OfNode]:
         """Return a ratio for each node's mean and each of its benchmarks, where there is another node."""
         flags = self.usual & ~self.aside
         others = flags.sum(axis=0) - flags
@@ -225,8 +235,8 @@ class _Nodes:
                 if not np.isnan(benchmarks[0][row, at])
             ]
             if of_node:
-                found.append(_ratio(nodes, (row,), node, MEAN, most[row], self.all_tested[row]))
-                found += sorted(of_node, key=lambda each: -each.ratio.value)
+                mean = _ratio(nodes, (row,), node, MEAN, most[row], self.all_tested[row])
+                found.append((mean, sorted(of_node, key=lambda each: -each.ratio.value)))
         return found
 
 
@@ -239,8 +249,8 @@ def _distances(judged: _Judged) -> Floats:
     return np.where(np.isin(judged[3], (SLOW, FAST)), judged[0], 0.0)
 
 
-def contrasts(kinds: Sequence[Kind]) -> list[list[NodeRatio]]:
-    """Return the ratios of each kind, node by node in the order of names."""
+def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
+    """Return the ratios of each kind's nodes, in the order of names."""
     found = [_Nodes(kind) for kind in kinds]
     while found:
         differences = [each.differences() for each in found]
@@ -334,8 +344,3 @@ def pooled_variance(times: Iterable[Summary]) -> tuple[float, int]:
     freedom = sum(len(each) - 1 for each in several)
     squares = math.fsum(float(np.var(each, ddof=1)) * (len(each) - 1) for each in several)
     return squares / max(1, freedom), freedom
-
-
-def _own_variance(summary: Summary) -> tuple[float, float]:
-    """Return the variance of a node's launches, of too few what is assumed of it, and its degrees of freedom."""
-    return variance_of_launches(summary), summary.launches - 1 if summary.covers_launches else math.inf

@@ -1,13 +1,19 @@
 """Pairs of cells that differ along one axis: their ratios, who is clearly slower, geometric means, and pictures."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.cells import CellResult, Matrix, grouped
+from dlbench.reports.columns import Column
+from dlbench.reports.flags import FlagKind
+from dlbench.reports.formats.csv import MEDIAN
+from dlbench.reports.formats.layout import Entry, entry
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.naming import counted
+from dlbench.reports.quantities import QUANTITIES, SECONDS
 from dlbench.reports.statistics import WORSE, Ratio, Summary, holm, judge, mean_of_pairs, ratio, welch
 from dlbench.reports.storage.hosts import name_among
 
@@ -27,7 +33,7 @@ class Pair:
     p_value: float | None = None
     """Of Welch's t; None from too few launches."""
     verdict: str = ""
-    """On the cell; empty where none is asked for."""
+    """On the cell; empty for none."""
 
     @property
     def times(self) -> tuple[Summary, Summary]:
@@ -88,14 +94,12 @@ def mean_of(pairs: Sequence[Pair]) -> Mean:
     return Mean(mean_of_pairs([each.times for each in pairs]), tuple(pairs))
 
 
-def with_verdicts(pairs: Sequence[Pair], wanted: Callable[[Pair], bool]) -> list[Pair]:
-    """Return the pairs with p-values adjusted for their number, and with a verdict where it is wanted."""
+def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs with verdicts, and with p-values adjusted for their number."""
     p_values = [welch(*each.times) for each in pairs]
-    adjusted = iter(holm([each for each in p_values if each is not None]))
-    found = [
-        replace(each, p_value=None if p is None else next(adjusted)) for each, p in zip(pairs, p_values, strict=True)
-    ]
-    return [replace(each, verdict=verdict(each.ratio, each.p_value)) if wanted(each) else each for each in found]
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    known = [None if p is None else next(adjusted) for p in p_values]
+    return [replace(each, p_value=p, verdict=verdict(each.ratio, p)) for each, p in zip(pairs, known, strict=True)]
 
 
 def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
@@ -103,6 +107,36 @@ def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
     word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
     same = found.low is not None and found.high is not None and found.low >= 1 / WORSE and found.high <= WORSE
     return word or (SAME if same else UNKNOWN)
+
+
+def costs(
+    found: Compared[Row], pairs: Iterable[tuple[Row, Pair]], what: str, where: Callable[[Row, Pair], str]
+) -> list[str]:
+    """Return for each machine how often something costs time ("WHAT time in 2 of 3 cells, most on WHERE.")."""
+    lines = []
+    for machine, here in grouped(pairs, lambda each: each[1].cell.machine).items():
+        slower = [each for each in here if each[1].verdict == SLOWER]
+        line, cells = f"{found.name(machine)}: {what}", counted(len(here), "cell")
+        if slower:
+            most = max(slower, key=lambda each: each[1].ratio.value)
+            lines.append(f"{line} time in {len(slower)} of {cells}, most on {where(*most)}.")
+        else:
+            lines.append(f"{line} no significant time in {cells}.")
+    return lines
+
+
+def seconds_column(
+    of: Callable[[Row], CellResult | None],
+    common: Collection[FlagKind] = (),
+    key: str = "seconds_per_minibatch",
+    heading: str = "s/batch",
+) -> Column[Row]:
+    """Return the seconds of a row's cell, marked with its flags but those that all have, and not with a star."""
+
+    def text(row: Row) -> Entry:
+        return entry(of(row), QUANTITIES[SECONDS], common)._replace(best=False)
+
+    return Column(key, heading, lambda row: getattr(of(row), "seconds", None), text, MEDIAN)
 
 
 Point = tuple[str, str, str, Ratio]

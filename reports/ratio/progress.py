@@ -6,7 +6,7 @@ stands with its fastest mode, unless all are asked for.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,14 +20,12 @@ from dlbench.reports.columns import GROUP, Column, axis_columns, begins, csv_row
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.flags import CONTENDED, FlagKind
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
+from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import Page, Table
 from dlbench.reports.naming import condition_name, group_name, place_heading, row_name
-from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import NOTHING, Mean, draw, mean_of, pair_of
+from dlbench.reports.ratio.pairs import NOTHING, Compared, Mean, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio
-from dlbench.reports.storage.hosts import Host
 
 MEAN = (
     "Geometric mean over the networks that more than one framework has a number for, of the newest over the oldest "
@@ -82,19 +80,16 @@ class Overall:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Compared[Standing]):
     """All frameworks of a matrix by machine, network and place, the oldest first, those without a date last."""
 
-    hosts: dict[str, Host]
-    standings: tuple[Standing, ...]
     overall: tuple[Overall, ...]
     all_modes: bool
-    notes: tuple[str, ...]
 
     @property
     def rankings(self) -> list[list[Standing]]:
         """The standings on one network at one place, for each of these."""
-        return list(grouped(self.standings, lambda each: (each.place, each.cell.group)).values())
+        return list(grouped(self.rows, lambda each: (each.place, each.cell.group)).values())
 
 
 def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
@@ -120,7 +115,7 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
         _overall(place, {group: _best(found[place, group]) for _, group in of_places[place]}, builds)
         for place in sorted(of_places, key=rank)
     ]
-    return Progress(dict(matrix.hosts), tuple(standings), tuple(overall), all_modes, matrix.notes)
+    return Progress(matrix, tuple(standings), tuple(overall), all_modes)
 
 
 def _place(cell: CellResult) -> Place:
@@ -177,9 +172,7 @@ def _build_name(standing: Standing) -> str:
     return f"{standing.cell.row.framework} {version_name(standing.build)}"
 
 
-def _columns(common: Iterable[FlagKind] = ()) -> tuple[Column[Standing], ...]:
-    seconds, known = QUANTITIES["seconds"], set(common)
-
+def _columns(common: Collection[FlagKind] = ()) -> tuple[Column[Standing], ...]:
     def ceiling(cell: CellResult) -> str:
         return "" if cell.ceiling_fraction is None or cell.timed is None else f"{cell.ceiling_fraction:.0%}"
 
@@ -193,13 +186,7 @@ def _columns(common: Iterable[FlagKind] = ()) -> tuple[Column[Standing], ...]:
         Column("oldest", None, lambda each: each.oldest),
         Column("status", None, lambda each: each.cell.status),
         Column("reason", None, lambda each: each.cell.reason),
-        Column(
-            "seconds_per_minibatch",
-            "s/batch",
-            lambda each: each.cell.seconds,
-            lambda each: layout.entry(each.cell, seconds, known)._replace(best=False),
-            MEDIAN,
-        ),
+        seconds_column(lambda each: each.cell, common),
         Column(
             "speedup",
             "speed-up",
@@ -218,7 +205,7 @@ def _month(build: Build) -> str:
 
 def _where(found: Progress) -> tuple[Column[Standing], ...]:
     return (
-        *host_columns(lambda each: found.hosts[each.place.machine]),
+        *host_columns(lambda each: found.matrix.hosts[each.place.machine]),
         *axis_columns(lambda each: each.cell.group, GROUP),
         *axis_columns(lambda each: each.place.cell, _PLACE),
     )
@@ -235,7 +222,7 @@ def _summary(found: Progress) -> tuple[Column[Overall], ...]:
         return CONTENDED.symbol if each.disturbed else ""
 
     return (
-        *host_columns(lambda each: found.hosts[each.place.machine]),
+        *host_columns(lambda each: found.matrix.hosts[each.place.machine]),
         *axis_columns(lambda each: each.place.cell, _PLACE),
         Column("", "", lambda each: condition_name(each.place.cell)),
         Column("newest", "newest", lambda each: name(each.newest), lambda each: shown(each.newest)),
@@ -254,17 +241,17 @@ def _summary(found: Progress) -> tuple[Column[Overall], ...]:
 
 def _page(found: Progress) -> Page:
     """Return for each machine a table of all networks, and one of the means over networks."""
-    if not found.standings:
+    if not found.rows:
         return Page((NOTHING,), ())
     tables = []
-    common = layout.common_flags(each.cell for each in found.standings if each.cell.timed is not None)
-    for machine, here in grouped(found.standings, lambda each: each.place.machine).items():
-        tables.append(_table(found.hosts[machine].name, here, common))
+    common = layout.common_flags(each.cell for each in found.rows if each.cell.timed is not None)
+    for machine, here in grouped(found.rows, lambda each: each.place.machine).items():
+        tables.append(_table(found.name(machine), here, common))
         tables.append(_means(found, [each for each in found.overall if each.place.machine == machine]))
-    lines = [_LEGEND, *axes.legends(each.place.cell for each in found.standings)]
-    lines += [_MODES] if any(each.modes > 1 for each in found.standings) and not found.all_modes else []
-    lines += layout.flag_lines((each.cell for each in found.standings), common)
-    return Page((), tuple(tables), (*lines, *_undated(found), *found.notes))
+    lines = [_LEGEND, *axes.legends(each.place.cell for each in found.rows)]
+    lines += [_MODES] if any(each.modes > 1 for each in found.rows) and not found.all_modes else []
+    lines += layout.flag_lines((each.cell for each in found.rows), common)
+    return Page((), tuple(tables), (*lines, *_undated(found), *found.matrix.notes))
 
 
 def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -> Table:
@@ -302,7 +289,7 @@ def _means(found: Progress, overall: Sequence[Overall]) -> Table:
 
 
 def _undated(found: Progress) -> list[str]:
-    names = ", ".join(dict.fromkeys(_build_name(each) for each in found.standings if each.build.released is None))
+    names = ", ".join(dict.fromkeys(_build_name(each) for each in found.rows if each.build.released is None))
     return [f"Release date not known, so listed last, and never the oldest or the newest: {names}."] if names else []
 
 
@@ -313,12 +300,12 @@ def _data(found: Progress) -> dict[str, Any]:
             {**objects(_where(found), of[:1])[0], "frameworks": objects(_columns(), of)} for of in found.rankings
         ],
         "summary": objects(_summary(found), found.overall),
-        "notes": [*_undated(found), *found.notes],
+        "notes": [*_undated(found), *found.matrix.notes],
     }
 
 
 def _rows(found: Progress) -> Rows:
-    return csv_rows((*_where(found), *_columns()), found.standings)
+    return csv_rows((*_where(found), *_columns()), found.rows)
 
 
 def _draw(found: Progress, path: Path) -> list[Path]:
@@ -327,8 +314,8 @@ def _draw(found: Progress, path: Path) -> list[Path]:
     Left out are places with more threads than the machine has cores, where there are others.
     """
     pages = []
-    for machine, here in grouped(found.standings, lambda each: each.place.machine).items():
-        cores = found.hosts[machine].own_cores
+    for machine, here in grouped(found.rows, lambda each: each.place.machine).items():
+        cores = found.matrix.hosts[machine].own_cores
         own = [each for each in here if cores is None or not _shares_cores(each.place, cores)] or here
         points = [
             (
@@ -344,7 +331,7 @@ def _draw(found: Progress, path: Path) -> list[Path]:
         points.sort(key=lambda point: (point[1].startswith(UNKNOWN), point[1]))
         points.sort(key=lambda point: [group_name(each.cell.group) for each in own].index(point[0]))
         across = "times as fast as the oldest framework; bars: intervals"
-        pages.append((f"From the oldest framework to the newest, on {found.hosts[machine].name}", across, points))
+        pages.append((f"From the oldest framework to the newest, on {found.name(machine)}", across, points))
     return draw(pages, path, series="")
 
 
@@ -361,11 +348,11 @@ REPORT = Report(
     data=_data,
     rows=_rows,
     draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: bool(found.standings),
+    drawable=lambda found: bool(found.rows),
     suggestion="the frameworks from oldest to newest",
     applies=lambda cells: differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1,
     options=frozenset({ALL_MODES, ALL_RUNS}),
     heading="From the oldest framework to the newest",
     place=60,
-    has_section=lambda found: bool(found.standings),
+    has_section=lambda found: bool(found.rows),
 )

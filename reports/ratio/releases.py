@@ -14,25 +14,12 @@ from pathlib import Path
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.cells import CellResult, Matrix, Place, grouped
-from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, host_columns, objects, table
-from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import (
-    Entry,
-    Page,
-    Table,
-    common_flags,
-    deviation,
-    entry,
-    flag_lines,
-    number,
-    times,
-    why_hole,
-)
+from dlbench.reports.columns import VALUE, Column, attributes, axis_columns, csv_rows, host_columns, objects, table
+from dlbench.reports.formats.layout import Entry, Page, Table, common_flags, flag_lines, multiple, times, why_hole
 from dlbench.reports.history.nights import Difference, differences
 from dlbench.reports.history.report import difference_words
 from dlbench.reports.naming import group_name, place_name, row_name
-from dlbench.reports.quantities import QUANTITIES
-from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Pair, draw, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import FASTER, SLOWER, Compared, Pair, draw, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import Report
 from dlbench.reports.statistics import Ratio
 from dlbench.reports.storage.record import RELEASED, RELEASES, Record, Run
@@ -98,7 +85,7 @@ def releases(matrix: Matrix, records: Iterable[Record], runs: Iterable[Run]) -> 
         for series in grouped(cells, lambda each: (each.machine, axes.without(each.cell, "framework"))).values():
             if len(series) > 1:  # of an older run there may be one left that a newer one lacks
                 points += _points(series, newest)
-    judged = iter(with_verdicts([each.pair for each in points if each.pair], lambda pair: True))
+    judged = iter(with_verdicts([each.pair for each in points if each.pair]))
     return Compared(matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in points))
 
 
@@ -153,10 +140,7 @@ def also_changed(before: Record, after: Record, old: str, new: str) -> tuple[Dif
 
 
 def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...]:
-    common = set(common_flags(each.cell for each in rows if each.cell.shown))
-
-    def seconds(each: Point) -> Entry:
-        return entry(each.cell, QUANTITIES["seconds"], common)._replace(best=False)
+    common = common_flags(each.cell for each in rows if each.cell.shown)
 
     def python(each: Point) -> str:
         return each.cell.interpreter.removeprefix("CPython ")
@@ -169,7 +153,7 @@ def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...
         Column("interpreter", "Python", lambda each: each.cell.interpreter or None, python),
         Column("environment", None, lambda each: each.cell.environment or None),
         *attributes(lambda each: each.cell, "run", "status", "reason"),
-        Column("seconds_per_minibatch", "s/batch", lambda each: each.cell.seconds, seconds, MEDIAN),
+        seconds_column(lambda each: each.cell, common),
         Column("before", None, lambda each: each.before),
         Column("ratio", "to the one before", lambda each: each.ratio, lambda each: _ratio(each.ratio), VALUE),
         Column("p_adjusted", None, lambda each: each.pair and each.pair.p_value),
@@ -181,9 +165,7 @@ def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...
 
 
 def _ratio(found: Ratio | None) -> Entry:
-    if found is None:
-        return Entry("")
-    return Entry(f"{number(found.value)}x", deviation(found.value, found.low, found.high))
+    return Entry("") if found is None else multiple(found)
 
 
 def _series(found: Releases) -> list[list[Point]]:

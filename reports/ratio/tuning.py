@@ -8,10 +8,8 @@ in time.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -27,6 +25,7 @@ from dlbench.reports.report import ALL_RUNS, Report, Source
 from dlbench.reports.statistics import Ratio, summarise
 from dlbench.reports.storage.hosts import Host, name_among
 from dlbench.reports.storage.record import SEARCH, Record, last_attempts
+from dlbench.reports.storage.results import Results
 
 NO_WORTH = 0.02
 """A setting whose whole interval lies within this share of 1 is worth nothing."""
@@ -36,7 +35,7 @@ NOT_TESTED = "not tested"
 FEWEST_NETWORKS = 3
 """For an interval over networks."""
 _ALIKE = 5
-"""Runs that measure the same are read up to this number, for comparisons without an interval in the newest."""
+"""Runs that measure the same are read up to this number: the newest may lack an interval."""
 NOTHING = "Nothing was measured both with settings in force and without; `dlbench run tuning` does it."
 SEARCHED = (
     "A search (`dlbench tune`) launches what is fast, not what shows a setting's worth; `dlbench run tuning` does."
@@ -66,8 +65,6 @@ class Worth:
     machine: str
     cell: Cell
     """With the usual tuning."""
-    build: tuple[str, ...]
-    """Its environment, and the names of its settings: other values are another row."""
     setting: str
     alone: PairedEstimate | None
     among: PairedEstimate | None = None
@@ -95,11 +92,6 @@ class Tuning:
     """Launches of searches, which do not show a setting's worth."""
 
     @property
-    def estimates(self) -> list[PairedEstimate]:
-        """All its estimates."""
-        return [found for worth in self.worths for found in (worth.alone, worth.among) if found is not None]
-
-    @property
     def machines(self) -> dict[str, list[Worth]]:
         """The worths by machine."""
         return grouped(self.worths, lambda worth: worth.machine)
@@ -114,19 +106,24 @@ def verdict(found: PairedEstimate | Ratio) -> str:
     return FASTER if found.high < 1 else SLOWER if found.low > 1 else UNKNOWN
 
 
-_Times = dict[tuple[str, int], float]  # by run and block
+_Times = dict[tuple[int, str, int], float]  # by age of the run, run, and block
 
 
-def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> Tuning:
-    """Return the worth of the settings, of the newest environment of each row."""
-    found: dict[tuple[str, Cell, tuple[str, ...]], dict[str, _Times]] = {}
-    newest: dict[tuple[str, Cell], tuple[datetime, tuple[str, ...]]] = {}
+def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host], together: bool = False) -> Tuning:
+    """Return the worth of the settings, of the newest build of each row that has pairs.
+
+    For each comparison the newest run counts that has pairs enough for an interval, else the newest; with ``together``
+    the pairs of all runs do.
+    """
+    found: dict[tuple[str, Cell], dict[tuple[str, ...], dict[str, _Times]]] = {}
+    ages: dict[str, int] = {}
     disturbed = searched = 0
     records = list(records)
     # Rows that have launch settings only; of a row without any one cell says nothing.
     of_launch = {each.cell._replace(tuning=TUNED) for each in records if each.cell.tuning.startswith(f"{TUNED}+")}
     for machine, of_machine in grouped(records, lambda record: record.machine).items():
-        for record in last_attempts(of_machine):
+        # The newest first: so are then the builds of a row.
+        for record in sorted(last_attempts(of_machine), key=lambda record: record.started, reverse=True):
             tunable = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
             cell = record.cell._replace(tuning=TUNED)
             if not (tunable or cell in of_launch):
@@ -138,67 +135,42 @@ def worth_of_settings(records: Iterable[Record], hosts: Mapping[str, Host]) -> T
             elif left_out(record, hosts.get(machine)):
                 disturbed += 1
             else:
-                build = (record.environment, *tunable)
-                latest = newest.get((machine, cell), (record.started, ()))
-                newest[machine, cell] = max(latest, (record.started, build))
-                times = found.setdefault((machine, cell, build), {}).setdefault(record.cell.tuning, {})
-                times[record.run, record.launch] = median(record.outcome.step_seconds())
+                builds = found.setdefault((machine, cell), {})
+                times = builds.setdefault((record.environment, *tunable), {}).setdefault(record.cell.tuning, {})
+                age = 0 if together else ages.setdefault(record.run, len(ages))
+                times[age, record.run, record.launch] = median(record.outcome.step_seconds())
     worths: list[Worth] = []
-    for (machine, cell), (_, build) in newest.items():
-        of_row = _of_row(machine, cell, build, found[machine, cell, build])
-        worths += of_row if any(each.verdict for each in of_row) else []
-    return Tuning(hosts, _in_order(worths), disturbed, searched)
+    for rows in grouped(found, lambda row: row[0]).values():
+        for machine, cell in sorted(rows, key=lambda row: axes.sort_key(row[1])):
+            of_builds = (_of_row(machine, cell, *build) for build in found[machine, cell].items())
+            worths += next((of for of in of_builds if any(each.verdict for each in of)), [])
+    return Tuning(hosts, tuple(worths), disturbed, searched)
 
 
 def _of_row(machine: str, cell: Cell, build: tuple[str, ...], times: Mapping[str, _Times]) -> list[Worth]:
+    """Return the worth of the settings of a build: its environment, and the names of its settings."""
     names = build[1:]
 
     def ratio(without: Iterable[str], setting: Iterable[str]) -> PairedEstimate | None:
         before = times.get(tuning.written(set(without), names), {})
         after = times.get(tuning.written({*without, *setting}, names), {})
-        pairs = sorted(before.keys() & after.keys())
-        return estimate_pairs([before[each] for each in pairs], [after[each] for each in pairs]) if pairs else None
+        newest = None
+        for pairs in grouped(sorted(before.keys() & after.keys()), lambda at: at[0]).values():
+            estimate = estimate_pairs([before[at] for at in pairs], [after[at] for at in pairs])
+            if estimate.low > 0:
+                return estimate
+            newest = newest or estimate
+        return newest
 
-    worths = [Worth(machine, cell, build, "", ratio((), names) if names else None)]
+    worths = [Worth(machine, cell, "", ratio((), names) if names else None)]
     for name in names:
         among = ratio(set(names) - {name}, [name]) if len(names) > 1 else None
-        worths.append(Worth(machine, cell, build, name, ratio((), [name]), among))
+        worths.append(Worth(machine, cell, name, ratio((), [name]), among))
     of_launch = {name for word in times for name in tuning.in_force(word, names)} - set(names)
     for name in sorted(of_launch):
         # Without settings of the row, `tuned` is as installed.
-        worths.append(Worth(machine, cell, build, name, ratio((), [name]), ratio(names, [name]) if names else None))
+        worths.append(Worth(machine, cell, name, ratio((), [name]), ratio(names, [name]) if names else None))
     return worths
-
-
-def newest_of(parts: Sequence[Tuning]) -> Tuning:
-    """Join the results of several runs, the newest first.
-
-    For each comparison of a row the newest estimate counts that has an interval, else the newest; only those of the
-    build with which the row's pairs were last measured.
-    """
-
-    def newer(new: PairedEstimate | None, old: PairedEstimate | None) -> PairedEstimate | None:
-        keeps = new is not None and (new.low > 0 or old is None or old.low == 0)
-        return new if keeps else old
-
-    hosts: dict[str, Host] = {}
-    builds: dict[tuple[str, Cell], tuple[str, ...]] = {}
-    found: dict[tuple[str, Cell, str], Worth] = {}
-    for part in parts:
-        for worth in part.worths:
-            hosts.setdefault(worth.machine, part.hosts[worth.machine])
-            if builds.setdefault((worth.machine, worth.cell), worth.build) == worth.build:
-                at = worth.machine, worth.cell, worth.setting
-                known = found.get(at, worth)
-                alone, among = newer(known.alone, worth.alone), newer(known.among, worth.among)
-                found[at] = replace(known, alone=alone, among=among)
-    counts = {name: sum(getattr(part, name) for part in parts) for name in ("disturbed", "searched")}
-    return Tuning(hosts, _in_order(found.values()), **counts)
-
-
-def _in_order(worths: Iterable[Worth]) -> tuple[Worth, ...]:
-    of_machines = grouped(worths, lambda worth: worth.machine).values()
-    return tuple(each for of in of_machines for each in sorted(of, key=lambda worth: axes.sort_key(worth.cell)))
 
 
 Mean = tuple[str, str, Ratio, int]
@@ -234,18 +206,13 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
 
 
 def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
-    """Return a unique name for each row of a machine: with threads and mini-batch where the network does not do."""
-    forms: tuple[Callable[[Cell], str], ...] = (
-        lambda cell: f"{row_name(cell)}: {cell.network}",
-        lambda cell: f"{row_name(cell)}: {cell.network}, {place_name(cell)}",
-        lambda cell: f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}",
-    )
-    cells = dict.fromkeys(worth.cell for worth in worths)
-    names: dict[Cell, str] = {}
-    for form in forms:
-        known = Counter(map(form, cells))
-        names |= {cell: form(cell) for cell in cells if cell not in names and known[form(cell)] == 1}
-    return {cell: names.get(cell, forms[-1](cell)) for cell in cells}
+    """Return a unique name for each row: with mini-batch and threads where the network's name does not do."""
+    short = {worth.cell: f"{row_name(worth.cell)}: {worth.cell.network}" for worth in worths}
+    known = Counter(short.values())
+    return {
+        cell: name if known[name] == 1 else f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}"
+        for cell, name in short.items()
+    }
 
 
 # Its tables.
@@ -304,34 +271,29 @@ def _means(found: Tuning) -> tuple[Column[Mean], ...]:
     )
 
 
-def _named(names: Mapping[Cell, str], worth: Worth) -> str:
-    return names[worth.cell]
-
-
 def _page(found: Tuning) -> Page:
     """Return tables of all settings over networks, of all settings on each, and of each setting."""
     were = "launch was" if found.disturbed == 1 else "launches were"
     disturbed = (f"{found.disturbed} {were} disturbed by other programs and left out.",) if found.disturbed else ()
     if not found.worths:
         return Page((SEARCHED if found.searched else NOTHING, *disturbed), (), ())
-    tables = []
+    tables, names = [], _names(found.worths)
     legend = dict.fromkeys(_LEGEND[:1])
+    together: tuple[Column[Worth], ...] = (
+        Column("", "row", lambda worth: names[worth.cell]),
+        Column("", "ratio", lambda worth: _shown(worth.alone)),
+        Column("", "pairs", lambda worth: worth.alone.pairs if worth.alone else None),
+        Column("", "verdict", lambda worth: worth.verdict or None),
+    )
     for machine, worths in found.machines.items():
         where = f", on {name_among(found.hosts, machine)}" if len(found.machines) > 1 else ""
-        names = _names(worths)
         if means := over_networks(worths):
             tables.append(table(_means(found), means, f"Tuned against as installed, over networks{where}"))
             legend[_OF_MEANS] = None
-        together: tuple[Column[Worth], ...] = (
-            Column("", "row", partial(_named, names)),
-            Column("", "ratio", lambda worth: _shown(worth.alone)),
-            Column("", "pairs", lambda worth: worth.alone.pairs if worth.alone else None),
-            Column("", "verdict", lambda worth: worth.verdict or None),
-        )
         if rows := [worth for worth in worths if not worth.setting and worth.alone]:
             tables.append(table(together, rows, f"Tuned against as installed{where}"))
         if judged := [worth for worth in worths if worth.setting and worth.verdict]:
-            tables.append(table(_WORTH, judged, f"Each setting{where}", group=partial(_named, names)))
+            tables.append(table(_WORTH, judged, f"Each setting{where}", group=lambda worth: names[worth.cell]))
             legend[_OF_SETTINGS] = None
     before = [f"On {found.hosts[machine].name}." for machine in found.machines] if len(found.machines) == 1 else []
     return Page((*before, *findings(found)), tuple(tables), (*disturbed, *legend, *_LEGEND[1:]))
@@ -339,10 +301,9 @@ def _page(found: Tuning) -> Page:
 
 def findings(found: Tuning) -> list[str]:
     """Return a sentence for each verdict that some settings have."""
-    sentences = []
+    sentences, names = [], _names(found.worths)
     for machine, worths in found.machines.items():
         where = f" ({name_among(found.hosts, machine)})" if len(found.machines) > 1 else ""
-        names = _names(worths)
         for said, words in ((FASTER, "Faster with"), (SLOWER, "Slower with"), (WORTH_NOTHING, "Worth nothing")):
             those = [each for each in worths if each.setting and each.verdict == said]
             on = grouped(those, lambda each: (each.setting, row_name(each.cell)))
@@ -383,23 +344,22 @@ def headline(found: Tuning) -> list[str]:
 def _analyse(source: Source) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may lack its partner.
     parts = [] if source.options.all_runs else [*_of_runs(source)]
-    if not any(part.worths for part in parts):
-        results = source.results()
-        parts = [worth_of_settings(results.records, results.hosts)]
-    return newest_of(parts)
+    hosts = {name: host for part in parts for name, host in part.hosts.items()}
+    found = worth_of_settings((record for part in parts for record in part.records), hosts)
+    if found.worths:
+        return found
+    results = source.results()
+    return worth_of_settings(results.records, results.hosts, together=True)
 
 
-def _of_runs(source: Source) -> Iterator[Tuning]:
-    """Yield the results of runs that measured pairs, the newest first, up to a finished one that decides them all."""
+def _of_runs(source: Source) -> Iterator[Results]:
+    """Yield the results of runs that measured pairs, the newest first, of those that measured the same at most 5."""
     alike: Counter[object] = Counter()
     for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
         measures = run.machine, run.plan, run.launches
-        if run.sides or not source.narrowing.takes(run) or not applies(run.plan) or alike[measures] >= _ALIKE:
-            continue
-        results = source.narrowing.of(source.of_run(run.id))
-        found = worth_of_settings(results.records, results.hosts)
-        alike[measures] += _ALIKE if run.finished and all(each.low > 0 for each in found.estimates) else 1
-        yield found
+        if not run.sides and source.narrowing.takes(run) and applies(run.plan) and alike[measures] < _ALIKE:
+            alike[measures] += 1
+            yield source.narrowing.of(source.of_run(run.id))
 
 
 def applies(cells: Iterable[Cell]) -> bool:

@@ -141,7 +141,7 @@ def opened(target: str, report: Report, create: bool = True, unfinished: Run | N
         store = DeliveringStore(local, lambda: Store.open(target), target, report)
         try:
             store.deliver()
-            if unfinished is not None and local.run(unfinished.id) is None:
+            if unfinished is not None and not local.runs(unfinished.id):
                 with Store.open(target, create=False) as server:
                     copy_run(server, local, unfinished.id)
             yield store

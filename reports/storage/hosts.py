@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dlbench.hardware_probe import Machine, describe
-from dlbench.hardware_probe.doctor import Finding
 from dlbench.hardware_probe.files import JsonRecord
 from dlbench.hardware_probe.machine import rounded_memory_gib
 
@@ -59,22 +58,6 @@ class Node(JsonRecord):
     """As the scheduler calls it."""
     shared: tuple[str, ...] = ()
     """Why the job did not have the node to itself, in words; empty: it had."""
-
-
-def read_node(known: Any) -> Node | None:
-    """Return the node that a run or a record names; None for one outside a fleet, or of another form."""
-    try:
-        return Node.from_dict(known)
-    except ValueError:
-        return None
-
-
-def read_findings(known: Any) -> tuple[Finding, ...] | None:
-    """Return the doctor's findings that a run keeps; None without any, or in another version's form."""
-    try:
-        return tuple(Finding.from_dict(each) for each in known) if isinstance(known, list) else None
-    except ValueError:
-        return None
 
 
 def name_among(hosts: Mapping[str, Host], machine: str) -> str:

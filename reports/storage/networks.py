@@ -66,13 +66,9 @@ def read_network(data: object) -> dict[str, Any] | None:
     """Read the specification that a record keeps; raises ProtocolError where it is none."""
     if data is None:
         return None
-    if (
-        not isinstance(data, dict)
-        or not isinstance(data.get("family"), str)
-        or not isinstance(data.get("numbers"), dict)
-    ):
-        raise ProtocolError("the network is no family with numbers")
-    return data
+    if isinstance(data, dict) and isinstance(data.get("family"), str) and isinstance(data.get("numbers"), dict):
+        return data
+    raise ProtocolError("the network is no family with numbers")
 
 
 def in_order(name: str) -> tuple[int, str]:

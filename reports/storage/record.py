@@ -6,18 +6,19 @@ user's name nor a path of theirs is part of a record; the name of a machine is i
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WrapValidator
 
 from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
 from dlbench.hardware_probe.files import JsonRecord
-from dlbench.reports.errors import RecordError, in_one_line
-from dlbench.reports.storage.hosts import Node, read_findings, read_node
+from dlbench.reports.errors import RecordError
+from dlbench.reports.formats.inert import one_line
+from dlbench.reports.storage.hosts import Node
 from dlbench.reports.storage.networks import read_network
 
 RECORD_SCHEMA = 1
@@ -44,7 +45,17 @@ _MOST_NANOSECONDS = 10**19  # three centuries
 
 _LEFT_OUT = ("telemetry", "network", "node", "doctor")
 """Not written where there is none."""
-_Node = Annotated[Node | None, BeforeValidator(read_node)]
+
+
+def _if_known(value: Any, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(value)
+    except ValueError:
+        return None
+
+
+_IF_KNOWN = WrapValidator(_if_known)
+"""Of a field that may be missing: None where another version wrote it in another form."""
 
 
 def _utc(moment: datetime) -> datetime:
@@ -94,7 +105,7 @@ class Kept:
                 raise ValueError("a number is out of range")
             return kept
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise RecordError(f"A {what} cannot be read ({_reason(error)}); it is damaged.") from error
+            raise RecordError(f"A {what} cannot be read ({reason_of(error)}); it is damaged.") from error
 
 
 @dataclass(frozen=True)
@@ -124,9 +135,9 @@ class Run(Kept):
     """What each side is, in words, by `Record.side`; empty for a suite."""
     rule: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(default_factory=dict)
     """Of a comparison, what was chosen of its rule (see `compare.verdict`); empty: the usual one."""
-    node: _Node = None
+    node: Annotated[Node | None, _IF_KNOWN] = None
     """Of a fleet, whose jobs are runs each; None: this run is no fleet's."""
-    doctor: Annotated[tuple[Finding, ...] | None, BeforeValidator(read_findings)] = None
+    doctor: Annotated[tuple[Finding, ...] | None, _IF_KNOWN] = None
     """What is wrong with the machine's settings, as the run began; None in runs from before the doctor was asked."""
 
     def __post_init__(self) -> None:
@@ -166,11 +177,11 @@ class Record(Kept):
     """Of a gate `GATE`; else empty."""
     quota_cpus: float | None = None
     """CPUs' worth of time that control groups allowed when it was launched; None without a quota."""
-    telemetry: Annotated[dict[str, Any] | None, BeforeValidator(lambda of: of if isinstance(of, dict) else None)] = None
+    telemetry: Annotated[dict[str, Any] | None, _IF_KNOWN] = None
     """What was sampled of the GPU meanwhile, see `hardware_probe.telemetry`; None for a launch on the CPU."""
     network: Annotated[dict[str, Any] | None, BeforeValidator(read_network)] = None
     """The network's specification, its family and numbers; None in records from before networks were data."""
-    node: _Node = None
+    node: Annotated[Node | None, _IF_KNOWN] = None
     """Of a fleet: where it was measured, and with whom that node was shared then; None outside fleets."""
 
     def __post_init__(self) -> None:
@@ -212,8 +223,10 @@ def sound(record: Record) -> bool:
 _ADAPTERS: dict[type[Kept], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Run, Record)}
 
 
-def _reason(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return in_one_line(error)
-    first = error.errors(include_url=False)[0]
-    return in_one_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}")
+def reason_of(error: BaseException) -> str:
+    """Return an error's message in one line; of a validation the place of the first fault, and the fault."""
+    said = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        said = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    return one_line(said)

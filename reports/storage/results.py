@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -48,33 +48,28 @@ class Results:
         """
         parts = []
         for store in stores:
-            found = tuple(store.stream(run=run, suite=suite, machine=machine))
+            found = store.records(run, suite, machine)
             machines = dict.fromkeys(record.machine for record in found)
-            records = tuple(record for record in found if run is not None or not record.side)
-            left_out = tuple(dict.fromkeys(record.run for record in found if record.side and run is None))
+            records = [record for record in found if run is not None or not record.side]
+            left_out = dict.fromkeys(record.run for record in found if record.side and run is None)
             parts.append(cls._of_store(store, records, machines, left_out))
         return cls.merge(parts)
 
     @classmethod
     def _of_store(
-        cls, store: Store, records: tuple[Record, ...], machines: Iterable[str], comparisons: tuple[str, ...]
+        cls, store: Store, records: Iterable[Record], machines: Iterable[str], comparisons: Iterable[str]
     ) -> "Results":
-        contests = tuple(run for run in store.runs({record.run for record in records}) if run.contest)
-        return cls(records, *cls._known_of(store, machines), comparisons=comparisons, contests=contests)
-
-    @classmethod
-    def _known_of(cls, store: Store, machines: Iterable[str]) -> tuple[dict[str, Host], dict[str, Ceilings]]:
+        kept = tuple(records)
         described = store.machines()
-        hosts: dict[str, Host] = {}
-        ceilings: dict[str, Ceilings] = {}
-        for name in machines:
-            hosts[name] = read_host(name, described.get(name))
-            try:
-                if (kept := store.ceilings(name)) is not None:
-                    ceilings[name] = Ceilings.from_dict(kept)
-            except (ValueError, TypeError):
-                continue  # From another version: the records' own sentinels still bound the rates.
-        return hosts, ceilings
+        hosts = {name: read_host(name, described.get(name)) for name in machines}
+        ceilings = {}
+        for name in hosts:
+            # Those of another version are left out: the records' own sentinels still bound the rates.
+            with suppress(ValueError):
+                if (known := store.ceilings(name)) is not None:
+                    ceilings[name] = Ceilings.from_dict(known)
+        contests = tuple(run for run in store.runs({record.run for record in kept}) if run.contest)
+        return cls(kept, hosts, ceilings, comparisons=tuple(comparisons), contests=contests)
 
     @classmethod
     def newest(
@@ -152,15 +147,12 @@ class Results:
             return replace(found, records=older.records)
 
     @classmethod
-    def merge(cls, parts: Iterable["Results"]) -> "Results":
+    def merge(cls, parts: Sequence["Results"]) -> "Results":
         """Combine several; a record that is in more than one counts once."""
         records: dict[tuple[object, ...], Record] = {}
         hosts: dict[str, Host] = {}
         ceilings: dict[str, Ceilings] = {}
-        left_out: dict[str, None] = {}
-        contests = {run.id: run for part in parts for run in part.contests}
         for part in parts:
-            left_out.update(dict.fromkeys(part.comparisons))
             for record in part.records:
                 key = record.run, record.launch, record.attempt, record.cell, record.side, record.stage
                 records.setdefault((*key, record.started, record.machine), record)
@@ -169,8 +161,9 @@ class Results:
                     hosts[name] = host
             for name, ceiling in part.ceilings.items():
                 ceilings.setdefault(name, ceiling)
-        compared = tuple(sorted(left_out))
-        return cls(tuple(records.values()), hosts, ceilings, comparisons=compared, contests=tuple(contests.values()))
+        compared = tuple(sorted({run for part in parts for run in part.comparisons}))
+        contests = tuple({run.id: run for part in parts for run in part.contests}.values())
+        return cls(tuple(records.values()), hosts, ceilings, comparisons=compared, contests=contests)
 
 
 def _trained(stores: Iterable[Store], run: str | None, suite: str | None, machine: str | None) -> Iterator[Record]:

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from statistics import median
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import sqlalchemy as sa
@@ -87,9 +86,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -136,15 +133,8 @@ class Store:
 
     def runs(self, ids: Wanted = None) -> list[Run]:
         """Return every run, or those with these ids, the oldest first."""
-        return self._runs(sa.select(schema.runs).where(*queries.wanted(schema.runs.c.id, ids)))
-
-    def run(self, run: str) -> Run | None:
-        """Return the run with this id, or None where there is none."""
-        return next(iter(self._runs(sa.select(schema.runs).where(schema.runs.c.id == run))), None)
-
-    def _runs(self, statement: sa.Select[Any]) -> list[Run]:
         # The column alone has the end: the content was written when the run began.
-        rows = self.rows(statement)
+        rows = self.rows(sa.select(schema.runs).where(*queries.wanted(schema.runs.c.id, ids)))
         found = (self._build(Run, {**self._parse(row.content), "finished": row.finished}) for row in rows)
         # Not by the database: servers sort text by the rules of a language.
         return sorted(found, key=lambda run: (run.started, run.id))
@@ -248,11 +238,7 @@ class Store:
 
     def records(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> list[Record]:
         """Return the records in the order they were appended: all, or those of a run, suite or machine."""
-        return list(self.stream(run, suite, machine))
-
-    def stream(self, run: str | None = None, suite: str | None = None, machine: str | None = None) -> Iterator[Record]:
-        """Yield `records` one after the other, without holding them all."""
-        yield from self._stream(queries.of_records(run, suite, machine))
+        return list(self._stream(queries.of_records(run, suite, machine)))
 
     def records_of_cells(
         self, keys: Iterable[int], run: str | None, asked: bool = False
@@ -336,17 +322,15 @@ class Store:
         """Raise StoreError where columns hold impossible values: SQLite lets any of them hold anything."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise database.damaged(self.name) from error
 
     def _parse(self, text: Any) -> dict[str, Any]:
-        try:
+        with self._understood():
             content = _read_json(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise database.damaged(self.name) from error
-        if not isinstance(content, dict):
-            raise database.damaged(self.name)
-        return content
+            if not isinstance(content, dict):
+                raise TypeError("it is no object")
+            return content
 
     def _record(self, content: Any, same: dict[str, Any]) -> Record:
         """Read a record; equal software dictionaries, the larger part of it, become one by way of ``same``."""

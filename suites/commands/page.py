@@ -25,13 +25,12 @@ from dlbench.reports.site import (
     Contents,
     HistoryPage,
     Night,
-    cleared_of,
     feed,
+    findings_of,
     history_file,
     history_page,
     index_page,
     shifts_of,
-    slower_of,
 )
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import Run
@@ -274,7 +273,7 @@ class _Site:
         if run.sides:
             compared = report_of(self.store, run)
             words = gate_outcome(compared).line if run.purpose == "gate" else headline(compared)
-            night = replace(night, summary=words, slower=slower_of(compared), cleared=cleared_of(compared))
+            night = replace(night, summary=words, **findings_of(compared))
         self.write(night.file, page_to_file_text(document))
         self.contents.nights[run.id] = night
 

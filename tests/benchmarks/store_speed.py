@@ -137,12 +137,10 @@ def copied(path: Path, url: str) -> None:
     """Copy the store to an empty database, as `dlbench store copy` does, and let the server look at its tables."""
     wall, cpu = time.perf_counter(), time.process_time()
     with Store.open(path, create=False) as source, Store.open(url) as target:
-        added = delivery.copy(source, target)
+        _, records = delivery.copy(source, target)
         with target.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM ANALYZE")
-    print(
-        f"{added.records:,} records copied in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s"
-    )
+    print(f"{records:,} records copied in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} CPU s")
 
 
 def table_of(path: Path | str) -> Table:

@@ -22,9 +22,9 @@ def exporter(name: str, form: str) -> Callable[..., str]:
         usual = report.quantities[0] if report.quantities else ReportOptions().quantity
         options = ReportOptions(quantity=quantity or usual)
         report.check(options)
-        if width != WIDTH:
+        if width != WIDTH or colour:
             return page_to_terminal(report.page(found, options), width, colour)
-        return export(report, found, options, form, colour)
+        return export(report, found, options, form)
 
     return exported
 

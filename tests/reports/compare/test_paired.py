@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulated import BAD, CI, QUIET, Conditions, launches
 
-from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_shift
+from dlbench.reports.compare.verdict import FEWEST_PAIRS, PairedEstimate, estimate_pairs, smallest_effect_of_pairs
 
 seconds = st.floats(1e-6, 1e4)
 pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30)
@@ -82,8 +82,8 @@ def test_the_interval_covers_what_it_says(conditions: Conditions, count: int) ->
 
 
 @pytest.mark.parametrize("count", [7, 20, 60])
-def test_the_smallest_shift_is_found_as_often_as_it_says(count: int) -> None:
-    effect = smallest_shift(0.04, count, 0.01, 0.025, 0.8)
+def test_the_smallest_effect_is_found_as_often_as_it_says(count: int) -> None:
+    effect = smallest_effect_of_pairs(0.04, count)
     logs = np.random.default_rng(count).normal(math.log1p(effect), 0.04, (1500, count))
     found = [estimate_pairs(np.ones(count), np.exp(each)) for each in logs]
     hits = sum(each.slower_p <= 0.01 and each.ratio > 1.025 for each in found)

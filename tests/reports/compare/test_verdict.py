@@ -6,16 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.reports.compare.verdict import (
-    DEFAULT,
-    FEWEST_LAUNCHES,
-    POWER,
-    Judgement,
-    Verdict,
-    adjust,
-    judge,
-    without_interval,
-)
+from dlbench.reports.compare.verdict import DEFAULT, FEWEST_LAUNCHES, POWER, Judgement, Verdict, adjust, judge
 
 seconds = st.floats(1e-6, 1e4)
 launches = st.lists(seconds, min_size=FEWEST_LAUNCHES, max_size=20)
@@ -96,10 +87,10 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(deviation: float, coun
 p_values = st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=30)
 
 
-def judgement(p: float | None, verdict: Verdict = Verdict.REGRESSION, high: float = 1.2) -> Judgement:
+def judgement(p: float | None) -> Judgement:
     if p is None:
-        return without_interval(Verdict.INCONCLUSIVE, "too few", 1, 1)
-    return Judgement(verdict, 1.1, 1.0, high, p, None, 0.03, 5, 5, "t", "slower by +10.0%")
+        return Judgement(Verdict.INCONCLUSIVE, "too few", 1, 1)
+    return Judgement(Verdict.REGRESSION, "slower by +10.0%", 5, 5, "t", 1.1, 1.0, 1.2, p, None, 0.03)
 
 
 @given(p_values)

@@ -203,9 +203,9 @@ def test_precisions_devices_workers_and_machines_are_lines_of_their_own() -> Non
     )
     found = figure_of([record for place in places for record in records_of(saturating(20.0, (16, 32)), **place)])
     titles = FORMATS["terminal"](found).splitlines()
-    assert "fcn5, 2 threads x 2 workers, float32, machine m-one" in titles
+    assert "fcn5, 2 threads x 2 workers, machine m-one" in titles
     assert "fcn5, cuda:0, 1 thread, bfloat16, machine m-one" in titles
-    assert "fcn5, cuda:0, 1 thread, float32, machine m-two" in titles
+    assert "fcn5, cuda:0, 1 thread, machine m-two" in titles
 
 
 # The picture.

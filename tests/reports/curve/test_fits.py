@@ -45,27 +45,21 @@ def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits, "REPLICATES", 99)
 
 
-@examples(40)
-@given(st.floats(0.01, 0.9), st.floats(1e-4, 0.05), st.floats(1e-3, 1e3))
-def test_exact_times_give_the_universal_scalability_law_back(serial: float, crosstalk: float, alone: float) -> None:
-    times = {p: published(time_at(p, serial, crosstalk, alone)) for p in COUNTS}
-    usl = law(fit_scaling(times), "usl")
-    assert usl.serial.value == pytest.approx(serial, rel=1e-4, abs=1e-6)
-    assert usl.crosstalk.value == pytest.approx(crosstalk, rel=1e-4)
-    assert usl.seconds_at_one.value == pytest.approx(alone, rel=1e-4)
-    assert usl.rejected == ()
-    assert usl.fastest_threads.value == pytest.approx(math.sqrt((1 - serial) / crosstalk), rel=1e-3)
-
-
-@examples(40)
-@given(st.floats(0.01, 0.9), st.floats(1e-3, 1e3))
-def test_exact_times_give_amdahls_law_back(serial: float, alone: float) -> None:
-    found = fit_scaling({p: published(alone * (serial + (1 - serial) / p)) for p in COUNTS})
-    assert found.chosen == "amdahl"
-    assert found.law.serial.value == pytest.approx(serial, rel=1e-6)
-    assert found.law.fastest_threads is None
-    assert all(karp_flatt(1 / (serial + (1 - serial) / p), p) == pytest.approx(serial) for p in COUNTS[1:])
-    assert karp_flatt(1.0, 1) is None
+@examples(60)
+@given(st.floats(0.01, 0.9), st.one_of(st.just(0.0), st.floats(1e-4, 0.05)), st.floats(1e-3, 1e3))
+def test_exact_times_give_their_law_back(serial: float, crosstalk: float, alone: float) -> None:
+    found = fit_scaling({p: published(time_at(p, serial, crosstalk, alone)) for p in COUNTS})
+    fit = law(found, "usl" if crosstalk else "amdahl")
+    assert fit.serial.value == pytest.approx(serial, rel=1e-4, abs=1e-6)
+    assert fit.seconds_at_one.value == pytest.approx(alone, rel=1e-4)
+    assert fit.rejected == ()
+    if crosstalk:
+        assert fit.crosstalk.value == pytest.approx(crosstalk, rel=1e-4)
+        assert fit.fastest_threads.value == pytest.approx(math.sqrt((1 - serial) / crosstalk), rel=1e-3)
+    else:
+        assert (found.chosen, fit.crosstalk, fit.fastest_threads) == ("amdahl", None, None)
+        assert all(karp_flatt(alone / time_at(p, serial, 0.0, alone), p) == pytest.approx(serial) for p in COUNTS[1:])
+        assert karp_flatt(1.0, 1) is None
 
 
 def test_a_published_curve_gives_the_published_optimum() -> None:

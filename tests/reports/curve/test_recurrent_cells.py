@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.reports.cells import build_matrix
-from dlbench.reports.curve.recurrent_cells import REPORT, CellStudy, flops, study
+from dlbench.reports.curve.curve import Curves
+from dlbench.reports.curve.recurrent_cells import REPORT, flops, study
 from dlbench.reports.curve.training import ALIKE, learnt_of, training_of
 from dlbench.reports.formats.export import export
 from dlbench.reports.report import ReportOptions
@@ -68,7 +69,7 @@ def launches(
     return found
 
 
-def study_of(records: Sequence[Record]) -> CellStudy:
+def study_of(records: Sequence[Record]) -> Curves:
     """Return the report of these records."""
     results = Results(tuple(records), {make.MACHINE: Host(make.MACHINE, "A machine", 2, 2)})
     return study(build_matrix(results), results.records)
@@ -165,7 +166,7 @@ def test_a_record_without_a_readable_curve_is_skipped(changed):
 @given(st.floats(150, 400), st.floats(1e-4, 10.0))
 def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
     found = study_of(launches(seconds, blocks(falling(length))))
-    (learnt,), (row,) = found.learnt, found.times
+    (learnt,), (row,) = found.conclusions["texts"], found.conclusions["times"]
     # The loss falls to a tenth of the way after so many lengths.
     assert learnt.target == pytest.approx(KNOWS_NOTHING - learnt.share * (KNOWS_NOTHING - 2.0))
     assert row["steps_to_target"] == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
@@ -177,12 +178,18 @@ def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
 
 def test_the_target_is_the_largest_share_that_any_network_reached_and_others_never_come_there():
     lengths = {0.9: 200, 0.8: 300, 0.5: 800}
-    shares = {share: study_of(launches(0.01, blocks(falling(n)))).learnt[0].share for share, n in lengths.items()}
+    shares = {
+        share: study_of(launches(0.01, blocks(falling(n)))).conclusions["texts"][0].share
+        for share, n in lengths.items()
+    }
     assert shares == {share: share for share in lengths}
-    assert study_of(launches(0.01, blocks(falling(5000)))).learnt[0].share == 0.9  # none came half way
+    assert study_of(launches(0.01, blocks(falling(5000)))).conclusions["texts"][0].share == 0.9  # none came half way
     both = [*launches(0.01, blocks(falling(200))), *launches(0.005, blocks(falling(900)), of=network("rnn"))]
     found = study_of(both)
-    assert {row["point"].at.cell: row["hours_to_target"] is None for row in found.times} == {"gru": False, "rnn": True}
+    assert {row["point"].at.cell: row["hours_to_target"] is None for row in found.conclusions["times"]} == {
+        "gru": False,
+        "rnn": True,
+    }
     assert "not in 600" in shown(found)
 
 
@@ -190,12 +197,12 @@ def test_the_target_is_the_largest_share_that_any_network_reached_and_others_nev
 
 
 def test_findings_have_the_verdicts_of_claims():
-    found = {each["name"]: each["evidence"] for each in study_of(records(layers=(1, 2, 3))).findings}
+    found = {each["name"]: each["evidence"] for each in study_of(records(layers=(1, 2, 3))).conclusions["findings"]}
     assert list(found) == ["G1", "G1t", "G2", "G3", "gru", "lstm", "layers"]
     assert {found[name].verdict.value for name in ("G1", "G2", "G3", "lstm")} == {"reproduces"}
     assert [question.found.value for question, _ in found["gru"].figures] == pytest.approx([2.0] * 6)
     both = [*launches(1.0, blocks(falling(100)), of=network("rnn")), *launches(1.0, blocks(falling(200)))]
-    (worse, *_) = study_of(both).findings
+    (worse, *_) = study_of(both).conclusions["findings"]
     assert (worse["name"], worse["evidence"].verdict.value) == ("G1", "differs")
 
 
@@ -204,7 +211,7 @@ def test_at_equal_time_a_costly_cell_has_fewer_steps():
     found = {}
     for cost in (1.0, 10.0):
         both = [*launches(0.01, blocks(falling(200)), of=plain), *launches(0.01 * cost, blocks(falling(180)), of=gated)]
-        (_, finding, *_) = study_of(both).findings
+        (_, finding, *_) = study_of(both).conclusions["findings"]
         found[cost] = finding["evidence"].verdict.value
     assert found == {1.0: "reproduces", 10.0: "differs"}
 

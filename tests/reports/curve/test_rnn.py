@@ -13,8 +13,9 @@ from properties import examples
 from records_of_claims import small, tables_of
 
 from dlbench.adapters.protocol import Status
+from dlbench.reports.curve.curve import Curves
 from dlbench.reports.curve.fits import crossing, fit_line
-from dlbench.reports.curve.rnn import Size, Study, faster_from, growth, study, threads_words, where
+from dlbench.reports.curve.rnn import Size, faster_from, growth, study, threads_words
 from dlbench.reports.curve.rnn import published as study_of_2017
 from dlbench.reports.statistics import Summary, published, summarise
 from dlbench.reports.storage.store import Store
@@ -81,9 +82,9 @@ def test_a_crossing_of_two_powers_is_found_again(at: float, gain: float, slope: 
     second = {n: published((n / at) ** slope) for n in UNITS}
     found = crossing(first, second)
     if at < UNITS[0]:
-        assert (found.units, where(found)) == (0.0, "below 10")
+        assert (found.units, found.words) == (0.0, "below 10")
     elif at > UNITS[-1]:
-        assert (found.units, where(found)) == (math.inf, "above 500")
+        assert (found.units, found.words) == (math.inf, "above 500")
     else:
         assert found.units == pytest.approx(at, rel=1e-6)
     assert (found.low, found.high) == (None, None)
@@ -136,7 +137,7 @@ def everything() -> list[make.Record]:
     ]
 
 
-def study_of(records: Iterable[make.Record]) -> Study:
+def study_of(records: Iterable[make.Record]) -> Curves:
     cells = tables_of(records)
     return study(cells.matrix, cells.networks)
 
@@ -150,8 +151,11 @@ def test_lines_threads_crossings_and_rows() -> None:
     ]
     assert all(abs(fit["fixed"].value) < 1e-5 * fit["hidden"] for fit in fits)
     assert {each["knee"]["hidden"] for each in one.found["growth"] if each["inputs"] == 2} == {100}
-    assert {pays["faster_from"] for pays in of.threads if pays["curve"].cell.threads == 4} == {100}
-    crossings = {(each["what"], each["first"]["name"], each["second"]["name"]): each["at"] for each in of.crossings}
+    assert {pays["faster_from"] for pays in of.conclusions["threads"] if pays["curve"].cell.threads == 4} == {100}
+    crossings = {
+        (each["what"], each["first"]["name"], each["second"]["name"]): each["at"]
+        for each in of.conclusions["crossings"]
+    }
     at = crossings["torch eager", "1 thread of a machine [m-one]", "4 threads of a machine [m-one]"]
     # Linear in the logarithms between 10 units, where one thread takes 10 / 25 of four, and 100, where it is 100 / 70.
     assert at.units == pytest.approx(10 ** (1 + math.log(25 / 10) / math.log(25 / 10 * 100 / 70)))
@@ -160,9 +164,10 @@ def test_lines_threads_crossings_and_rows() -> None:
     assert on_gpu.units == pytest.approx(100 * 5 ** (math.log(200 / 70) / math.log(270 / 70)))
     assert ("torch", "cpu of a machine [m-one]", "cpu of a machine [m-two]") in crossings
     compared = {
-        (each["curve"].cell.mode, each["curve"].cell.device, each["curve"].cell.threads): each for each in of.compared
+        (each["curve"].cell.mode, each["curve"].cell.device, each["curve"].cell.threads): each
+        for each in of.conclusions["compared"]
     }
-    assert {each["curve"].host.fingerprint for each in of.compared} == {make.MACHINE}
+    assert {each["curve"].host.fingerprint for each in of.conclusions["compared"]} == {make.MACHINE}
     assert set(compared) == {("eager", "cpu", 1), ("eager", "cpu", 4), ("eager", "cuda:0", 4), ("loop", "cpu", 1)}
     loop, eager = compared["loop", "cpu", 1], compared["eager", "cpu", 1]
     assert loop["times_fastest"].value == pytest.approx(3 * eager["times_fastest"].value)
@@ -179,7 +184,7 @@ def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     of = study_of([*exceeding, hole])
     assert [len(each.points) for each in of.curves] == [9, 1]
     assert all(each.found == {"fits": [], "growth": []} for each in of.curves)
-    assert of.compared == []
+    assert of.conclusions["compared"] == []
 
 
 def test_the_report_fits_a_terminal_and_its_mistakes_a_line(command: Call) -> None:

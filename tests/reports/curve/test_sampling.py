@@ -9,7 +9,8 @@ import factory_of_records as make
 import pytest
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.curve.sampling import Study, study
+from dlbench.reports.curve.curve import Curves
+from dlbench.reports.curve.sampling import study
 from dlbench.reports.storage.record import Record
 from dlbench.reports.storage.store import Store
 
@@ -29,7 +30,7 @@ def launches(
     return [replace(each, network=network) for each in make.launches(seconds, **where)]
 
 
-def study_of(records: list[Record]) -> Study:
+def study_of(records: list[Record]) -> Curves:
     return study(make.matrix(*records), records)
 
 
@@ -56,7 +57,7 @@ def test_an_update_is_a_units_decision_or_a_transition() -> None:
 
 
 def test_from_how_many_chains_on_another_row_is_faster() -> None:
-    (crossing,) = study_of(everything()).crossings
+    (crossing,) = study_of(everything()).conclusions["crossings"]
     assert (crossing["what"], crossing["network"]) == ("rows", "bm-d256-sequential")
     assert "eager" in crossing["first"]
     assert "compile" in crossing["second"]
@@ -69,7 +70,7 @@ def test_from_how_many_chains_on_another_row_is_faster() -> None:
 def test_a_gpu_is_compared_with_the_best_of_the_cpus() -> None:
     gpu = {"device": "cuda:0", "mode": "graph"}
     records = [*everything(), *(each for chains in CHAINS for each in launches(4e-3, chains, **gpu))]
-    crossings = {each["what"]: each for each in study_of(records).crossings}
+    crossings = {each["what"]: each for each in study_of(records).conclusions["crossings"]}
     assert crossings["devices"]["second"] == "the GPUs"
     # The fastest on the CPU take 1 ms with 1 chain and 8 ms with 16: linear in the logarithms.
     assert crossings["devices"]["chains"] == pytest.approx(16 ** (math.log(4) / math.log(8)), rel=1e-3)
@@ -82,7 +83,7 @@ def test_exactness_is_compared_within_a_row_at_equal_chains_and_units() -> None:
         *launches(1e-9, 1, "synchronous", 64, mode="eager"),
         *launches(1e-9, 1, "synchronous", machine="m-two", mode="eager"),
     ]
-    found = study_of([*everything(), *others]).exactness
+    found = study_of([*everything(), *others]).conclusions["exactness"]
     costs = {(each["order"], each["chains"]): each["ratio"].value for each in found}
     assert costs == {
         **{("sequential", chains): pytest.approx(2.0) for chains in CHAINS},
@@ -109,6 +110,3 @@ def test_the_report_in_numbers_and_words(command: Call) -> None:
         assert max(map(len, out.splitlines())) <= 80
     code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--format", "csv")
     assert len(out.strip().splitlines()) == 1 + 13
-    code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--quantity", "seconds")
-    assert (code, out) == (2, "")
-    assert "choose one of update, rate, joules" in " ".join(errors.split())

@@ -238,8 +238,8 @@ def test_a_disturbed_count_takes_no_part() -> None:
     found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
     assert best(found) == 1
     assert advice(found) == (
-        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; the measurement with 2 "
-        "threads was disturbed and does not count: measure again on a quiet machine"
+        "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; disturbed with 2 (not "
+        "counted): measure again on a quiet machine"
     )
     assert [point.takes_part for point in found.points] == [True, False, True]
     # It is still shown beside the best, but without any claim: eight threads are compared with one.
@@ -254,8 +254,8 @@ def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_n
     found = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
     assert best(found) == 2
     assert advice(found) == (
-        "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; the measurements with 1, 2 threads were "
-        "disturbed: measure again on a quiet machine"
+        "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; disturbed with 1, 2: measure again on a "
+        "quiet machine"
     )
     assert findings([found])[1] == "  torch eager: gets worse on 1 of 1 networks: fcn5~ 1.50x at 8"
     assert mechanism(found) == ""

@@ -104,12 +104,8 @@ def test_no_name_and_no_reason_does_anything(report: Any) -> None:
             assert len(max(text.split("\n"), key=len)) < 50_000 or form in ("csv", "json")
             if report.name == "matrix" and form == "json":
                 assert set(HOSTILE) <= set(texts_of(json.loads(text)))  # JSON keeps every text as it was
-
-
-def test_markup_of_a_terminal_is_text() -> None:
-    (matrix,) = [report for report in MADE if report.name == "matrix"]
-    for source in sources():
-        assert "[red]x[/red]" in export(matrix, matrix.analyse(source), ReportOptions(), "terminal")
+            if report.name == "matrix" and form == "terminal":
+                assert "[red]x[/red]" in text  # what the terminal's library takes for markup is text
 
 
 def source_of(path: Path) -> Source:

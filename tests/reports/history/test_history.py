@@ -1,26 +1,23 @@
-"""From nights to series and change points, in every format; what changed that night; against a real store."""
+"""From nights to series and change points, as tables, JSON and a picture; what changed that night."""
 
-import json
 import math
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import factory_of_records as factory
 import numpy as np
 import pandas as pd
 import pytest
 import simulated
-from exported import exporter
+from exported import exporter, texts
 from scipy import stats
 
-import dlbench.reports
 from dlbench.adapters.protocol import Protocol
-from dlbench.reports.history.nights import build_history, differences, explained, series_of
+from dlbench.reports.history import report as of_history
+from dlbench.reports.history.nights import History, build_history, differences, explained, series_of
+from dlbench.reports.history.report import history_to_picture
 
-history_to_terminal, history_to_markdown, history_to_json = (
-    exporter("history", form) for form in ("terminal", "markdown", "json")
-)
+history_to_terminal, history_to_markdown = (exporter("history", form) for form in ("terminal", "markdown"))
 CELLS = {1: factory.cell(), 2: factory.cell(threads=2), 3: factory.cell(network="lstm32", batch_size=128)}
 
 
@@ -114,17 +111,6 @@ def test_an_environment_that_changes_is_an_event_of_its_side():
     assert [(place, *event) for place, event in cell.events] == [(12, "candidate", "environment", "old", "new")]
 
 
-def test_json_is_what_its_schema_says(nights):
-    history = build_history(nights, CELLS)
-    content = json.loads(history_to_json(history))
-    (cell,) = content["cells"]
-    (change,) = cell["changes"]
-    (folder,) = dlbench.reports.__path__
-    described = Path(folder, "SCHEMA.md").read_text(encoding="utf-8").partition("## `dlbench history --json`")[2]
-    for key in {*content, *cell, *change, *cell["nights"][0]} - set(factory.cell()._fields):
-        assert f"`{key}`" in described, key
-
-
 def recorded(torch: str = "2.13.0", **changes: object):
     software = {"version": torch, "blas": "MKL", "distributions": {"torch": torch, "numpy": "2.4.0"}}
     record = factory.record(result=factory.outcome(software=software), environment=f"digest-{torch}")
@@ -165,3 +151,42 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
     assert "no record says" in history_to_markdown(unread)
     same = explained(build_history(nights, CELLS), lambda run, cell, side: recorded(side=side))
     assert "nothing else that the records show" in history_to_markdown(same)
+
+
+def history_of(cells: int, changed: tuple[int, ...] = (), of_gate: bool = False) -> History:
+    """Return a history, of absolute times or of a gate, in which these cells are 5 % slower from night 15 on."""
+    rng = np.random.default_rng(1)
+    named = {number: factory.cell(threads=number + 1) for number in range(cells)}
+    frames = []
+    for number in named:
+        sides = simulated.nights(rng, 30, "quiet", [(15, math.log(1.05))] if number in changed else [])
+        frames += gate(number, sides) if of_gate else [simulated.rows(number, "", sides[1])]
+    return build_history(together(*frames), named, machines={"m-one": "A machine, 2 CPUs"})
+
+
+def test_an_svg_names_cells_changes_and_units(tmp_path):
+    history = history_of(3, changed=(1,), of_gate=True)
+    (written,) = history_to_picture(history, tmp_path / "history.svg")
+    said = texts(written)
+    assert sum("fcn5, mini-batch 64, torch eager" in text for text in said) == 3
+    (change,) = [text for text in said if "▲" in text]
+    assert "2026-01-16" in change
+    assert f"{history.changes[0][1].percent[0]:+.1f} %" in change
+    assert said.count("candidate / baseline") == 3
+    assert any("night (UTC)" in text for text in said)
+    assert any("A machine, 2 CPUs" in text for text in said)
+    # The panel with the change comes first.
+    assert "2 threads" in next(text for text in said if "mini-batch" in text)
+    assert "seconds per mini-batch" in texts(history_to_picture(history_of(1), tmp_path / "absolute.svg")[0])
+
+
+def test_a_page_holds_so_many_and_the_rest_follow_when_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(of_history, "PANELS", 4)
+    history = history_of(9, changed=(8,))
+    (single,) = history_to_picture(history, tmp_path / "one.svg")
+    assert sum("mini-batch 64" in text for text in texts(single)) == 4
+    assert any("9 threads" in text for text in texts(single))
+    pages = history_to_picture(replace(history, everything=True), tmp_path / "all.svg")
+    assert [page.name for page in pages] == ["all.svg", "all-2.svg", "all-3.svg"]
+    titles = [text for page in pages for text in texts(page) if "mini-batch 64" in text]
+    assert len(titles) == len(set(titles)) == 9

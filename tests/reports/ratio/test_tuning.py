@@ -28,16 +28,14 @@ from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.storage.hosts import read_host
 from dlbench.reports.storage.record import SEARCH
 from dlbench.reports.storage.results import Results
-from dlbench.reports.storage.store import Store
 
 NAMES = ("alpha", "beta", "gamma")
 
 
 def record(seconds, names, **changes):
     """Return a record whose row has settings of these names."""
-    made = make.record([seconds] * 3, **changes)
-    software = {**made.outcome.software, tuning.TUNABLE: list(names)}
-    return replace(made, outcome=made.outcome._replace(software=software))
+    (made,) = make.changed([make.record([seconds] * 3, **changes)], software={tuning.TUNABLE: list(names)})
+    return made
 
 
 def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
@@ -146,38 +144,38 @@ def test_the_report_says_what_helps_and_what_hurts():
     assert "dlbench run tuning" in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]
 
 
-def _kept(path, **runs):
-    """Keep runs of these records in a store, an hour apart, and return what `dlbench report tuning` is made of."""
-    with Store.open(path) as store:
-        for hour, (name, made) in enumerate(runs.items()):
-            run = make.run(id=name, started=make.START + timedelta(hours=hour), machine=made[0].machine)
-            blocks = len({each.launch for each in made})
-            plan = tuple(dict.fromkeys(each.cell for each in made))
-            run = replace(run, plan=plan, launches=blocks, finished=run.started)
-            store.append_runs([(run, [replace(each, run=name, started=run.started) for each in made])])
-        runs_of = [(run, 1) for run in store.runs()]
-    return Source(
-        lambda: Results.read([path], newest=True), lambda: runs_of, of_run=lambda run: Results.read([path], run)
+def reported(**several):
+    """Return the worth of all settings together, and of each, by runs of these records an hour apart."""
+    runs, records = {}, {}
+    for hour, (name, made) in enumerate(several.items()):
+        started, plan = make.START + timedelta(hours=hour), tuple(dict.fromkeys(each.cell for each in made))
+        runs[name] = make.run(id=name, started=started, plan=plan)
+        records[name] = tuple(replace(each, run=name, started=started) for each in made)
+    hosts = {make.MACHINE: read_host(make.MACHINE, None)}
+    source = Source(
+        Results, lambda: [(run, 1) for run in runs.values()], of_run=lambda run: Results(records[run], hosts)
     )
+    together, *each = REPORT.analyse(source).worths
+    return together, each
 
 
-def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away(tmp_path):
+def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away():
     pairs = records_of(dict.fromkeys(NAMES, 0.9))
     later = [record(0.1, NAMES, launch=block, tuning=TUNED) for block in range(3)]
-    together, *settings = REPORT.analyse(_kept(tmp_path / "s.sqlite", pairs=pairs, later=later)).worths
+    together, settings = reported(pairs=pairs, later=later)
     assert together.alone.ratio == pytest.approx(0.9**3)
     assert {each.alone.pairs for each in settings} == {8}
 
 
-def test_of_each_comparison_the_newest_run_counts_that_has_an_interval(tmp_path):
+def test_of_each_comparison_the_newest_run_counts_that_has_an_interval():
     whole, short = records_of(dict.fromkeys(NAMES, 0.9)), records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
     newer = [each for each in records_of(dict.fromkeys(NAMES, 0.8)) if each.cell.tuning in (INSTALLED, TUNED)]
-    together, *settings = REPORT.analyse(_kept(tmp_path / "s.sqlite", whole=whole, newer=newer, short=short)).worths
+    together, settings = reported(whole=whole, newer=newer, short=short)
     assert together.alone.ratio == pytest.approx(0.8**3)
     assert {round(each.alone.ratio, 6) for each in settings} == {0.9}
 
 
-def test_what_a_search_launched_again_because_it_was_fast_says_nothing(tmp_path):
+def test_what_a_search_launched_again_because_it_was_fast_says_nothing():
     searched = [replace(each, side=SEARCH) for each in records_of(dict.fromkeys(NAMES, 0.9))]
     found = worth_of_settings(searched, {})
     assert (found.worths, found.searched) == ((), len(searched))
@@ -200,10 +198,10 @@ def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
     ]
 
 
-def test_of_another_build_or_with_other_settings_no_older_pairs_count(tmp_path):
+def test_of_another_build_or_with_other_settings_no_older_pairs_count():
     old = [replace(each, environment="another") for each in records_of(dict.fromkeys(NAMES, 0.9))]
     fewer = records_of(dict.fromkeys(NAMES, 0.7), names=NAMES[:2])
     new = records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
-    together, *settings = REPORT.analyse(_kept(tmp_path / "s.sqlite", old=old, fewer=fewer, new=new)).worths
+    together, settings = reported(old=old, fewer=fewer, new=new)
     assert together.alone.pairs == 2
     assert [each.setting for each in settings] == list(NAMES)

@@ -336,56 +336,13 @@ def secret_in_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
-def stopping(postgresql: Server, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Let the server lose its power in the middle of a run."""
-    appended = iter(range(100))
-    append = DeliveringStore.append
-
-    def stop(self: DeliveringStore, record: Any) -> None:
-        if next(appended) == at:
-            postgresql.stop(signal.SIGQUIT)
-        append(self, record)
-
-    monkeypatch.setattr(DeliveringStore, "append", stop)
-
-
-@pytest.mark.slow  # the run that is killed while the server is away meets the same outage
-def test_a_server_that_stops_in_the_middle_of_a_run(
-    command: Command, url: str, postgresql: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    Path("mine.toml").write_text(SUITE)
-    with monkeypatch.context() as patch:
-        stopping(postgresql, patch, at=2)
-        first = command("run", "mine.toml", "--store", url)
-    assert first[0] == 0, first
-    assert "The run continues: its records are kept in" in first[2]
-    assert "[5/5]" in first[2]
-    assert "so does `dlbench store deliver" in first[2]
-    away = command("store", "deliver", "--store", url)
-    assert away[0] == 4
-    # A server that is known may be away when a run begins.
-    second = command("run", "mine.toml", "--store", url)
-    assert second[0] == 0, second
-    postgresql.start()
-    assert launched(url) == Counter([0, 1])
-    delivered = command("store", "deliver", "--store", url)
-    assert delivered[0] == 0, delivered
-    assert "8 records that waited here delivered" in delivered[2]
-    assert launched(url) == ALL + ALL
-    with Store.open(url, create=False) as store:
-        assert all(run.finished is not None for run in store.runs())
-    assert "is not a server store" in command("store", "deliver", "--store", "x.sqlite")[2]
-    assert SECRET not in str((first, away, second, delivered))
-    assert secret_in_files(tmp_path) == []
-
-
-def test_a_run_that_was_killed_while_the_server_was_away_is_resumed(
+def test_a_run_whose_server_goes_away_is_kept_resumed_and_delivered(
     command: Command, url: str, postgresql: Server, tmp_path: Path
 ) -> None:
     Path("mine.toml").write_text(SUITE.replace("step_seconds = 0.005", "step_seconds = 0.05"))
     with running_command(tmp_path, "run", "mine.toml", "--store", url) as process:
         wait_until(lambda: "[1/5]" in process.said(), "the first record")
-        postgresql.stop()
+        postgresql.stop(signal.SIGQUIT)  # as a machine that loses its power
         wait_until(lambda: "The run continues" in process.said(), "a record that waits here")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -395,11 +352,26 @@ def test_a_run_that_was_killed_while_the_server_was_away_is_resumed(
     code, _, errors = command("run", "mine.toml", "--store", url, "--resume")
     assert code == 0, errors
     assert launched(url) == ALL
+    # A server that is known may be away when a run begins.
+    postgresql.stop()
+    offline = command("run", "mine.toml", "--store", url)
+    assert offline[0] == 0, offline
+    assert "so does `dlbench store deliver" in offline[2]
+    assert command("store", "deliver", "--store", url)[0] == 4
+    postgresql.start()
+    delivered = command("store", "deliver", "--store", url)
+    assert delivered[0] == 0, delivered
+    assert "5 records that waited here delivered" in delivered[2]
+    assert launched(url) == ALL + ALL
+    with Store.open(url, create=False) as store:
+        assert all(run.finished is not None for run in store.runs())
+    assert SECRET not in str((offline, delivered))
+    assert "is not a server store" in command("store", "deliver", "--store", "x.sqlite")[2]
     delivery.local_path(url).unlink()  # of another machine's, or lost
     assert command("run", "mine.toml", "--store", url, "--budget", "1ms")[0] == 0
     delivery.local_path(url).unlink()
     assert command("run", "mine.toml", "--store", url, "--resume")[0] == 0
-    assert launched(url) == ALL + ALL
+    assert launched(url) == ALL + ALL + ALL
 
 
 def test_a_server_that_was_never_reached_ends_a_run_before_it_measures(

@@ -88,11 +88,13 @@ def test_a_record_with_one_field_replaced_is_read_or_refused_in_words(key: str, 
     assert "\n" not in str(error)
 
 
-def test_records_without_telemetry_are_as_they_were() -> None:
-    data = make.record().to_dict()
-    assert "telemetry" not in data
+def test_fields_in_the_form_of_another_version_are_as_if_they_were_missing() -> None:
+    record, run = make.record().to_dict(), make.run().to_dict()
+    assert not {"telemetry", "node", "doctor"} & {*record, *run}
     for odd in (None, "sampled", [1, 2]):
-        assert Record.from_dict({**data, "telemetry": odd}).telemetry is None
+        read = Record.from_dict({**record, "telemetry": odd, "node": odd})
+        assert (read.telemetry, read.node) == (None, None)
+        assert Run.from_dict({**run, "doctor": odd}).doctor is None
 
 
 def test_a_newer_record_is_refused_with_the_remedy() -> None:

@@ -144,16 +144,9 @@ def test_a_packed_store_is_read_and_never_written(tmp_path: Path) -> None:
         assert words in refused(packed, create=False)
 
 
-def write_many(path: str, run: str, count: int) -> None:
-    fill(Path(path), count, run)
-
-
 def test_eight_processes_write_one_store_at_the_same_time(path: Path) -> None:
     # The first to come creates it; no record is lost.
-    writers = [
-        multiprocessing.get_context("fork").Process(target=write_many, args=(str(path), f"run-{n}", 10))
-        for n in range(8)
-    ]
+    writers = [multiprocessing.get_context("fork").Process(target=fill, args=(path, 10, f"run-{n}")) for n in range(8)]
     for writer in writers:
         writer.start()
     for writer in writers:
