@@ -30,7 +30,7 @@ import numpy as np
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, Cell, Status
-from dlbench.reports import flags, quantities
+from dlbench.reports import flags
 from dlbench.reports.cells import CellResult, Matrix, Place, group_of, grouped, row_of
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
@@ -52,6 +52,7 @@ from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.naming import row_name, threads_name, work_name
+from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.statistics import Ratio, judge, ratio
 from dlbench.reports.storage.record import Record, last_attempts
@@ -307,9 +308,6 @@ def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
     """Yield the table of speed-ups and that of time saved and losses; columns that would be empty are left out."""
 
-    def seconds(point: Point) -> layout.Entry:
-        return layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)._replace(best=False)
-
     def items(point: Point) -> str:
         return "" if point.cell.timed is None else layout.number(point.cell.items_per_second or 0.0)
 
@@ -326,7 +324,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
     ]
     columns = [
         *keys,
-        Column("", "s/batch", seconds),
+        seconds_column(lambda point: point.cell, common),
         Column("", "items/s", items),
         _gain_column(STRONG, "strong"),
         _gain_column(STRONG, "eff.", "efficiency"),
