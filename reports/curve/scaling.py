@@ -31,7 +31,7 @@ import numpy as np
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import ASYNC, EVERY_STEP, Cell, Status
 from dlbench.reports import flags
-from dlbench.reports.cells import CellResult, Matrix, Place, group_of, grouped, row_of
+from dlbench.reports.cells import CellResult, Matrix, Place, grouped
 from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -137,10 +137,8 @@ def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
 
-    def order(place: Place) -> tuple[object, ...]:
-        # The precision that parity is proved at comes first.
-        in_order = axes.sort_key(group_of(place.cell)), row_of(place.cell)
-        return devices.index((place.machine, place.device)), networks.index(place.cell.network), *in_order
+    def order(place: Place) -> tuple[int, int]:
+        return devices.index((place.machine, place.device)), networks.index(place.cell.network)
 
     found = along(matrix.cells.values(), *AXES)
     curves = []
