@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from dlbench.reports.formats.layout import number
+from dlbench.reports.naming import counted, threads_name
 from dlbench.reports.statistics import CONFIDENCE, ENOUGH_LAUNCHES, PUBLISHED, Ratio, Summary, variance_of_launches
 
 POINTS_NEEDED = 6
@@ -112,8 +113,7 @@ def fit_scaling(times: Mapping[int, Summary]) -> Fits:
     """Fit both laws to seconds per step by thread count, which must be those of p threads on p CPUs."""
     counts = tuple(sorted(times))
     if len(counts) < POINTS_NEEDED:
-        found = f"{len(counts)} thread count{'s' if len(counts) != 1 else ''}"
-        return Fits(counts, rejected=f"{found} to fit, {POINTS_NEEDED} needed")
+        return Fits(counts, rejected=f"{counted(len(counts), 'thread count')} to fit, {POINTS_NEEDED} needed")
     data = _observe({p: times[p] for p in counts})
     laws = (_fit("amdahl", data), _fit("usl", data))
     chosen = min((fit for fit in laws if not fit.rejected), key=lambda fit: fit.aicc, default=None)
@@ -296,7 +296,7 @@ def _at_bound(theta: Array) -> list[str]:
 
 def _lack_of_fit(miss: float, threads: int, probability: float | None, data: _Observations) -> list[str]:
     share = f"{miss + 1:.1f}x" if miss >= 1 else f"{abs(miss):.0%} {'more' if miss > 0 else 'less'} than"
-    where = f"at {threads} thread{'s' if threads != 1 else ''} a step takes {share} the fitted time"
+    where = f"at {threads_name(threads)} a step takes {share} the fitted time"
     if probability is None:
         if abs(miss) <= MISFIT_UNTESTED:
             return []

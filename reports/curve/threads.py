@@ -88,8 +88,7 @@ def threads(matrix: Matrix) -> Curves:
     compared: dict[int, dict[Pair, Contrast]] = {}
     # Comparisons of frameworks that compute nothing are a family of their own: made-up times must not cost real ones
     # their significance.
-    for real in (True, False):
-        family = [place for place, row in enumerate(rows) if computes(row) is real]
+    for family in grouped(range(len(rows)), lambda place: computes(rows[place])).values():
         compared |= zip(family, adjust_together(_comparisons(rows[place]) for place in family), strict=True)
     measured_bound = {_unbound(row) for row in rows if bound(row) and row.timed}
     curves = [
