@@ -111,7 +111,7 @@ def _to_show(axis: AxisOption) -> tuple[Any, Any]:
     names = axis.example or ",".join(axis.known[:2])
     first = names.partition(",")[0]
     shown = f"`{first}` or `{names}` or `'{first[0]}*'`" if names else "`1` or `1,2,4`"
-    return option(axis.option, f"Only cells with these values: {shown}.", metavar=axis.metavar)
+    return option(axis.option, f"Only these: {shown}.", metavar=axis.metavar)
 
 
 AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
